@@ -160,8 +160,8 @@ class EvoMerge:
         finally:
             store.close()
         out = Path(output_dir) if output_dir else self.home.folder / "champions" / run
-        told = champion_folder.write(self.home, state, out)
-        return self._result(state, told, time.monotonic() - began)
+        summary = champion_folder.write(self.home, state, out)
+        return self._result(state, summary, time.monotonic() - began)
 
     def _submit(
         self, store: Any, models: Sequence[Any], base: Any, data: Sequence[str | Path]
@@ -171,8 +171,8 @@ class EvoMerge:
         if base is not None:
             roles["base"] = [named(self.home, base)]
         config = self.config.model_dump(mode="json")
-        asked = Asked("evomerge", config, roles, [str(place) for place in data])
-        return submitted(self.home, store, asked, self._key)
+        request = Asked("evomerge", config, roles, [str(place) for place in data])
+        return submitted(self.home, store, request, self._key)
 
     def _watch(self, state: RunState, rows: list[Any]) -> None:
         for row in rows:
@@ -206,7 +206,8 @@ class EvoMerge:
 def _first_seen(state: RunState, recipe: str) -> int | None:
     """Return the generation in which a candidate was first; None if it was in none."""
     return min(
-        (g for (g, _), one in state.candidates.items() if one.recipe_id == recipe), default=None
+        (g for (g, _), candidate in state.candidates.items() if candidate.recipe_id == recipe),
+        default=None,
     )
 
 

@@ -35,15 +35,15 @@ log = logging.getLogger(__name__)
 class EvoMergeConfig:
     """Settings by the documents' names, which may be changed until the search begins."""
 
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, **inputs: Any) -> None:
         """Take the settings. Raises ConfigError for a name that neither the documents nor we have."""
         self.__dict__["_given"] = {}
-        for name, value in given.items():
+        for name, value in inputs.items():
             setattr(self, name, value)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        known = (*evomerge_config.EvoMergeConfig.model_fields, *NAMES, *RENAMED, *REFUSED)
-        if name not in known:
+        names = (*evomerge_config.EvoMergeConfig.model_fields, *NAMES, *RENAMED, *REFUSED)
+        if name not in names:
             raise ConfigError(f"setting {name} is not known. `forge settings evomerge` lists them.")
         self._given[name] = value
 
@@ -54,15 +54,17 @@ class EvoMergeConfig:
 
     def settings(self) -> tuple[evomerge_config.EvoMergeConfig, dict[str, str]]:
         """Return the settings, and name → why of those that are left out. Raises ConfigError."""
-        own, left = document_settings.translated(self._given)
-        strategy = own.get("strategy") or _strategy(own)
-        for name in [name for name in own if _own(name) in NAMES]:
+        taken_settings, left = document_settings.translated(self._given)
+        strategy = taken_settings.get("strategy") or _strategy(taken_settings)
+        for name in [name for name in taken_settings if _own(name) in NAMES]:
             if (owners := having(_own(name))) and strategy not in owners:
                 left[name] = f"strategy {strategy} has no such setting; {' and '.join(owners)} have"
-                del own[name]
+                del taken_settings[name]
         if strategy == "elite-loser":
-            own |= _adding_up({_own(name): value for name, value in own.items()})
-        config = evomerge_config.parse({**own, "strategy": strategy})
+            taken_settings |= _adding_up(
+                {_own(name): value for name, value in taken_settings.items()}
+            )
+        config = evomerge_config.parse({**taken_settings, "strategy": strategy})
         if config.strict:
             document_settings.refuse(left)
         return config, left
@@ -72,30 +74,33 @@ def _own(name: str) -> str:
     return RENAMED.get(name, name)
 
 
-def _strategy(own: Mapping[str, Any]) -> str:
+def _strategy(settings: Mapping[str, Any]) -> str:
     """Return the strategy that has most of the settings: `elite-loser` or `tournament`."""
-    count = {one: sum(_own(n) in MODELS[one].model_fields for n in own) for one in MODELS}
+    count = {
+        strategy: sum(_own(n) in MODELS[strategy].model_fields for n in settings)
+        for strategy in MODELS
+    }
     return "tournament" if count["tournament"] > count["elite-loser"] else "elite-loser"
 
 
-def _adding_up(own: dict[str, Any]) -> dict[str, Any]:
+def _adding_up(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the population that given elites ask for, or the other way round; else nothing.
 
     Elites have `m` mutants each and the others merge in threes: (3m - 1) elites are for a population
     of 2 (`evomerge.search_settings.EliteLoserSearch`).
     """
-    share = 3 * own.get("mutants_per_elite", 3) - 1
+    share = 3 * settings.get("mutants_per_elite", 3) - 1
     if (
-        not all(isinstance(own.get(n, 1), int) for n in ("population_size", "elite_size"))
+        not all(isinstance(settings.get(n, 1), int) for n in ("population_size", "elite_size"))
         or share < 1
     ):
         return {}  # what is wrong with them is said where they are parsed
-    for one, other, (up, down) in (
+    for name, other, (up, down) in (
         ("population_size", "elite_size", (2, share)),
         ("elite_size", "population_size", (share, 2)),
     ):
-        if one in own and other not in own and own[one] * up % down == 0:
-            return {other: own[one] * up // down}
+        if name in settings and other not in settings and settings[name] * up % down == 0:
+            return {other: settings[name] * up // down}
     return {}
 
 
@@ -122,18 +127,20 @@ class EvoMerge(api.EvoMerge):
         output_dir: str | Path | None = None,
     ) -> api.EvoMergeResult:
         """Evolve merges of `models`, or of those that phase 1 hands over. Raises ForgeError."""
-        given: Sequence[Any] = handed(models, "models") if isinstance(models, Mapping) else models
+        candidates: Sequence[Any] = (
+            handed(models, "models") if isinstance(models, Mapping) else models
+        )
         if not isinstance(generations, int | None):
             raise ConfigError(
                 f"generations: give a number, not {generations!r}; a base is given as base=…"
             )
         if self._documents is not None:
             self.config, left = self._documents.settings()
-            for told in document_settings.warnings(left):
-                log.warning("%s", told)
+            for warning in document_settings.warnings(left):
+                log.warning("%s", warning)
         if generations is not None:
             self.config = self.config.model_copy(update={"generations": generations})
-        return await super().evolve(given, base, data, output_dir)
+        return await super().evolve(candidates, base, data, output_dir)
 
     def load_checkpoint(self, file: str | Path) -> str:
         """Go on where a checkpoint of the documents would: `evolve()` then goes on with that run.
@@ -175,7 +182,7 @@ def _newest(home: Home) -> str:
         rows, _ = queries.page(store, 1, kind="cognate", status="completed")
     finally:
         store.close()
-    sessions = [one.name for one in ModelRegistry(home).sessions()]
+    sessions = [session.name for session in ModelRegistry(home).sessions()]
     names = [*(row["run"] for row in rows), *(n for n in sessions if _of_session(home, n))]
     if not names:
         raise NotFoundError("no cognate run has completed here: `forge cognate` starts one.")
@@ -185,7 +192,7 @@ def _newest(home: Home) -> str:
 def _of_session(home: Home, name: str) -> list[str]:
     """Return the folders of a session's specialists; empty if there is no such session."""
     registry = ModelRegistry(home)
-    session = next((one for one in registry.sessions() if one.name == name), None)
+    session = next((candidate for candidate in registry.sessions() if candidate.name == name), None)
     models = [registry.model(id_) for id_ in session.models] if session else []
     return [model["path"] for model in models if model["kind"] == "specialist" and model["path"]]
 
@@ -200,5 +207,7 @@ def _of_run(home: Home, name: str) -> list[str]:
     if state.kind != "cognate" or state.completed is None:
         raise NotFoundError(f"run {state.run} is {kinds.of(state.kind).title}, {state.status}.")
     find = Finder(home, log.info)
-    found = [find(f"{state.run}:{r}") for r in kinds.of("cognate").results(state) if r != "base"]
-    return [one.path for one in found if one is not None]
+    references = [
+        find(f"{state.run}:{r}") for r in kinds.of("cognate").results(state) if r != "base"
+    ]
+    return [reference.path for reference in references if reference is not None]

@@ -37,9 +37,9 @@ class BaseModelConfig:
 class EvolutionConfig(EvoMergeConfig):
     """Settings and sources."""
 
-    def __init__(self, base_models: Sequence[BaseModelConfig] = (), **given: Any) -> None:
+    def __init__(self, base_models: Sequence[BaseModelConfig] = (), **inputs: Any) -> None:
         self.__dict__["base_models"] = tuple(base_models)
-        super().__init__(**given)
+        super().__init__(**inputs)
 
 
 @dataclass(frozen=True)

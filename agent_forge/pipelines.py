@@ -52,8 +52,8 @@ class Ended:
     def __getitem__(self, role: str) -> str:
         """Return the name of the model with a role. Raises NotFoundError."""
         if role not in self.models:
-            told = ", ".join(self.models) or "none"
-            raise NotFoundError(f"run {self.run} gives no model {role!r}. It gives {told}.")
+            names = ", ".join(self.models) or "none"
+            raise NotFoundError(f"run {self.run} gives no model {role!r}. It gives {names}.")
         return self.models[role]
 
     @property
@@ -90,10 +90,10 @@ def run(
     RunCancelledError.
     """
     at = Home.at(home)
-    given = {role: [m] if isinstance(m, str) else list(m) for role, m in (models or {}).items()}
-    asked = Asked(kind, dict(config or {}), given, [_placed(kind, str(one)) for one in data])
+    roles = {role: [m] if isinstance(m, str) else list(m) for role, m in (models or {}).items()}
+    request = Asked(kind, dict(config or {}), roles, [_placed(kind, str(place)) for place in data])
     with closing(at.open_store()) as store:
-        name = submitted(at, store, asked, key)
+        name = submitted(at, store, request, key)
         state = runner.finish(runner.Worker(store, Artifacts.of(at)), name)
     return ended_of(state)
 
@@ -179,14 +179,14 @@ class PipelineOrchestrator:
         """Carry the pipeline on, to its end or until a phase has ended; return its state."""
         self._now()
         assert self._store
-        seen: list[PipelineState] = []
+        states: list[PipelineState] = []
 
         def watch(state: Any, _rows: list[Any]) -> None:
             if state.run == self.run:
-                seen[:] = [state]
+                states[:] = [state]
 
         def stop() -> bool:
-            return bool(until and seen and seen[0].ended_phase(until))
+            return bool(until and states and states[0].ended_phase(until))
 
         worker = runner.Worker(self._store, Artifacts.of(self._home), watch, stop)
         return runner.finish(worker, self.run)

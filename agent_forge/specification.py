@@ -64,8 +64,8 @@ class _Phase:
         if isinstance(model, Mapping):
             model = handed(model, "model")
         config = {**settings, **self._settings}
-        given = {"model": [named(home, model)]}
-        self.ended = pipelines.run(self.kind, config, given, self._data, home=home)
+        roles = {"model": [named(home, model)]}
+        self.ended = pipelines.run(self.kind, config, roles, self._data, home=home)
         return load(self.ended.run, home=home)
 
 

@@ -60,8 +60,8 @@ async def find(
     meant = {name: aliases.get(name, name) for name in places if not _is_path(places[name])}
     places |= await asyncio.to_thread(_places, options.model_place, list(meant.values()))
     placed = await asyncio.to_thread(_places, options.data, files)
-    found: dict[str, ModelReference] = {}
-    known: dict[str, tuple[origins.Origin, list[str]]] = {}
+    references: dict[str, ModelReference] = {}
+    log_origins: dict[str, tuple[origins.Origin, list[str]]] = {}
     for name in dict.fromkeys(models):
         text = meant.get(name, name)
         origin = None
@@ -71,14 +71,14 @@ async def find(
             options.check_fetched(places[text])
             model = ModelReference(name="", path=places[text])
         else:
-            known[name] = origin
+            log_origins[name] = origin
             model = await asyncio.to_thread(_expected, state, *origin)
         alias = name if text != name and not model.name else model.name
-        found[name] = model.model_copy(update={"name": alias})
-    return Found(found, {name: placed.get(name, name) for name in data}, known)
+        references[name] = model.model_copy(update={"name": alias})
+    return Found(references, {name: placed.get(name, name) for name in data}, log_origins)
 
 
-async def locate(state: State, user: User, found: Found, checked: bool, patience: float) -> Found:
+async def locate(state: State, user: User, inputs: Found, checked: bool, patience: float) -> Found:
     """Return the same with the folders that hold the models of the log; they are built if need be.
 
     If not `checked`, only those of the Hub are looked for: a worker finds or builds the others where
@@ -87,9 +87,11 @@ async def locate(state: State, user: User, found: Found, checked: bool, patience
     folders below the server's roots, or of its own home, are read. No thread is held while a model is
     built. Raises Problem; 503 if they take longer than `patience` seconds.
     """
-    models, clock = dict(found.models), asyncio.get_running_loop().time
+    models, clock = dict(inputs.models), asyncio.get_running_loop().time
     end = clock() + patience
-    sought = {n: one for n, one in found.origins.items() if checked or one[0].hub is not None}
+    sought = {
+        n: source for n, source in inputs.origins.items() if checked or source[0].hub is not None
+    }
     for number, (name, (origin, folders)) in enumerate(sought.items(), 1):
         folder = await state.work.outcome(
             f"model {origin.digest}",
@@ -101,7 +103,7 @@ async def locate(state: State, user: User, found: Found, checked: bool, patience
             _files,
         )
         models[name] = models[name].model_copy(update={"path": folder})
-    return replace(found, models=models, origins={})
+    return replace(inputs, models=models, origins={})
 
 
 def _files(folder: str) -> tuple[tuple[str, int, int], ...] | None:
@@ -140,11 +142,11 @@ def _origin(state: State, text: str) -> tuple[origins.Origin, list[str]] | None:
         return None
     if origin.hub is not None:
         options.model(origin.hub)
-    own = state.desk.home.folder.resolve()
+    home = state.desk.home.folder.resolve()
     folders = [
         place
         for place in origin.folders
-        if options.inside(Path(place)) or own in Path(place).resolve().parents
+        if options.inside(Path(place)) or home in Path(place).resolve().parents
     ]
     return origin, folders
 

@@ -36,10 +36,10 @@ def shape(schema: Any) -> Any:
         return [shape(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {key: shape(part) for key, part in schema.items() if key not in PROSE}
+    skeleton = {key: shape(part) for key, part in schema.items() if key not in PROSE}
     if "properties" in schema:
-        found["properties"] = {name: shape(part) for name, part in schema["properties"].items()}
-    return found
+        skeleton["properties"] = {name: shape(part) for name, part in schema["properties"].items()}
+    return skeleton
 
 
 def text() -> str:

@@ -122,10 +122,10 @@ class Options:
 
         A Host is a name and perhaps a port (RFC 9110, 7.2), and nothing else.
         """
-        found = _HOST.fullmatch(host)
-        if found is None:
+        match = _HOST.fullmatch(host)
+        if match is None:
             return False
-        name = (found[1] or found[2]).lower()
+        name = (match[1] or match[2]).lower()
         if name in self.hosts:
             return True
         try:

@@ -109,15 +109,15 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def _invalid(_request: Request, error: RequestValidationError) -> JSONResponse:
-        found = [
+        faults = [
             {
                 "field": _shown(_place(e["loc"])),
                 "message": _shown(str(e["msg"]).removeprefix("Value error, ")),
             }
             for e in error.errors()
         ]
-        said = "; ".join(f"{e['field']}: {e['message']}" for e in found)
-        return answer(Problem(422, UNPROCESSABLE, said, errors=found))
+        detail = "; ".join(f"{e['field']}: {e['message']}" for e in faults)
+        return answer(Problem(422, UNPROCESSABLE, detail, errors=faults))
 
     @app.exception_handler(HTTPException)
     async def _http(_request: Request, error: HTTPException) -> JSONResponse:

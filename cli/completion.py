@@ -19,6 +19,6 @@ def completion_command(shell: str) -> None:
     """
     from cli.main import forge
 
-    found = get_completion_class(shell)
-    assert found is not None
-    click.echo(found(forge, {}, "forge", "_FORGE_COMPLETE").source())
+    completer = get_completion_class(shell)
+    assert completer is not None
+    click.echo(completer(forge, {}, "forge", "_FORGE_COMPLETE").source())

@@ -28,18 +28,20 @@ def decompress_command(file: str, folder: str, as_json: bool) -> None:
     from weights.storage.output_folder import check_target
     from weights.threads import set_threads
 
-    place = check_target(Path(folder), ours=lambda _: False)
+    place = check_target(Path(folder), replaceable=lambda _: False)
     set_threads()
-    told = described(decompress(Path(file), place))
+    summary = described(decompress(Path(file), place))
     if as_json:
-        emit(told | {"folder": str(place)})
+        emit(summary | {"folder": str(place)})
         return
     rows = [
         [codec, str(s["tensors"]), f"{s['weights']:,}", f"{s['bytes']:,}", f"{_bits(s):.3f}"]
-        for codec, s in told["codecs"].items()
+        for codec, s in summary["codecs"].items()
     ]
     table(["codec", "tensors", "weights", "bytes", "bits a weight"], rows, title=str(file))
-    click.echo(f"model:    {place} ({told['weights']:,} weights from {told['bytes']:,} bytes)")
+    click.echo(
+        f"model:    {place} ({summary['weights']:,} weights from {summary['bytes']:,} bytes)"
+    )
 
 
 def _bits(sums: dict[str, int]) -> float:

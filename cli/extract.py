@@ -59,25 +59,25 @@ def extract_command(
     say(record, as_json)
 
 
-def say(told: dict[str, Any], as_json: bool) -> None:
+def say(report: dict[str, Any], as_json: bool) -> None:
     """Print what was extracted."""
     if as_json:
-        emit(told)
+        emit(report)
         return
-    count = len(told["energy_by_layer"])
-    click.echo(f"adapter:  {told['folder']} (rank {told['rank']}, {count} layers that differ)")
-    smaller = [f"{share:.4f} by rank {r}" for r, share in told["kept_by_rank"].items()][:-1]
-    click.echo(f"energy:   {told['kept']:.6f} of the squared difference is kept")
+    count = len(report["energy_by_layer"])
+    click.echo(f"adapter:  {report['folder']} (rank {report['rank']}, {count} layers that differ)")
+    smaller = [f"{share:.4f} by rank {r}" for r, share in report["kept_by_rank"].items()][:-1]
+    click.echo(f"energy:   {report['kept']:.6f} of the squared difference is kept")
     if smaller:
         click.echo(f"          ({', '.join(smaller)})")
     click.echo("          least, of a layer's own difference:")
-    for name, share in told["worst"].items():
+    for name, share in report["worst"].items():
         click.echo(f"          {share:.6f}  {name}")
-    if told["saved"]:
-        click.echo(f"whole:    {', '.join(told['saved'])}")
-    if lost := told["lost"]:
+    if report["saved"]:
+        click.echo(f"whole:    {', '.join(report['saved'])}")
+    if lost := report["lost"]:
         more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
         click.echo(
-            f"lost:     {told['lost_share']:.6f} is in tensors without an adapter: "
+            f"lost:     {report['lost_share']:.6f} is in tensors without an adapter: "
             f"{', '.join(lost[:3])}{more}"
         )

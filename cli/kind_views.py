@@ -52,8 +52,8 @@ class View:
 
         Panels that do not fit on one screen are named, unless `everything` is wanted.
         """
-        seen, width = look(), screen_width()
-        name, head = name_of(state.run), panels.head_lines(seen.head)
+        page, width = look(), screen_width()
+        name, head = name_of(state.run), panels.head_lines(page.head)
         words = [("run", f"{named(state.run)}  {state.status}")]
         words += [(word, renamed(text, state.run, name)) for word, text in head]
         words += self.about(state)
@@ -61,10 +61,10 @@ class View:
             words.append(("model", f"{short(result)}  {self.kind.names(state).get(result, '')}"))
         top = screen.told(words, width)
         room = ALL if everything else SCREEN - len(top) - 1
-        ordered = screen.results_first(seen.panels) if state.ended else seen.panels
-        shown, others = screen.fitting(ordered, name, width, room)
+        ordered = screen.results_first(page.panels) if state.ended else page.panels
+        shown, footer = screen.fitting(ordered, name, width, room)
         say("\n".join(top))
-        for lines in (*shown, others):
+        for lines in (*shown, footer):
             if lines:
                 say("\n".join(["", *lines]))
 
@@ -74,8 +74,8 @@ class View:
         `data` is the report, with `folder` if it has one.
         """
         result = self.kind.result_id(state)
-        told = f": {short(result)}  {self.kind.names(state).get(result, '')}" if result else ""
-        say(f"run {name} completed{told}".rstrip())
+        words = f": {short(result)}  {self.kind.names(state).get(result, '')}" if result else ""
+        say(f"run {name} completed{words}".rstrip())
         if "folder" in data:
             say(f"folder:   {data['folder']}")
 
@@ -103,8 +103,8 @@ class View:
         rehearsal: Any = None,
     ) -> Any:
         """Return what a terminal draws of the state; `curve` is that of the run list."""
-        seen = self.kind.overview(state, curve)
-        return replace(live.frame(state, began, newest, hands, news, rehearsal), seen=seen)
+        page = self.kind.overview(state, curve)
+        return replace(live.frame(state, began, newest, hands, news, rehearsal), seen=page)
 
     def draw(self, shown: Any, width: int, height: int, plain: bool) -> Any:
         """Return the picture of a frame."""
@@ -124,8 +124,8 @@ class View:
 
     def differences(self, data: dict[str, Any]) -> None:
         """Print how one run differs from another."""
-        for name, (mine, theirs) in data["settings"].items():
-            say(f"setting {name}: {mine} | {theirs}")
+        for name, (first, second) in data["settings"].items():
+            say(f"setting {name}: {first} | {second}")
         click.echo(f"lineage: {'the same' if data['same_lineage'] else 'different'}")
 
 

@@ -114,12 +114,12 @@ def _body(shown: Frame, width: int, room: int, plain: bool) -> list[Any]:
     """Return the panels that fit into `room` lines, and the names of the others."""
     if shown.seen is None:
         return []
-    drawn, others = screen.fitting(shown.seen.panels, shown.run, width, room, plain)
+    drawn, footer = screen.fitting(shown.seen.panels, shown.run, width, room, plain)
     lines = []
     for title, *texts in drawn:
         name, colon, says = title.partition(": ")
         lines += [line((name, "bold"), colon, says), *map(line, texts)]
-    return [*lines, *map(line, others)][: max(0, room)]
+    return [*lines, *map(line, footer)][: max(0, room)]
 
 
 def tails(shown: Frame, room: int) -> tuple[list[Any], list[Any]]:

@@ -216,9 +216,9 @@ class _Plain(logging.Formatter):
         return "\n".join(map(visible, super().format(record).split("\n")))
 
 
-def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+def _version(ctx: click.Context, _option: click.Parameter, requested: bool) -> None:
     """Print the version and end, if the option was given."""
-    if not wanted:
+    if not requested:
         return
     from runs.system import build
 
@@ -322,8 +322,8 @@ def _explain(error: Exception) -> int:
         raise error
     from cli.options import say
 
-    known: int | None = getattr(error, "exit_code", None)
-    if known is None:
+    code: int | None = getattr(error, "exit_code", None)
+    if code is None:
         say(
             f"error: {type(error).__name__}: {error}\nThis is a defect of forge. Run again with "
             "`forge --debug …` and report the traceback; the log is intact.",
@@ -331,4 +331,4 @@ def _explain(error: Exception) -> int:
         )
         return 1
     say(f"error: {error}", err=True)
-    return int(known)
+    return int(code)

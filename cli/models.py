@@ -96,8 +96,8 @@ def show_model(model: str, as_json: bool) -> None:
 
     store = _store()
     try:
-        found = model_origin.entry(store, model)
-        digest = found["digest"]
+        entry = model_origin.entry(store, model)
+        digest = entry["digest"]
         across = measured.of_digest(
             store, digest, lambda run: measured.of_state(load(store, run, showing=True), digest)
         )
@@ -105,13 +105,16 @@ def show_model(model: str, as_json: bool) -> None:
         store.close()
     if as_json:
         runs = [
-            {**one._asdict(), "measurements": [m.model_dump(mode="json") for m in one.measurements]}
-            for one in across.runs
+            {
+                **reading._asdict(),
+                "measurements": [m.model_dump(mode="json") for m in reading.measurements],
+            }
+            for reading in across.runs
         ]
-        emit({**found, "runs": runs})
+        emit({**entry, "runs": runs})
         return
-    names = found.pop("run_name")
-    for key, value in found.items():
+    names = entry.pop("run_name")
+    for key, value in entry.items():
         if key == "run":
             value = value if names in (value, None) else f"{names} ({value})"
         elif key == "metrics":
@@ -134,22 +137,27 @@ def origin_words(origin: dict[str, str]) -> str:
 def _say_measured(across: Across) -> None:
     """Print what runs measured of a model, a line for each figure."""
     cells = []
-    for one in across.runs:
-        for found in one.measurements:
-            seen, where = found.figure, f"{found.slice or '-'} {found.domain}".strip()
-            known = seen.low is not None and seen.high is not None
-            ends = f"{number(seen.low)} to {number(seen.high)}" if known else "no items"
-            whole = seen.value >= 1_000 and seen.value.is_integer()
-            value = f"{seen.value:,.0f}" if whole else number(seen.value)
-            cells.append([one.run, found.name, where, value, ends, str(seen.n or "-")])
+    for run_reading in across.runs:
+        for measurement in run_reading.measurements:
+            figure, where = (
+                measurement.figure,
+                f"{measurement.slice or '-'} {measurement.domain}".strip(),
+            )
+            has_interval = figure.low is not None and figure.high is not None
+            ends = f"{number(figure.low)} to {number(figure.high)}" if has_interval else "no items"
+            whole = figure.value >= 1_000 and figure.value.is_integer()
+            value = f"{figure.value:,.0f}" if whole else number(figure.value)
+            cells.append(
+                [run_reading.run, measurement.name, where, value, ends, str(figure.n or "-")]
+            )
     if cells:
         table(["run", "figure", "measured on", "value", "95 %", "items"], cells)
-    for one in across.runs:
-        if one.again:
-            say(f"{one.again} equal values, measured again in {one.run}")
-    others = [one.run for one in across.runs if not (one.measurements or one.again)]
-    if others:
-        say(f"not measured in {', '.join(others)}")
+    for run_reading in across.runs:
+        if run_reading.again:
+            say(f"{run_reading.again} equal values, measured again in {run_reading.run}")
+    runs = [reading.run for reading in across.runs if not (reading.measurements or reading.again)]
+    if runs:
+        say(f"not measured in {', '.join(runs)}")
     if across.total > len(across.runs):
         say(f"{across.total - len(across.runs)} older runs were not read")
 
@@ -206,11 +214,11 @@ def rename_model(model: str, name: str, as_json: bool) -> None:
 
     store = _store()
     try:
-        found = commands_model_registry.rename(store, model, name)
+        entry = commands_model_registry.rename(store, model, name)
     finally:
         store.close()
-    told = {"id": found["id"], "name": name, "before": found["name"]}
-    emit(told) if as_json else click.echo(f"model {found['id']} is called {name} now")
+    report = {"id": entry["id"], "name": name, "before": entry["name"]}
+    emit(report) if as_json else click.echo(f"model {entry['id']} is called {name} now")
 
 
 @models_command.command("note")
@@ -285,9 +293,9 @@ def remove_model(model: str, reason: str | None, as_json: bool) -> None:
 
     store = _store()
     try:
-        found = commands_model_registry.remove(store, model, reason)
+        entry = commands_model_registry.remove(store, model, reason)
     finally:
         store.close()
-    emit({"id": found["id"]}) if as_json else click.echo(
-        f"model {found['id']} is not listed any more"
+    emit({"id": entry["id"]}) if as_json else click.echo(
+        f"model {entry['id']} is not listed any more"
     )

@@ -25,9 +25,9 @@ class Suggesting(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that the arguments begin with. Raises UsageError."""
-        name, known = args[0], self.list_commands(ctx)
-        if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
-            hint = did_you_mean(name, known)
+        name, names = args[0], self.list_commands(ctx)
+        if name not in names and not name.startswith("-") and not ctx.resilient_parsing:
+            hint = did_you_mean(name, names)
             raise click.UsageError(f"there is no command {name!r}{hint}.", ctx)
         return super().resolve_command(ctx, args)
 
@@ -273,13 +273,13 @@ def _content(name: str, file: Path) -> Any:
     """Return what a file of JSON or JSONL holds. Raises ConfigError, which names file and line."""
     if file.suffix.lower() != ".jsonl":
         return read_json(file, error=ConfigError)
-    found = []
+    rows = []
     for number, line in enumerate(read_text(file, error=ConfigError).split("\n"), 1):
         try:
-            found += [json.loads(line)] if line.strip() else []
+            rows += [json.loads(line)] if line.strip() else []
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"--set {name}=@{file}: line {number}: {error}") from error
-    return found
+    return rows
 
 
 #: Slices that something is measured on, the last first.

@@ -106,9 +106,9 @@ def head_lines(head: Head) -> list[tuple[str, str]]:
         on = f" on {result.on}" if result.on else ""
         items = f", {result.n:,} items" if result.n is not None else ""
         what = dict.fromkeys((result.name, result.metric.name))  # said once, if they are the same
-        said = result.says or f"{' '.join(what)} {value}{on}{items}"
+        text = result.says or f"{' '.join(what)} {value}{on}{items}"
         model = result.called or (short(result.model) if result.model else "")
-        lines.append(("result", f"{said}  {model}".rstrip()))
+        lines.append(("result", f"{text}  {model}".rstrip()))
         if lead := result.lead:
             lines.append(("lead", f"{_signed(lead)} over {result.over}: {lead.verdict}"))
     if head.verdict:
@@ -116,8 +116,8 @@ def head_lines(head: Head) -> list[tuple[str, str]]:
     reasons = [str(fact.value) for fact in head.facts if fact.name == "reason"]
     facts = [fact for fact in head.facts if fact.name != "reason"]
     if facts:
-        said = (f"{fact.name} {fact.words()}" for fact in facts)
-        lines.append(("facts", ", ".join(said)))
+        text = (f"{fact.name} {fact.words()}" for fact in facts)
+        lines.append(("facts", ", ".join(text)))
     lines += [("reason", reason) for reason in reasons]
     if now:
         lines.append(("now", now.doing or f"waits for {now.waits_for or 'its next task'}"))
@@ -163,10 +163,10 @@ def _lines(panel: Lines, width: int, levels: str) -> Picture:
     letters = max(10, min(LETTERS, width - wide - BESIDE))
     thin = [(s, thinning.thin_series(s, letters)) for s in panel.series]
     heights = [[_scaled(panel.y, y) for y in short_.y] for _, short_ in thin]
-    known = [h for row in heights for h in row if h is not None]
-    if not known:
+    numbers = [h for row in heights for h in row if h is not None]
+    if not numbers:
         return Picture([f"{_called(s)}  no value yet" for s in panel.series])
-    scale = min(known), max(known), levels
+    scale = min(numbers), max(numbers), levels
     curves = [
         f"{_called(s):{wide}}  {spark(row, *scale)}  {cell(_last(s))}"
         for (s, _), row in zip(thin, heights, strict=True)
@@ -190,14 +190,14 @@ def _last(series: Series) -> float | None:
 
 
 def _front(panel: Front, _width: int, _levels: str) -> Picture:
-    kept = [p for p in panel.points if p.kept or p.id == panel.chosen]
+    points = [p for p in panel.points if p.kept or p.id == panel.chosen]
     rows = [
-        (short(p.id), p.label, *p.values, "chosen" if p.id == panel.chosen else "") for p in kept
+        (short(p.id), p.label, *p.values, "chosen" if p.id == panel.chosen else "") for p in points
     ]
-    made = _cut(["point", "name", *map(_named, panel.axes), "choice"], rows)
-    rest = len(panel.points) - len(kept)
-    told = [f"{rest} more points are beaten by these"] if rest else []
-    return Picture(told, made.columns, made.rows, made.more)
+    table = _cut(["point", "name", *map(_named, panel.axes), "choice"], rows)
+    rest = len(panel.points) - len(points)
+    notes = [f"{rest} more points are beaten by these"] if rest else []
+    return Picture(notes, table.columns, table.rows, table.more)
 
 
 def _matrix(panel: Matrix, _width: int, _levels: str) -> Picture:
@@ -261,8 +261,8 @@ def _units(panel: Units, _width: int, _levels: str) -> Picture:
         tuple(short(str(v)) if v and i in ids else v for i, v in enumerate(row))
         for row in panel.rows[-ROWS:]
     ]
-    made = _cut([_named_column(c.name, c.unit) for c in panel.columns], rows)
-    return Picture((), made.columns, made.rows, len(panel.rows) - len(rows))
+    table = _cut([_named_column(c.name, c.unit) for c in panel.columns], rows)
+    return Picture((), table.columns, table.rows, len(panel.rows) - len(rows))
 
 
 def _named_column(name: str, unit: str) -> str:
@@ -297,10 +297,10 @@ def _graph(panel: Graph, _width: int, _levels: str) -> Picture:
     parents: dict[str, list[str]] = {}
     for edge in panel.edges:
         parents.setdefault(edge.target, []).append(named[edge.source])
-    ours = sorted(panel.nodes, key=lambda n: (not n.ours, -1 if n.column is None else n.column))
+    nodes = sorted(panel.nodes, key=lambda n: (not n.ours, -1 if n.column is None else n.column))
     rows = [
         (short(n.id), n.name, n.group, n.column, n.value, ", ".join(parents.get(n.id, [])))
-        for n in ours
+        for n in nodes
     ]
     value = panel.metric.name if panel.metric else "value"
     return _cut(["id", "name", "kind", "column", value, "from"], rows)

@@ -62,5 +62,5 @@ def rest(names: Sequence[str], run: str, width: int) -> list[str]:
     """Return where the panels are that are not shown, as lines."""
     if not names:
         return []
-    said = f"more      {', '.join(names)}: forge show {run} --panel NAME, or --all"
-    return wrapped(said, width, " " * 10)
+    text = f"more      {', '.join(names)}: forge show {run} --panel NAME, or --all"
+    return wrapped(text, width, " " * 10)

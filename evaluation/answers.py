@@ -70,7 +70,7 @@ def rows(
 
 def stream(items: Sequence[Encoded]) -> NDArray[np.int32]:
     """Return items in one row, as the objective `answers` reads them: answers as −1 − id."""
-    ids = [token for one in items for token in (*one.prompt, *(-1 - a for a in one.answer))]
+    ids = [token for item in items for token in (*item.prompt, *(-1 - a for a in item.answer))]
     return np.asarray(ids, np.int32)
 
 
@@ -78,12 +78,12 @@ def stream(items: Sequence[Encoded]) -> NDArray[np.int32]:
 def solved(module: Any, items: Sequence[Encoded]) -> list[bool]:
     """Return for each item if the model solves it. `module` is a causal language model."""
     device = next(module.parameters()).device
-    found = [False] * len(items)
+    verdicts = [False] * len(items)
     for rows in _rows(items):
         passed = _pass(module, [items[index] for index in rows], device)
         for index, right in zip(rows, passed, strict=True):
-            found[index] = right
-    return found
+            verdicts[index] = right
+    return verdicts
 
 
 def _rows(items: Sequence[Encoded]) -> Iterator[list[int]]:
@@ -103,9 +103,9 @@ def _pass(module: Any, items: Sequence[Encoded], device: torch.device) -> list[b
     width = max(map(len, items))
     tokens = np.zeros((len(items), width), np.int64)
     answers = np.zeros((len(items), width), bool)
-    for row, one in enumerate(items):
-        tokens[row, : len(one)] = (*one.prompt, *one.answer)
-        answers[row, len(one.prompt) : len(one)] = True
-    ids, asked = torch.from_numpy(tokens).to(device), torch.from_numpy(answers).to(device)
+    for row, item in enumerate(items):
+        tokens[row, : len(item)] = (*item.prompt, *item.answer)
+        answers[row, len(item.prompt) : len(item)] = True
+    ids, mask = torch.from_numpy(tokens).to(device), torch.from_numpy(answers).to(device)
     likeliest = module(input_ids=ids[:, :-1]).logits.argmax(-1)
-    return ((likeliest == ids[:, 1:]) | ~asked[:, 1:]).all(-1).tolist()
+    return ((likeliest == ids[:, 1:]) | ~mask[:, 1:]).all(-1).tolist()

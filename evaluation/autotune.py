@@ -49,7 +49,7 @@ def batch(model: ResidentModel, context: int, most: int = MOST) -> dict[int, flo
     left out too (unless it is one window), because other passes need more memory. Wall-clock:
     another call gives other numbers. Raises torch.OutOfMemoryError if a single window does not fit.
     """
-    found: dict[int, float] = {}
+    speeds: dict[int, float] = {}
     fastest, flat, rows = 0.0, 0, 1
     while rows <= min(most, MOST) and flat < 2:
         bounded = model.device.type == "cpu"  # a GPU raises OutOfMemoryError by itself
@@ -62,13 +62,13 @@ def batch(model: ResidentModel, context: int, most: int = MOST) -> dict[int, flo
                 raise
             torch.cuda.empty_cache()
             if rows > 2:
-                del found[rows // 2 * context]
+                del speeds[rows // 2 * context]
             break
-        found[rows * context] = speed
+        speeds[rows * context] = speed
         flat = flat + 1 if speed < GAIN * fastest else 0
         fastest = max(fastest, speed)
         rows *= 2
-    return found
+    return speeds
 
 
 def chosen(speeds: Mapping[int, float]) -> int:
@@ -122,13 +122,13 @@ def natively(
     kinds = {tensor.dtype for weights in sources for tensor in weights.values()}
     if not has_bfloat16(model.device) or kinds <= {torch.bfloat16}:
         return False
-    own, losses = model.dtype, []
+    own_dtype, losses = model.dtype, []
     try:
-        for dtype in (own, torch.bfloat16):
+        for dtype in (own_dtype, torch.bfloat16):
             model.dtype = dtype
             losses.append([calibration_loss(model, w, data, READ) for w in sources])
     finally:
-        model.dtype = own
+        model.dtype = own_dtype
         model.load(sources[-1])
     return _change(*losses) <= TOLERANCE
 
@@ -156,15 +156,15 @@ def halved(
 
     The model keeps its dtype; afterwards the last source's weights are loaded.
     """
-    own, rows = model.dtype, model.rows(context)
+    own_dtype, rows = model.dtype, model.rows(context)
     speeds, losses = [], []
     try:
-        for dtype in (own, torch.bfloat16):
+        for dtype in (own_dtype, torch.bfloat16):
             model.dtype = dtype
             losses.append([calibration_loss(model, weights, data) for weights in sources])
             speeds.append(tokens_per_second(model, rows, context))
     finally:
-        model.dtype = own
+        model.dtype = own_dtype
         model.load(sources[-1])
     return Trial(speeds[1] / speeds[0], _change(*losses))
 
@@ -190,11 +190,11 @@ def compiled(
             began = time.perf_counter()
             model.token_losses(batch)  # compiles
             seconds = time.perf_counter() - began
-            found = []
+            batch_losses = []
             for weights in sources:
                 model.load(weights)
-                found.append(float(model.token_losses(batch)[0].mean(dtype=np.float64)))
-            losses.append(found)
+                batch_losses.append(float(model.token_losses(batch)[0].mean(dtype=np.float64)))
+            losses.append(batch_losses)
             speeds.append(tokens_per_second(model, rows, context))
     finally:
         model.compiled = None
@@ -219,5 +219,5 @@ def _change(before: Sequence[float], after: Sequence[float]) -> float:
     Infinite if a loss changes by 1 nat or more, or is NaN.
     """
     moves = [abs(b - a) for a, b in zip(before, after, strict=True)]
-    known = all(move < 1 for move in moves)  # False for NaN
-    return math.expm1(max(moves)) if known else math.inf
+    is_finite = all(move < 1 for move in moves)  # False for NaN
+    return math.expm1(max(moves)) if is_finite else math.inf

@@ -24,9 +24,9 @@ class Judge:
 
     def judge(self, model: Evaluator, problems: Sequence[Posed]) -> list[tuple[str, Verdict]]:
         """Return (reply, verdict) for every problem. Raises SandboxUnavailableError."""
-        said = model.replies(problems, self.tokenizer)
+        replies = model.replies(problems, self.tokenizer)
         result = []
-        for posed, reply in zip(problems, said, strict=True):
+        for posed, reply in zip(problems, replies, strict=True):
             item = posed.problem.model_dump(include={"id", "domain", "prompt"})
             result.append((reply, self.verifier.verify(posed.problem.check, reply, item)))
         return result
@@ -80,13 +80,13 @@ def evaluate(
         failed = [
             (p.problem.id, v.why) for p, v in zip(problems, judged, strict=True) if not v.scored
         ]
-        asked = {
+        fields = {
             "right": tuple(score_questions(model, questions)),
             "chance": tuple(1 / len(q.sizes) for q in questions),
             "solved": tuple(verdict.score for verdict in judged),
             "unscored": dict(failed),
         }
-        result[domain] = _windows(packed, drawn.windows, read[domain]).model_copy(update=asked)
+        result[domain] = _windows(packed, drawn.windows, read[domain]).model_copy(update=fields)
     return Seen(result)
 
 

@@ -30,19 +30,22 @@ def measurable(
     Items that run code are left out if `not_run` gives a reason. Items longer than the context are
     left out if they are `builtin` or of tasks, because those were not made for one model.
     """
-    kept, told = list(items), []
+    measured_items, lines = list(items), []
     if not_run:
-        kept = [item for item in items if not data_items.runs_code(item)]
-        if count := len(items) - len(kept):
-            told.append(f"{count} problems are not run: {not_run}")
+        measured_items = [item for item in items if not data_items.runs_code(item)]
+        if count := len(items) - len(measured_items):
+            lines.append(f"{count} problems are not run: {not_run}")
     for kind, these in (
-        ("built-in items", [item for item in kept if builtin]),
-        ("items of tasks", [item for item in kept if data_items.of_task(item) and not builtin]),
+        ("built-in items", [item for item in measured_items if builtin]),
+        (
+            "items of tasks",
+            [item for item in measured_items if data_items.of_task(item) and not builtin],
+        ),
     ):
         long = {item.id for item in these} - {
             item.id for item in fitting(these, tokenizer, context)
         }
         if long:
-            told.append(f"{len(long)} {kind} are longer than {context} tokens and left out")
-            kept = [item for item in kept if item.id not in long]
-    return kept, tuple(told)
+            lines.append(f"{len(long)} {kind} are longer than {context} tokens and left out")
+            measured_items = [item for item in measured_items if item.id not in long]
+    return measured_items, tuple(lines)

@@ -46,7 +46,7 @@ def pinned(
     if digest is not None and (missing or tasks):
         place = supply.folder / checked(digest)
         if (place / ITEMS).is_file() or supply.fetch(digest, place, ITEMS):
-            return data_items.load([place / ITEMS], ours=True, needed=needed)
+            return data_items.load([place / ITEMS], from_program=True, needed=needed)
     missing = [path for path in missing if not supply.items_again(Path(path))]
     if not missing:
         return None

@@ -42,11 +42,11 @@ def load_items(
 
 def texts_of(items: Sequence[Item], on: Slice) -> dict[str, list[Text]]:
     """Return domain → the texts of a slice, in the order of their ids."""
-    found: dict[str, list[Text]] = {}
+    texts_by_domain: dict[str, list[Text]] = {}
     for item in sorted(items, key=lambda item: item.id):
         if isinstance(item, Text) and item.slice == on:
-            found.setdefault(item.domain, []).append(item)
-    return dict(sorted(found.items()))
+            texts_by_domain.setdefault(item.domain, []).append(item)
+    return dict(sorted(texts_by_domain.items()))
 
 
 def made_for_any_model(paths: tuple[str, ...]) -> bool:
@@ -64,8 +64,8 @@ def load_tokenizer(folder: str) -> Any:
     model_config.check_tokenizer(Path(folder))
     with model_config.described(f"model {folder} has no usable tokenizer"):
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-        known = set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens)
-    if not known:
+        vocabulary = set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens)
+    if not vocabulary:
         raise SourceError(
             f"model {folder} has no tokenizer: files such as tokenizer.json are missing, or have no "
             "tokens. Copy them from where the model is from."

@@ -28,11 +28,15 @@ def processor() -> str:
     processor, even where both have the same instructions.
     """
     try:
-        told = autotune.PROCESSORS.read_text("utf-8", "replace")
+        content = autotune.PROCESSORS.read_text("utf-8", "replace")
     except OSError:  # not Linux
-        told = ""
-    flags = set(told.split())
-    parts = [platform.machine(), *_MAKER.findall(told)[:1], torch.backends.cpu.get_cpu_capability()]
+        content = ""
+    flags = set(content.split())
+    parts = [
+        platform.machine(),
+        *_MAKER.findall(content)[:1],
+        torch.backends.cpu.get_cpu_capability(),
+    ]
     parts += [name for flag, name in FURTHER_FLAGS.items() if flag in flags]
     if autotune.has_bfloat16(torch.device("cpu")):  # emulated bfloat16 rounds sums differently
         parts.append("bf16")

@@ -44,8 +44,8 @@ class TaskContext(Generic[S]):
 
         What the cache has needs no training, and so no look at the machine.
         """
-        kept = all(cache.files(digest) for digest in digests)
-        return cls(state, cache) if kept else cls.opened(state, cache)
+        is_cached = all(cache.files(digest) for digest in digests)
+        return cls(state, cache) if is_cached else cls.opened(state, cache)
 
     def check_unchanged(self) -> None:
         """Raise DataError for other items, UnavailableError for another profile."""

@@ -262,11 +262,11 @@ class _Reader:
         elif name == "manifest.json":
             if not isinstance(content, dict) or content.get("format") != FORMAT:
                 raise self.bad(f"its format is not {FORMAT!r}: another program or version wrote it")
-            told = self._validated(_MANIFEST, content)
-            names = [one["stream"] for one in told["streams"]]
+            manifest = self._validated(_MANIFEST, content)
+            names = [stream["stream"] for stream in manifest["streams"]]
             if len(set(names)) < len(names):
                 raise self.bad("its manifest names a stream twice")
-            self._manifest = {**content, **told}
+            self._manifest = {**content, **manifest}
 
     def _validated(self, adapter: TypeAdapter[Any], content: Any) -> Any:
         try:
@@ -277,13 +277,13 @@ class _Reader:
     def _events(self, file: _Hashing) -> None:
         if self._manifest is None:
             raise self.bad("the manifest is missing")
-        told = sum(one["events"] for one in self._manifest["streams"])
+        count = sum(stream["events"] for stream in self._manifest["streams"])
         while text := file.readline(LINE + 1):
             if len(text) > LINE:
                 raise self.bad(f"the next event has more than the {LINE:,} bytes allowed")
             if not text.endswith(b"\n"):
                 raise self.bad("the last line of its events is cut")
-            if len(self._rows) == told:
+            if len(self._rows) == count:
                 raise self.bad("it holds more events than its manifest says")
             self._event(text)
 
@@ -301,8 +301,8 @@ class _Reader:
         pure = PurePosixPath(name)
         if pure.is_absolute() or ".." in pure.parts or not pure.parts or "\0" in name:
             raise self.bad(f"the name {name!r} points out of the archive")
-        told = (self._manifest or {}).get("blobs")
-        if told is not None and told.get(name) != size:
+        blobs = (self._manifest or {}).get("blobs")
+        if blobs is not None and blobs.get(name) != size:
             raise self.bad(
                 f"blobs/{name} was changed: its manifest has no such file of {size:,} bytes"
             )
@@ -348,12 +348,14 @@ class _Reader:
 
     def _checked(self) -> Iterator[tuple[str, list[Envelope]]]:
         assert self._manifest
-        for told in self._manifest["streams"]:
-            rows = [row for row in self._rows if row.stream == told["stream"]]
+        for stream in self._manifest["streams"]:
+            rows = [row for row in self._rows if row.stream == stream["stream"]]
             broken: list[chain.Break | None] = [*chain.check(rows)]
-            broken.append(chain.missing_tail(rows, told["events"], told["head"], "the manifest"))
-            for found in filter(None, broken):
-                raise ArchiveError(str(self._path), f"at event {found.version}", found.message)
-            if len(rows) != told["events"]:
-                raise self.bad(f"stream {told['stream']} has more events than the manifest says")
-            yield told["stream"], rows
+            broken.append(
+                chain.missing_tail(rows, stream["events"], stream["head"], "the manifest")
+            )
+            for fault in filter(None, broken):
+                raise ArchiveError(str(self._path), f"at event {fault.version}", fault.message)
+            if len(rows) != stream["events"]:
+                raise self.bad(f"stream {stream['stream']} has more events than the manifest says")
+            yield stream["stream"], rows

@@ -78,7 +78,7 @@ def check(rows: Sequence[Envelope]) -> list[Break]:
     """
     broken = [row for row in rows if not fits(row)]
     wrong = {row.version for row in broken}
-    found = [_altered(row, broken) for row in broken]
+    breaks = [_altered(row, broken) for row in broken]
     version, head, position = 0, GENESIS, 0
     for row in rows:
         if not isinstance(row.version, int):
@@ -86,22 +86,22 @@ def check(rows: Sequence[Envelope]) -> list[Break]:
         gap = row.version - version - 1
         if gap > 0:
             what = f"{_span(version + 1, row.version - 1)} missing from stream {row.stream}"
-            found.append(Break("missing", version + 1, what))
+            breaks.append(Break("missing", version + 1, what))
         elif gap < 0:
             where = "before the first" if row.version < 1 else "a second time"
             what = f"stream {row.stream} has an event {row.version} ({row.type}) {where}"
-            found.append(Break("extra", row.version, f"{what}: it was inserted"))
+            breaks.append(Break("extra", row.version, f"{what}: it was inserted"))
             continue
         elif row.prev_hash != head and not {row.version, version} & wrong:
             what = (
                 f"event {row.version} of stream {row.stream} does not follow on the one before it"
             )
-            found.append(Break("unlinked", row.version, what))
+            breaks.append(Break("unlinked", row.version, what))
         if row.position < position:
             what = f"event {row.version} of stream {row.stream} stands before event {version}"
-            found.append(Break("misplaced", row.version, f"{what} in the log"))
+            breaks.append(Break("misplaced", row.version, f"{what} in the log"))
         version, head, position = row.version, row.hash, row.position
-    return sorted(found, key=lambda b: b.version)
+    return sorted(breaks, key=lambda b: b.version)
 
 
 def _altered(row: Envelope, broken: Sequence[Envelope]) -> Break:

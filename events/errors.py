@@ -38,7 +38,7 @@ UNRELEASED = "agent-forge 0.1."
 class UnknownEventError(EventsError):
     """A row whose type or schema this version of the program does not know."""
 
-    def __init__(self, type_: str, schema: int, known: str, written_by: str = "") -> None:
+    def __init__(self, type_: str, schema: int, registry: str, written_by: str = "") -> None:
         """Make the message; `written_by`: the row's code version, older or newer than this one."""
         why = "It was written by a newer version: upgrade before deciding anything from this log."
         if written_by.startswith(UNRELEASED):
@@ -46,7 +46,7 @@ class UnknownEventError(EventsError):
                 "It was written before 0.2.0, the first release, with which schemas begin again: such "
                 "logs cannot be read. Start with a new FORGE_HOME."
             )
-        super().__init__(f"event {type_}@{schema} is not known here ({known}). {why}")
+        super().__init__(f"event {type_}@{schema} is not known here ({registry}). {why}")
         self.type, self.schema = type_, schema
 
 
@@ -85,12 +85,12 @@ class ArchiveError(EventsError):
 class SchemaError(EventsError):
     """Tables of a database that are of another version than this program's."""
 
-    def __init__(self, where: str, found: str | None, wanted: str, what_to_do: str) -> None:
+    def __init__(self, where: str, revision: str | None, expected: str, what_to_do: str) -> None:
         super().__init__(
-            f"the log at {where} has tables of revision {found or 'none'}, this program works with "
-            f"{wanted}: {what_to_do}."
+            f"the log at {where} has tables of revision {revision or 'none'}, this program works with "
+            f"{expected}: {what_to_do}."
         )
-        self.where, self.found, self.wanted = where, found, wanted
+        self.where, self.found, self.wanted = where, revision, expected
 
 
 class UnstorableError(EventsError):

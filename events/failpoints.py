@@ -38,8 +38,8 @@ def hit(name: str) -> None:
             file.write(name + "\n")
         return
     if _action == "hold":
-        file, _, wanted = _argument.rpartition(":")
-        while wanted == name and Path(file).exists():
+        file, _, target = _argument.rpartition(":")
+        while target == name and Path(file).exists():
             time.sleep(0.01)
         return
     if _action == "each":
@@ -47,8 +47,8 @@ def hit(name: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return
     place, _, rest = _argument.partition(":") if _action == "once" else ("", "", _argument)
-    wanted, _, number = rest.rpartition(":")
-    count = _hits[name] if wanted == name else sum(_hits.values()) if not wanted else 0
+    target, _, number = rest.rpartition(":")
+    count = _hits[name] if target == name else sum(_hits.values()) if not target else 0
     if count == int(number) and (not place or _first(Path(place))):
         os.kill(os.getpid(), signal.SIGKILL)
 

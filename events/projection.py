@@ -112,7 +112,7 @@ def catch_up(store: EventStore, projection: Projection) -> int:
 
 def _caught_up(store: EventStore, projection: Projection) -> int:
     position = _prepare(store, projection)
-    seen = 0
+    count = 0
     while rows := store.read_all(position, PAGE):
         failpoints.hit("projection-read")
         with store.database.writing() as connection:
@@ -120,11 +120,11 @@ def _caught_up(store: EventStore, projection: Projection) -> int:
                 _apply(store, connection, projection, rows)
                 _advance(connection, projection, rows[-1])
                 failpoints.hit("projection-applied")
-                seen += len(rows)
+                count += len(rows)
                 position = rows[-1].position
                 continue
         position = _prepare(store, projection)  # another process moved the projection meanwhile
-    return seen
+    return count
 
 
 def _apply(
@@ -167,8 +167,8 @@ def gaps(database: Database) -> list[str]:
     with database.reading() as connection:
         if not connection.dialect.has_table(connection, GAPS.name):
             return []
-        found = connection.execute(select(GAPS).order_by(GAPS.c.name, GAPS.c.position)).all()
-    return [f"the tables {gap.name} are made without event {gap.why}" for gap in found]
+        gap_rows = connection.execute(select(GAPS).order_by(GAPS.c.name, GAPS.c.position)).all()
+    return [f"the tables {gap.name} are made without event {gap.why}" for gap in gap_rows]
 
 
 def position(store: EventStore, projection: Projection) -> int:
@@ -186,14 +186,14 @@ def rebuild(store: EventStore, projection: Projection) -> int:
 def _prepare(store: EventStore, projection: Projection) -> int:
     """Return the projection's position; create tables that are missing or of another version."""
     with store.database.reading() as connection:
-        found = _state(connection, projection)
-        if found is not None and found.version == projection.version:
-            _check(connection, projection, found)
-            return int(found.position)
+        row = _state(connection, projection)
+        if row is not None and row.version == projection.version:
+            _check(connection, projection, row)
+            return int(row.position)
     with store.database.migrating() as connection:
-        found = _state(connection, projection)
-        if found is None or found.version != projection.version:
-            if found is not None:
+        row = _state(connection, projection)
+        if row is None or row.version != projection.version:
+            if row is not None:
                 log.info("projection %s is of another version: made anew", projection.name)
             _drop(connection, projection)
             PROJECTIONS.create(connection, checkfirst=True)
@@ -204,7 +204,7 @@ def _prepare(store: EventStore, projection: Projection) -> int:
             connection.execute(insert(PROJECTIONS).values(**start, position=0, hash=""))
             failpoints.hit("projection-made")
             return 0
-        return int(found.position)
+        return int(row.position)
 
 
 def _state(connection: Connection, projection: Projection) -> ProjectionRow | None:
@@ -214,15 +214,15 @@ def _state(connection: Connection, projection: Projection) -> ProjectionRow | No
     return connection.execute(query).first()  # pyright: ignore[reportReturnType]
 
 
-def _check(connection: Connection, projection: Projection, found: ProjectionRow) -> None:
+def _check(connection: Connection, projection: Projection, row: ProjectionRow) -> None:
     """Raise ProjectionError if the event at the projection's position is missing or has changed."""
-    if not found.position:
+    if not row.position:
         return
-    query = select(EVENTS.c.hash).where(EVENTS.c.position == found.position)
+    query = select(EVENTS.c.hash).where(EVENTS.c.position == row.position)
     now = connection.execute(query).scalar()
-    if now != found.hash:
+    if now != row.hash:
         last = connection.execute(select(func.max(EVENTS.c.position))).scalar() or 0
-        raise ProjectionError(projection.name, found.position, last)
+        raise ProjectionError(projection.name, row.position, last)
 
 
 def _locked(connection: Connection, projection: Projection) -> int | None:
@@ -232,9 +232,9 @@ def _locked(connection: Connection, projection: Projection) -> int | None:
 
 
 def _advance(connection: Connection, projection: Projection, last: Envelope) -> None:
-    own = PROJECTIONS.c.name == projection.name
+    condition = PROJECTIONS.c.name == projection.name
     moved = {"position": last.position, "hash": last.hash}
-    connection.execute(update(PROJECTIONS).where(own).values(**moved))
+    connection.execute(update(PROJECTIONS).where(condition).values(**moved))
 
 
 def _drop(connection: Connection, projection: Projection) -> None:

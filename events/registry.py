@@ -79,8 +79,8 @@ class Registry:
         """Return the event of an old row, carried from schema to schema."""
         cls = self._classes.get(row.type)
         if cls is None or row.schema > cls.schema_version:
-            known = "no such type" if cls is None else f"the latest schema is {cls.schema_version}"
-            raise UnknownEventError(row.type, row.schema, known, row.code_version)
+            detail = "no such type" if cls is None else f"the latest schema is {cls.schema_version}"
+            raise UnknownEventError(row.type, row.schema, detail, row.code_version)
         for schema in range(row.schema, cls.schema_version):
             if (row.type, schema) not in self._upcasters:
                 raise UnknownEventError(row.type, row.schema, f"no upcaster from schema {schema}")

@@ -22,8 +22,8 @@ def revision(connection: Connection) -> str | None:
     """Return the database's revision; "" for tables older than revisions, None without tables."""
     tables = inspect(connection).get_table_names()
     if "alembic_version" in tables:
-        found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
-        return str(found) if found is not None else None
+        version = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+        return str(version) if version is not None else None
     return "" if "events" in tables else None
 
 
@@ -34,26 +34,26 @@ def prepare(database: Database, upgrade: bool) -> None:
     SchemaError.
     """
     with database.engine.connect() as connection:
-        found = revision(connection)
-        guarded = found == HEAD and database.refuses_changes(connection)
+        version = revision(connection)
+        guarded = version == HEAD and database.refuses_changes(connection)
     if guarded:
         return
-    if found == HEAD:
+    if version == HEAD:
         with database.migrating() as connection:
             _guard(database, connection)
         return
-    if found is None or (upgrade and _older(found)):
+    if version is None or (upgrade and _older(version)):
         upgrade_to_head(database)
         return
-    if _older(found):
-        raise SchemaError(database.name, found, HEAD, "upgrade it with `forge db upgrade`")
+    if _older(version):
+        raise SchemaError(database.name, version, HEAD, "upgrade it with `forge db upgrade`")
     raise SchemaError(
-        database.name, found, HEAD, "it was written by a newer version: upgrade agent-forge"
+        database.name, version, HEAD, "it was written by a newer version: upgrade agent-forge"
     )
 
 
-def _older(found: str) -> bool:
-    return found < HEAD
+def _older(version: str) -> bool:
+    return version < HEAD
 
 
 def upgrade_to_head(database: Database) -> tuple[str | None, str]:
@@ -85,9 +85,9 @@ def check(database: Database) -> list[str]:
     from alembic.migration import MigrationContext
 
     with database.reading() as connection:
-        found = revision(connection)
-        if found != HEAD:
-            return [f"the revision is {found or 'none'}, not {HEAD}: run `forge db upgrade`"]
+        version = revision(connection)
+        if version != HEAD:
+            return [f"the revision is {version or 'none'}, not {HEAD}: run `forge db upgrade`"]
         problems = []
         if not database.refuses_changes(connection):
             problems.append("the guards that refuse UPDATE and DELETE are missing or switched off")

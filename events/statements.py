@@ -28,9 +28,9 @@ def follow_statement(mark: str) -> str:
     marks = ", ".join(mark for _ in COLUMNS)
     before = f"SELECT 1 FROM events WHERE stream = {mark} AND version = {mark} AND hash = {mark}"
     taken = f"SELECT 1 FROM events WHERE stream = {mark} AND version = {mark}"
-    known = f"SELECT 1 FROM events WHERE key = {mark}"
+    key_query = f"SELECT 1 FROM events WHERE key = {mark}"
     return f"""INSERT INTO events ({", ".join(COLUMNS)}) SELECT {marks} WHERE EXISTS ({before})
-        AND NOT EXISTS ({taken}) AND NOT EXISTS ({known})"""
+        AND NOT EXISTS ({taken}) AND NOT EXISTS ({key_query})"""
 
 
 def follow_parameters(row: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -43,8 +43,8 @@ def follow_parameters(row: tuple[Any, ...]) -> tuple[Any, ...]:
 @lru_cache(64)
 def place_query(mark: str, keys: int) -> str:
     """Return the query for the rows of `keys` keys, and the stream's end as a row at position 0."""
-    known = ", ".join([mark] * keys) or "NULL"
+    marks = ", ".join([mark] * keys) or "NULL"
     end = ("0", "''", "version", *["''"] * 2, "0", *["''"] * 3, "NULL", "NULL", *["''"] * 3, "hash")
-    return f"""SELECT {", ".join(Envelope._fields)} FROM events WHERE key IN ({known}) UNION ALL
+    return f"""SELECT {", ".join(Envelope._fields)} FROM events WHERE key IN ({marks}) UNION ALL
         SELECT {", ".join(end)} FROM (SELECT version, hash FROM events WHERE stream = {mark}
         ORDER BY version DESC LIMIT 1) AS last"""

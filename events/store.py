@@ -130,9 +130,9 @@ class EventStore:
                 return self._remember(stream, self._transaction(behind, alone=len(drafts) > 1))
 
         def work(cursor: Any) -> Appended:
-            known, version, head = self._place(cursor, stream, keys)
-            if known:
-                return Appended(known, fresh=False)
+            keyed_rows, version, head = self._place(cursor, stream, keys)
+            if keyed_rows:
+                return Appended(keyed_rows, fresh=False)
             failpoints.hit("append-began")
             if expected_version not in (None, version):
                 raise ConcurrencyError(stream, expected_version or 0, version)
@@ -262,8 +262,8 @@ class EventStore:
     def version(self, stream: str) -> int:
         """Return the stream's version; 0 if there is no such stream."""
         query = select(func.max(EVENTS.c.version)).where(EVENTS.c.stream == stream)
-        found = self.database.rows(query)[0][0] or 0
-        return found if isinstance(found, int) else len(self.everything(stream))
+        stream_version = self.database.rows(query)[0][0] or 0
+        return stream_version if isinstance(stream_version, int) else len(self.everything(stream))
 
     def holder(self, *keys: str) -> str | None:
         """Return the name of the stream that has an event under one of these keys, or None."""
@@ -283,10 +283,10 @@ class EventStore:
     def iterate(self, stream: str, after: int = 0, upto: int | None = None) -> Iterator[Envelope]:
         """Yield the rows that `read` returns, page by page: each page is a separate query."""
         while True:
-            wanted = (EVENTS.c.stream == stream) & (EVENTS.c.version > after)
+            condition = (EVENTS.c.stream == stream) & (EVENTS.c.version > after)
             if upto is not None:
-                wanted &= EVENTS.c.version <= upto
-            query = select(EVENTS).where(wanted).order_by(EVENTS.c.version).limit(PAGE)
+                condition &= EVENTS.c.version <= upto
+            query = select(EVENTS).where(condition).order_by(EVENTS.c.version).limit(PAGE)
             rows = self.database.rows(query)
             yield from map(Envelope._make, rows)
             if len(rows) < PAGE:
@@ -355,12 +355,12 @@ class EventStore:
         self.database.close()
 
 
-def _agreeing(stream: str, known: Sequence[Any], rows: Sequence[Envelope]) -> int:
+def _agreeing(stream: str, hashes: Sequence[Any], rows: Sequence[Envelope]) -> int:
     """Return how many of the rows are known already; raise ChainError if a hash differs."""
-    for version, (mine, theirs) in enumerate(zip(known, rows, strict=False), start=1):
-        if mine[0] != theirs.hash:
+    for version, (log_row, new_row) in enumerate(zip(hashes, rows, strict=False), start=1):
+        if log_row[0] != new_row.hash:
             raise ChainError(stream, version, "the stream here went another way")
-    return min(len(known), len(rows))
+    return min(len(hashes), len(rows))
 
 
 def _drafts(stream: str, events: Sequence[New], context: Context) -> list[dict[str, Any]]:

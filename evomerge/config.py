@@ -193,10 +193,10 @@ class EvoMergeConfig(BaseModel):
         """Rename and refuse settings; move flat settings of the search into `search`."""
         if not isinstance(data, dict):
             return data
-        given = _renamed(data)
-        if given.get("budget_hours") is not None:
-            given = {"generations": OPEN_END, **given}
-        search = given.get("search", {})
+        settings = _renamed(data)
+        if settings.get("budget_hours") is not None:
+            settings = {"generations": OPEN_END, **settings}
+        search = settings.get("search", {})
         if isinstance(search, SearchSettings):
             search = {"strategy": search.strategy, **search.model_dump(exclude_unset=True)}
         if not isinstance(search, dict):
@@ -204,17 +204,17 @@ class EvoMergeConfig(BaseModel):
                 "setting search: give an object like {strategy: auto, population_size: 8}"
             )
         search = _renamed(search)
-        strategy = given.get("strategy", search.get("strategy"))
+        strategy = settings.get("strategy", search.get("strategy"))
         names = NAMES | model_of(strategy).model_fields.keys() if strategy else NAMES
-        flat = {name: value for name, value in given.items() if name in names}
+        flat = {name: value for name, value in settings.items() if name in names}
         if flat.keys() & search.keys():
             raise ValueError("a setting is given under two of its names")
-        if flat or "search" in given:
-            given = {name: value for name, value in given.items() if name not in flat}
-            given["search"] = {**search, **flat}
+        if flat or "search" in settings:
+            settings = {name: value for name, value in settings.items() if name not in flat}
+            settings["search"] = {**search, **flat}
         if "evaluation_weights" in data:
-            given["fitness_weights"] = {**_DOMAINS_ONLY, "domains": data["evaluation_weights"]}
-        return given
+            settings["fitness_weights"] = {**_DOMAINS_ONLY, "domains": data["evaluation_weights"]}
+        return settings
 
     @field_validator("budget_hours", mode="before")
     @classmethod
@@ -300,21 +300,21 @@ class EvoMergeConfig(BaseModel):
 def hours(text: str) -> float:
     """Return the hours of a time such as 30m, 1h, 2h30m or 2d. Raises ValueError."""
     units = "".join(rf"(?:(\d+(?:\.\d+)?){unit})?" for unit in HOURS)
-    found = re.fullmatch(units, text.strip())
-    counts = zip(HOURS.values(), found.groups() if found else (), strict=False)
+    match = re.fullmatch(units, text.strip())
+    counts = zip(HOURS.values(), match.groups() if match else (), strict=False)
     total = math.fsum(float(count) * size for size, count in counts if count)
     if not total:
         raise ValueError("give a time such as 30m, 1h, 2h30m or 2d")
     return total
 
 
-def _renamed(given: Mapping[str, Any]) -> dict[str, Any]:
+def _renamed(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings under their own names. Raises ValueError for one that is refused."""
-    for name in given:
+    for name in settings:
         if name in REFUSED:
             raise ValueError(f"setting {name} is refused: {REFUSED[name]}")
-    renamed = {RENAMED.get(name, name): value for name, value in given.items()}
-    if len(renamed) < len(given):
+    renamed = {RENAMED.get(name, name): value for name, value in settings.items()}
+    if len(renamed) < len(settings):
         raise ValueError("a setting is given under two of its names")
     return renamed
 
@@ -330,31 +330,31 @@ def changed(config: EvoMergeConfig, changes: Mapping[str, Any]) -> EvoMergeConfi
         raise ConfigError("setting search: give an object of settings.")
     outer = {n.removeprefix("search."): value for n, value in changes.items() if n != "search"}
     try:
-        given = {**_renamed(outer), **_renamed(inner)}
+        settings = {**_renamed(outer), **_renamed(inner)}
     except ValueError as error:
         raise ConfigError(f"{error}.") from error
-    if len(given) < len(changes) - ("search" in changes) + len(inner):
+    if len(settings) < len(changes) - ("search" in changes) + len(inner):
         raise ConfigError("a setting is given under two of its names.")
-    strategy = given.get("strategy", config.strategy)
-    return parse({**fitting(config.flat(), strategy), **given})
+    strategy = settings.get("strategy", config.strategy)
+    return parse({**fitting(config.flat(), strategy), **settings})
 
 
 def fitting(settings: Mapping[str, Any], strategy: Any) -> dict[str, Any]:
     """Return flat settings without those that the strategy lacks; its name is that of `strategy`."""
     if strategy == settings.get("strategy"):
         return dict(settings)
-    own = {*EvoMergeConfig.model_fields, *model_of(strategy).model_fields}
-    kept = {name: value for name, value in settings.items() if name in own}
-    return {**kept, "strategy": strategy}
+    names = {*EvoMergeConfig.model_fields, *model_of(strategy).model_fields}
+    rest = {name: value for name, value in settings.items() if name in names}
+    return {**rest, "strategy": strategy}
 
 
 def changes(before: EvoMergeConfig, after: EvoMergeConfig) -> dict[str, Any]:
     """Return the changes, flat, that `changed` turns `before` into `after` with."""
     old = before.flat()
     usual = type(after.search).model_construct(strategy=after.strategy).model_dump(mode="json")
-    known = {**usual, **old}
+    settings = {**usual, **old}
     new = after.flat().items()
-    return {name: value for name, value in new if name not in known or known[name] != value}
+    return {name: value for name, value in new if name not in settings or settings[name] != value}
 
 
 def parse(data: dict[str, Any]) -> EvoMergeConfig:
@@ -372,14 +372,14 @@ def explain(error: Any) -> tuple[str, str]:
     where = ".".join(str(part) for part in (loc[2:] if strategy else loc))
     what = str(error["msg"]).removeprefix("Value error, ")
     if error["type"] == "extra_forbidden":
-        others = having(where) if strategy else []
-        if others:
+        owners = having(where) if strategy else []
+        if owners:
             return where, (
-                f"setting {where} belongs to {', '.join(others)}, not to strategy {strategy}: leave it "
+                f"setting {where} belongs to {', '.join(owners)}, not to strategy {strategy}: leave it "
                 "out, or set strategy"
             )
-        known = sorted(NAMES | EvoMergeConfig.model_fields.keys() - {"search"})
-        hint = did_you_mean(where.rpartition(".")[2], known)
-        return where, f"setting {where} is not known{hint}. The settings are: {', '.join(known)}"
+        names = sorted(NAMES | EvoMergeConfig.model_fields.keys() - {"search"})
+        hint = did_you_mean(where.rpartition(".")[2], names)
+        return where, f"setting {where} is not known{hint}. The settings are: {', '.join(names)}"
     got = "" if error["type"] == "value_error" else f" (it is {shown(error.get('input'))})"
     return where, f"{'setting ' + where + ': ' if where else ''}{what}{got}"

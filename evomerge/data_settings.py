@@ -34,8 +34,8 @@ def check_settings(items: Sequence[Item], config: EvoMergeConfig) -> None:
     """Raise DataError if the settings name a domain that has no items to measure it on."""
     check_weights(items, config.fitness_weights.domains)
     objectives = config.search.front_objectives
-    wanted = [name.partition("/")[2] for name in objectives if name.startswith("domain/")]
-    check_weights(items, dict.fromkeys(wanted, 1.0), "objectives names")
+    names = [name.partition("/")[2] for name in objectives if name.startswith("domain/")]
+    check_weights(items, dict.fromkeys(names, 1.0), "objectives names")
 
 
 def check_weights(

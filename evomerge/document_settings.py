@@ -23,14 +23,14 @@ _OPERATORS = frozenset(
 ) | {"dare_amplification", "frankenmerge_layers", "dfs_merge_ratio"}
 
 
-def translated(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+def translated(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the settings that can be taken, and name → why of those that are left out.
 
     Raises ConfigError for a setting that is given under two names, or a wrong `merge_operators`.
     """
-    own: dict[str, Any] = {}
+    taken_settings: dict[str, Any] = {}
     left: dict[str, str] = {}
-    for name, value in _flat(given):
+    for name, value in _flat(settings):
         if name == "search" and isinstance(value, Mapping):
             value, more = translated(value)
             left |= more
@@ -40,24 +40,28 @@ def translated(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]
             continue
         if name in REFUSED and not (name == "early_stopping" and value is False):
             left[name] = REFUSED[name]
-        elif RENAMED.get(name, name) in {RENAMED.get(one, one) for one in own}:
+        elif RENAMED.get(name, name) in {RENAMED.get(key, key) for key in taken_settings}:
             raise ConfigError(f"setting {RENAMED.get(name, name)} is given under two of its names.")
         else:
-            own[name] = value
-    if own.pop("early_stopping", True) is False:  # the documents' way to say so, with any patience
-        own = {n: v for n, v in own.items() if RENAMED.get(n, n) != "convergence_patience"}
-        own["convergence_patience"] = 0
-    return own, left
+            taken_settings[name] = value
+    if (
+        taken_settings.pop("early_stopping", True) is False
+    ):  # the documents' way to say so, with any patience
+        taken_settings = {
+            n: v for n, v in taken_settings.items() if RENAMED.get(n, n) != "convergence_patience"
+        }
+        taken_settings["convergence_patience"] = 0
+    return taken_settings, left
 
 
-def _flat(given: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _flat(settings: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return the settings, those of `merge_operators` among the others. Raises ConfigError."""
-    inner = given.get("merge_operators", {})
+    inner = settings.get("merge_operators", {})
     if not isinstance(inner, Mapping):
         raise ConfigError("setting merge_operators: give an object of settings.")
     if unknown := sorted(set(inner) - _OPERATORS):
         raise ConfigError(f"merge_operators has no setting {unknown[0]}.")
-    return [*((n, v) for n, v in given.items() if n != "merge_operators"), *inner.items()]
+    return [*((n, v) for n, v in settings.items() if n != "merge_operators"), *inner.items()]
 
 
 def warnings(left: Mapping[str, str]) -> tuple[str, ...]:
@@ -68,5 +72,5 @@ def warnings(left: Mapping[str, str]) -> tuple[str, ...]:
 def refuse(left: Mapping[str, str]) -> None:
     """Raise ConfigError if a setting would be left out."""
     if left:
-        told = (f"setting {name} is refused: {why}." for name, why in left.items())
-        raise ConfigError("\n".join(told))
+        lines = (f"setting {name} is refused: {why}." for name, why in left.items())
+        raise ConfigError("\n".join(lines))

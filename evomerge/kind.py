@@ -68,7 +68,7 @@ class EvoMerge(RunView, Kind[RunState]):
         """Return why the event does not answer the open task; None if it does."""
         return unasked(state, task, event)
 
-    def agrees(self, state: RunState, recorded: Event, found: Event) -> bool:
+    def agrees(self, state: RunState, recorded: Event, repeat: Event) -> bool:
         """Return True if a second result does not contradict the recorded one.
 
         Speed is measured, and what is probed depends on timing: of those the first result stands.
@@ -80,7 +80,7 @@ class EvoMerge(RunView, Kind[RunState]):
         probed = (config.batch_tokens, config.evaluation_dtype, config.evaluation_compile)
         if isinstance(recorded, events.Started) and "probe" in probed:
             return True
-        return super().agrees(state, recorded, found)
+        return super().agrees(state, recorded, repeat)
 
     def essence(self, event: Event) -> str:
         """Return the digest or the components of a result."""
@@ -95,9 +95,9 @@ class EvoMerge(RunView, Kind[RunState]):
 
     # ---- forks -------------------------------------------------------------------------------
 
-    def parse(self, given: Mapping[str, Any]) -> EvoMergeConfig:
+    def parse(self, settings: Mapping[str, Any]) -> EvoMergeConfig:
         """Return the settings that a user gives. Raises ConfigError."""
-        return parse(dict(given))
+        return parse(dict(settings))
 
     def fault(self, error: Any) -> tuple[str, str]:
         """Return the flat name of the setting that an error is about, and what is wrong with it."""
@@ -140,16 +140,16 @@ class EvoMerge(RunView, Kind[RunState]):
 
     # ---- asking for a run --------------------------------------------------------------------
 
-    def taken(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    def taken(self, settings: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Leave out settings of the source documents that have no meaning here."""
-        own, left = document_settings.translated(given)
-        return own, document_settings.warnings(left)
+        own_settings, left = document_settings.translated(settings)
+        return own_settings, document_settings.warnings(left)
 
-    def plan(self, asked: Asked, lookup: Lookup) -> Plan:
+    def plan(self, request: Asked, lookup: Lookup) -> Plan:
         """Return the plan of a run over `sources` and a `base`. Raises ConfigError."""
         from evomerge import submission
 
-        return submission.plan(asked, lookup)
+        return submission.plan(request, lookup)
 
     def placed(self, data: str) -> str:
         """Return data with an absolute path; tasks and built-in items keep their names."""
@@ -214,11 +214,18 @@ class EvoMerge(RunView, Kind[RunState]):
         return ["champion"]
 
     def architectures(
-        self, config: EvoMergeConfig, given: Mapping[str, Sequence[Architecture | None]]
+        self,
+        config: EvoMergeConfig,
+        architectures_by_role: Mapping[str, Sequence[Architecture | None]],
     ) -> Mapping[str, Architecture]:
         """Return the sources'."""
-        known = (one for role in self.together for one in given.get(role, ()) if one)
-        return dict(zip(self.roles(config), known, strict=False))
+        known_architectures = (
+            architecture
+            for role in self.together
+            for architecture in architectures_by_role.get(role, ())
+            if architecture
+        )
+        return dict(zip(self.roles(config), known_architectures, strict=False))
 
     def results(self, state: RunState) -> dict[str, MadeModel]:
         """Return the champion."""
@@ -231,35 +238,35 @@ class EvoMerge(RunView, Kind[RunState]):
         assert state.completed
         rivals = state.completed.rivals
         groups = {"lead": rivals, "lead_over_sources": [r for r in rivals if r.kind == "source"]}
-        found = {}
-        for name, some in groups.items():
-            leads = [rival.lead for rival in some if rival.lead is not None]
+        run_figures = {}
+        for name, group in groups.items():
+            leads = [rival.lead for rival in group if rival.lead is not None]
             if leads:
                 least = min(leads, key=lambda lead: lead.low)
-                found[name] = Figure(value=least.difference, low=least.low, high=least.high)
-        return found
+                run_figures[name] = Figure(value=least.difference, low=least.low, high=least.high)
+        return run_figures
 
     def inputs(self, state: RunState) -> dict[str, list[str]]:
         """Return the digests of sources and base."""
-        started, found = state.started, {}
+        started, digests = state.started, {}
         assert started
         assert state.submitted
-        found["sources"] = [source.digest for source in started.sources]
+        digests["sources"] = [source.digest for source in started.sources]
         if state.submitted.base is not None:
-            found["base"] = [started.base.digest]
-        return found
+            digests["base"] = [started.base.digest]
+        return digests
 
     def pins(self, state: RunState) -> dict[str, Any]:
         """Return what `started` pins, but for what the settings leave to a probe of the speed."""
         assert state.submitted
-        config, found = state.submitted.config, super().pins(state)
+        config, run_pins = state.submitted.config, super().pins(state)
         probed = {
             "batch_tokens": config.batch_tokens,
             "evaluation": config.evaluation_dtype,
             "compiled": config.evaluation_compile,
         }
         left = {name: "probe" for name, setting in probed.items() if setting == "probe"}
-        return {**found, "profile": {**found["profile"], **left}}
+        return {**run_pins, "profile": {**run_pins["profile"], **left}}
 
     def forecast(self, submitted: events.Submitted, cache: Any, folder: Path) -> Forecast:
         """Return what a run costs here, by a count of its tasks and a probe of their prices."""
@@ -353,7 +360,7 @@ class EvoMerge(RunView, Kind[RunState]):
         return verify.read_recipe(folder) if (folder / verify.RECIPE_FILE).exists() else None
 
     def verify_folder(
-        self, home: Home, folder: Path, document: dict[str, Any], state: Any, known: bool
+        self, home: Home, folder: Path, document: dict[str, Any], state: Any, is_known: bool
     ) -> Iterator[Any]:
         """Compare a champion's folder with its recipe file, and with its run if that is known."""
         from evomerge.tasks.results import verify, verify_folder
@@ -361,5 +368,5 @@ class EvoMerge(RunView, Kind[RunState]):
 
         weights = open_checkpoint(folder).tensors()
         yield from verify.exported(weights, document, state)
-        if known:
+        if is_known:
             yield from verify_folder.check(home, folder, document, weights)

@@ -262,9 +262,9 @@ class OtherSearch(SearchSettings):
     __pydantic_extra__: dict[str, JsonValue]
 
 
-def _some(value: tuple[str, ...], known: tuple[str, ...], strange: set[str]) -> tuple[str, ...]:
+def _some(value: tuple[str, ...], names: tuple[str, ...], strange: set[str]) -> tuple[str, ...]:
     if strange or not value or len(set(value)) < len(value):
-        raise ValueError(f"give some of {', '.join(known)}, each once; it is {', '.join(value)}")
+        raise ValueError(f"give some of {', '.join(names)}, each once; it is {', '.join(value)}")
     return value
 
 
@@ -296,20 +296,20 @@ def implied(names: set[str]) -> str:
 @cache
 def plugins() -> dict[str, Any]:
     """Load what other packages register as strategies: name → class. Raises StrategyError."""
-    found = {}
+    classes = {}
     for point in entry_points(group=ENTRY_POINTS):
         try:
-            found[point.name] = point.load()
+            classes[point.name] = point.load()
         except Exception as error:
             raise StrategyError(f"strategy {point.name} cannot be loaded: {error}") from error
-    return found
+    return classes
 
 
 @cache
 def named(model: type[SearchSettings], strategy: str) -> type[SearchSettings]:
     """Return a registered strategy's model, which accepts that strategy's name only."""
-    own: Any = (Literal[strategy], strategy)  # pyright: ignore[reportInvalidTypeForm]
-    return create_model(f"{model.__name__}Of{strategy}", __base__=model, strategy=own)
+    field: Any = (Literal[strategy], strategy)  # pyright: ignore[reportInvalidTypeForm]
+    return create_model(f"{model.__name__}Of{strategy}", __base__=model, strategy=field)
 
 
 def model_of(strategy: Any) -> type[SearchSettings]:
@@ -319,11 +319,11 @@ def model_of(strategy: Any) -> type[SearchSettings]:
     if strategy in MODELS:
         return MODELS[strategy]
     try:
-        own = getattr(plugins().get(strategy), "settings", None)
+        model = getattr(plugins().get(strategy), "settings", None)
     except StrategyError:
         return OtherSearch
-    suits = isinstance(own, type) and issubclass(own, SearchSettings)
-    return named(own, strategy) if suits else OtherSearch
+    suits = isinstance(model, type) and issubclass(model, SearchSettings)
+    return named(model, strategy) if suits else OtherSearch
 
 
 def _tag(value: Any) -> str:

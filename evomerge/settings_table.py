@@ -108,7 +108,7 @@ class Setting:
 def settings() -> list[Setting]:
     """Return all settings, in groups; those of the search last."""
     usual = EvoMergeConfig().flat()
-    found = [
+    common_settings = [
         Setting(name, group, usual[name], _words(EvoMergeConfig, name))
         for group, names in GROUPS.items()
         for name in names
@@ -119,9 +119,9 @@ def settings() -> list[Setting]:
         for name, default in usual.items():
             shared = name in SearchSettings.model_fields
             words = _words(SearchSettings if shared else model, name)
-            own = () if shared else tuple(having(name))
-            searched.setdefault(name, Setting(name, SEARCH, default, words, own))
-    return found + list(searched.values())
+            strategies = () if shared else tuple(having(name))
+            searched.setdefault(name, Setting(name, SEARCH, default, words, strategies))
+    return common_settings + list(searched.values())
 
 
 def _words(model: type[BaseModel], name: str) -> str:
@@ -139,11 +139,11 @@ def flat_schema() -> dict[str, Any]:
     del schema["properties"]["search"]
     schema["$defs"] = {Weighting.__name__: schema["$defs"][Weighting.__name__]}
     for model in (*MODELS.values(), SearchSettings):
-        for name, found in model.model_json_schema()["properties"].items():
+        for name, field in model.model_json_schema()["properties"].items():
             if name not in SearchSettings.model_fields:
-                schema["properties"][name] = {**found, "strategies": having(name)}
+                schema["properties"][name] = {**field, "strategies": having(name)}
             elif model is SearchSettings:
-                schema["properties"][name] = found
+                schema["properties"][name] = field
     schema["properties"]["strategy"]["default"] = STRATEGIES[0]
     schema["properties"]["budget_hours"]["anyOf"].append({"type": "string"})
     groups = {**SEARCHED, **GROUPS}
@@ -170,6 +170,6 @@ def options(name: str) -> list[dict[str, Any]]:
     ]
     if not rows:
         why = REFUSED.get(name)
-        told = f"is left out: {why}" if why else "is not known. `forge settings` lists them"
-        raise ConfigError(f"setting {name} {told}.")
+        complaint = f"is left out: {why}" if why else "is not known. `forge settings` lists them"
+        raise ConfigError(f"setting {name} {complaint}.")
     return rows

@@ -26,7 +26,7 @@ def planned(
     return Plan("evomerge", config, {"sources": sources, "base": base, "data": data}, output_dir)
 
 
-def plan(asked: Asked, lookup: Lookup) -> Plan:
+def plan(request: Asked, lookup: Lookup) -> Plan:
     """Return the plan of the run; of the models (roles `sources`, `base`) only headers are read.
 
     Raises ConfigError or UnavailableError before anything is started.
@@ -35,28 +35,28 @@ def plan(asked: Asked, lookup: Lookup) -> Plan:
     from evomerge.data_settings import given as given_data
     from weights.folders.sources import ALIASES, resolve, resolve_source
 
-    own, left = document_settings.translated(asked.config)
-    config = settings.parse(own)
+    own_settings, left = document_settings.translated(request.config)
+    config = settings.parse(own_settings)
     if config.strict:
         document_settings.refuse(left)
     search.current(config)
-    unknown = sorted(set(asked.models) - {"sources", "base"})
+    unknown = sorted(set(request.models) - {"sources", "base"})
     if unknown:
         raise ConfigError(f"a merging run has no models {unknown[0]!r}: give sources and a base.")
-    base = list(asked.models.get("base", ()))
+    base = list(request.models.get("base", ()))
     if len(base) > 1:
         raise ConfigError("a merging run has one base. Give one.")
-    known = {**ALIASES, **lookup.aliases}
-    named = _named(asked.models.get("sources", ()))
-    sources = [resolve_source(model, known, lookup.named) for model in named]
-    made = planned(
+    aliases = {**ALIASES, **lookup.aliases}
+    named = _named(request.models.get("sources", ()))
+    sources = [resolve_source(model, aliases, lookup.named) for model in named]
+    run_plan = planned(
         config,
         _told_apart(sources),
-        _base(sources, resolve(str(base[0]), known, lookup.named) if base else None),
-        given_data(asked.data, config.fitness_weights),
-        asked.output_dir,
+        _base(sources, resolve(str(base[0]), aliases, lookup.named) if base else None),
+        given_data(request.data, config.fitness_weights),
+        request.output_dir,
     )
-    return replace(made, warnings=document_settings.warnings(left))
+    return replace(run_plan, warnings=document_settings.warnings(left))
 
 
 def _base(sources: Sequence[ModelReference], base: ModelReference | None) -> ModelReference | None:
@@ -128,19 +128,19 @@ def check(plan: Plan) -> Checked:
 
     data = plan.fields["data"]
     family = open_family(plan.fields["sources"], plan.fields["base"], plan.config.strict)
-    given = [plan.fields["base"] or plan.fields["sources"][0], *plan.fields["sources"]]
-    folders = [one.folder for one in (family.base, *family.sources)]
-    names = [model.name for model in given]
+    models = [plan.fields["base"] or plan.fields["sources"][0], *plan.fields["sources"]]
+    folders = [opened_model.folder for opened_model in (family.base, *family.sources)]
+    names = [model.name for model in models]
     strange = source_warnings.other_tokens(names, folders, plan.config.strict)
-    strange += source_warnings.strange(given, folders)
-    strange += source_warnings.left_behind(given, folders)
+    strange += source_warnings.strange(models, folders)
+    strange += source_warnings.left_behind(models, folders)
     tokenizer = load_tokenizer(str(family.base.folder))
     notes: list[str] = [] if data else [f"no data: {SCORED_ON}."]
     allowed, parameters = plan.config.allow_benchmarks, family.base.parameters
     items = load_items(data, allowed, parameters, notes.append)
     context = min(plan.config.context, family.base.positions or plan.config.context)
     builtin, not_run = made_for_any_model(data), why_not_run(items, Verifier())
-    items, told = measurable(items, tokenizer, context, builtin, not_run)
+    items, remarks = measurable(items, tokenizer, context, builtin, not_run)
     check_settings(items, plan.config)
     check_paths(family, plan.config)
     pack(items, tokenizer, context)
@@ -151,7 +151,7 @@ def check(plan: Plan) -> Checked:
         )
         row[item.slice] += 1
     return Checked(
-        (*plan.warnings, *family.warnings, *strange, *notes, *told),
+        (*plan.warnings, *family.warnings, *strange, *notes, *remarks),
         family.base.parameters,
         counts,
     )

@@ -77,14 +77,18 @@ class RunView(View[RunState]):
 
     def made(self, state: RunState, digest: str) -> str | None:
         """Return the recipe id of the merge that has these weights, or None."""
-        given = {recipe.id for recipe in state.recipes.values() if isinstance(recipe, Source)}
-        built = ((id_, found) for id_, (found, _) in state.built.items() if id_ not in given)
-        return next((id_ for id_, found in built if found == digest), None)
+        source_ids = {recipe.id for recipe in state.recipes.values() if isinstance(recipe, Source)}
+        built = (
+            (id_, weights_digest)
+            for id_, (weights_digest, _) in state.built.items()
+            if id_ not in source_ids
+        )
+        return next((id_ for id_, weights_digest in built if weights_digest == digest), None)
 
     def progress(self, state: RunState) -> tuple[int, int | None]:
         """Return (generations that are closed, those in all if no budget says it), from 0 on."""
-        wanted = state.submitted.config.generations_wanted if state.submitted else None
-        return len(state.generations), None if wanted is None else wanted + 1
+        goal = state.submitted.config.generations_wanted if state.submitted else None
+        return len(state.generations), None if goal is None else goal + 1
 
     def view(self, state: RunState) -> dict[str, Any]:
         """Return what the API says of a merging run beside what it says of every run."""
@@ -111,11 +115,11 @@ class RunView(View[RunState]):
 
         return panels.panels(state) or [default_panels.tasks(self, state)]
 
-    def part(self, state: RunState, name: str, **asked: Any) -> dict[str, Any]:
+    def part(self, state: RunState, name: str, **query: Any) -> dict[str, Any]:
         """Return `population`, `candidate`, `lineage` or `layers`, as the API says it."""
         from evomerge.reports import parts
 
-        return parts.part(state, name, asked)
+        return parts.part(state, name, query)
 
     def report(self, state: RunState, rows: Sequence[Envelope]) -> dict[str, Any]:
         """Return the report of a run that has completed."""

@@ -230,8 +230,8 @@ class Bitnet(Study[MakingState]):
             MODEL: self.rounded(submitted, master.id),
         }
         if config.scratch:
-            given = {"of": started.model.recipe_id}
-            fresh = Transform(operation="fresh@1", inputs=given, seed=config.seed)
+            inputs = {"of": started.model.recipe_id}
+            fresh = Transform(operation="fresh@1", inputs=inputs, seed=config.seed)
             scratch = self.master(submitted, started, fresh.id, None)
             rounded = self.rounded(submitted, scratch.id)
             models |= {FRESH: fresh, SCRATCH_MASTER: scratch, SCRATCH: rounded}
@@ -389,10 +389,10 @@ class Bitnet(Study[MakingState]):
             MASTER: "the full-precision weights that the ternary ones are rounded from.",
             PACKED: "ternary weights in two bits each, which transformers loads (format `bitnet`).",
         }
-        given, read = run.started.model, tokens(run.trainings[MASTER])
+        model, read = run.started.model, tokens(run.trainings[MASTER])
         return [
-            f"{role}: {given.parameters:,} parameters, {words[role]}",
-            f"Trained on {read:,} tokens from {given.name}.",
+            f"{role}: {model.parameters:,} parameters, {words[role]}",
+            f"Trained on {read:,} tokens from {model.name}.",
         ]
 
     # ---- what is its own -------------------------------------------------------------------------

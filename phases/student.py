@@ -162,60 +162,62 @@ INTERMEDIATE = ("intermediate_size", "n_inner", "d_ff")
 Changes = dict[str, int | tuple[str, ...]]
 
 
-def changes(config: Mapping[str, Any], asked: StudentConfig) -> Changes:
+def changes(config: Mapping[str, Any], student: StudentConfig) -> Changes:
     """Return the student's sizes under the names of the given model's config.json.
 
     Raises ConfigError for a config without a size, and for sizes that do not divide.
     """
     hidden, layers = _named(config, HIDDEN), _named(config, LAYERS)
-    heads, width = _named(config, HEADS), asked.width
+    heads, width = _named(config, HEADS), student.width
     dimension = config.get("head_dim") or config[hidden] // config[heads]
-    found: Changes = {layers: asked.layers or max(1, round(config[layers] * asked.depth))}
-    found[heads] = count = asked.heads or (
-        max(1, asked.hidden // dimension) if asked.hidden else max(1, round(config[heads] * width))
+    sizes: Changes = {layers: student.layers or max(1, round(config[layers] * student.depth))}
+    sizes[heads] = count = student.heads or (
+        max(1, student.hidden // dimension)
+        if student.hidden
+        else max(1, round(config[heads] * width))
     )
     pairs = max(1, round(config[hidden] * width / (2 * count)))  # rotations turn numbers in pairs
-    found[hidden] = whole = asked.hidden or 2 * count * pairs
+    sizes[hidden] = whole = student.hidden or 2 * count * pairs
     if not config.get("head_dim") and (whole % count or whole // count % 2):
         raise ConfigError(
             f"a hidden size of {whole} gives {count} heads no even size: set hidden to a multiple of "
             f"{2 * count}, or heads to another number."
         )
     if shared := _key(config, KV_HEADS):
-        found[shared] = _kv_heads(count, config[heads], config[shared], asked.kv_heads)
+        sizes[shared] = _kv_heads(count, config[heads], config[shared], student.kv_heads)
     if inner := _key(config, INTERMEDIATE):
-        found[inner] = asked.intermediate or max(1, round(config[inner] * width))
-    elif asked.intermediate:
+        sizes[inner] = student.intermediate or max(1, round(config[inner] * width))
+    elif student.intermediate:
         raise ConfigError(
             "the given model's config.json has no size of feed-forward layers to set."
         )
     if types := config.get("layer_types"):
-        found["layer_types"] = tuple(types[i % len(types)] for i in range(_int(found[layers])))
-    return found
+        sizes["layer_types"] = tuple(types[i % len(types)] for i in range(_int(sizes[layers])))
+    return sizes
 
 
-def of_student(config: Mapping[str, Any], asked: StudentConfig) -> dict[str, Any] | None:
+def of_student(config: Mapping[str, Any], student: StudentConfig) -> dict[str, Any] | None:
     """Return the student's config.json as far as the given model's is known; None without its sizes.
 
     Raises ConfigError for sizes that do not divide.
     """
     if any(_key(config, names) is None for names in (HIDDEN, LAYERS, HEADS)):
         return None
-    return {**config, **changes(config, asked)}
+    return {**config, **changes(config, student)}
 
 
-def _kv_heads(count: int, heads: int, shared: int, asked: int | None) -> int:
+def _kv_heads(count: int, heads: int, shared: int, kv_heads: int | None) -> int:
     """Return the number of heads of keys and values of `count` heads.
 
     The given model has `shared` of them for its `heads`. Raises ConfigError for a number that does not
     divide `count`.
     """
-    if asked is None:
+    if kv_heads is None:
         most = max(1, count * shared // heads)
         return max(n for n in range(1, most + 1) if count % n == 0)
-    if count % asked:
-        raise ConfigError(f"{count} heads cannot share {asked} heads of keys and values evenly.")
-    return asked
+    if count % kv_heads:
+        raise ConfigError(f"{count} heads cannot share {kv_heads} heads of keys and values evenly.")
+    return kv_heads
 
 
 def _key(config: Mapping[str, Any], names: Sequence[str]) -> str | None:
@@ -224,12 +226,12 @@ def _key(config: Mapping[str, Any], names: Sequence[str]) -> str | None:
 
 
 def _named(config: Mapping[str, Any], names: Sequence[str]) -> str:
-    found = _key(config, names)
-    if found is None:
+    key = _key(config, names)
+    if key is None:
         raise ConfigError(
             f"the given model's config.json has no {names[0]}: a smaller one cannot be described."
         )
-    return found
+    return key
 
 
 def _int(value: int | tuple[str, ...]) -> int:
@@ -395,10 +397,12 @@ class Student(Study[MakingState]):
         return 16 * started.parameters + 4 * started.model.parameters
 
     def architectures(
-        self, config: StudentConfig, given: Mapping[str, Sequence[Architecture | None]]
+        self,
+        config: StudentConfig,
+        architectures_by_role: Mapping[str, Sequence[Architecture | None]],
     ) -> Mapping[str, Architecture]:
         """Return the student's, which follows from the given model's and the settings."""
-        model = next(iter(given.get(MODEL, ())), None)
+        model = next(iter(architectures_by_role.get(MODEL, ())), None)
         student = of_student(model, config) if model else None
         return dict.fromkeys(self.roles(config), student) if student else {}
 
@@ -409,9 +413,9 @@ class Student(Study[MakingState]):
         size = parameters(resized(opened.config, changes(opened.config, config)))
         check_smaller(size, opened.parameters)
 
-    def sizes(self, given: Mapping[str, Any], config: StudentConfig) -> dict[str, Any]:
+    def sizes(self, base_config: Mapping[str, Any], config: StudentConfig) -> dict[str, Any]:
         """Return the settings of config.json in which the student differs from the given model."""
-        sizes = changes(given, config)
+        sizes = changes(base_config, config)
         return {name: list(v) if isinstance(v, tuple) else v for name, v in sizes.items()}
 
     def pinned_fields(self, context: Context, common: Mapping[str, Any]) -> dict[str, Any]:

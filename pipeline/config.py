@@ -18,9 +18,9 @@ ITEMS = "items"
 Otherwise = Literal["stop", "pass unchanged"]
 
 
-def _several(given: Any) -> Any:
+def _several(setting: Any) -> Any:
     """Return one value as a list of it: one model, or one gate, may be written without brackets."""
-    return [given] if isinstance(given, str | dict) else given
+    return [setting] if isinstance(setting, str | dict) else setting
 
 
 Several = Annotated[tuple[str, ...], BeforeValidator(_several)]
@@ -83,8 +83,8 @@ class PhaseConfig(BaseModel):
     @property
     def input(self) -> str | None:
         """The model that may pass unchanged; None if there are several and none is named."""
-        given = tuple(dict.fromkeys(self.given))
-        return self.unchanged or (given[0] if len(given) == 1 else None)
+        models = tuple(dict.fromkeys(self.given))
+        return self.unchanged or (models[0] if len(models) == 1 else None)
 
 
 #: The documents' gates: 95 % of quality kept a phase, no domain 5 % worse, 84 % kept over all phases.
@@ -161,8 +161,8 @@ class PipelineConfig(BaseModel):
 
     def items_of(self, data: str) -> int | None:
         """Return the number of the phase whose items are meant; None for a path."""
-        found = self.named(data)
-        return found[0] if found and found[1] == ITEMS else None
+        place = self.named(data)
+        return place[0] if place and place[1] == ITEMS else None
 
 
 def _check(phase: PhaseConfig, before: Set[str], names: Set[str]) -> None:

@@ -67,11 +67,12 @@ def _verdicts(state: PipelineState, number: int) -> list[New]:
     """Return the verdicts of a phase's gates, and that its input goes on if one says so."""
     phase, figures = state.submitted.config.phase(number), state.figures(number)
     against = plan.baselines(state, number)
-    found = [_verdict(number, gate, figures, against) for gate in plan.gates(state, number)]
+    events = [_verdict(number, gate, figures, against) for gate in plan.gates(state, number)]
     facts = [
-        New(one, f"{state.run}/gate/{number}/{place}") for place, one in enumerate(found, start=1)
+        New(event, f"{state.run}/gate/{number}/{place}")
+        for place, event in enumerate(events, start=1)
     ]
-    verdicts = {one.verdict for one in found}
+    verdicts = {event.verdict for event in events}
     if "pass unchanged" in verdicts and "stop" not in verdicts and phase.input is not None:
         passed = PassedThrough(phase=number, reference=phase.input)
         facts.append(New(passed, f"{state.run}/passed/{number}"))
@@ -107,10 +108,10 @@ def _stopped(state: PipelineState, number: int, gate: GateDecided) -> str:
 def stopping(state: PipelineState) -> UserDecision | None:
     """Return the gate that has stopped the pipeline, if one has and no user has overridden it."""
     for number, verdicts in sorted(state.gates.items()) if state.failed else ():
-        stopped = [one for one in verdicts if one.verdict == "stop"]
+        stopped = [event for event in verdicts if event.verdict == "stop"]
         if stopped and number not in state.overridden:
             phase = state.submitted.config.phase(number)
-            unmet = [in_words(one, phase.kind) for one in stopped]
+            unmet = [in_words(event, phase.kind) for event in stopped]
             return UserDecision(phase.name, held(phase.name, unmet))
     return None
 

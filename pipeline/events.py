@@ -138,8 +138,11 @@ _DEFAULTS_OF_2 = {"experts": {"lora": True}}
 def _with_defaults_of_2(data: dict[str, Any]) -> dict[str, Any]:
     """Return what was asked for, with the defaults that settings of phases had then."""
     phases = [
-        {**one, "settings": {**_DEFAULTS_OF_2.get(one["kind"], {}), **one.get("settings", {})}}
-        for one in data["config"]["phases"]
+        {
+            **phase,
+            "settings": {**_DEFAULTS_OF_2.get(phase["kind"], {}), **phase.get("settings", {})},
+        }
+        for phase in data["config"]["phases"]
     ]
     changed = {"phases": phases} if "phases" in data.get("changes", ()) else {}
     more = {"changes": {**data["changes"], **changed}} if changed else {}
@@ -208,12 +211,12 @@ class PipelineState(State):
     @classmethod
     def shared(cls, type_: str, data: dict[str, Any], rule: int, device: str) -> dict[str, Any]:
         """Return the part of an event's data that the lineage digest covers: no name from outside."""
-        told = super().shared(type_, data, rule, device)
+        part = super().shared(type_, data, rule, device)
         if rule > 1 and type_ == Submitted.type:
-            return {"config": nameless.settings(told["config"])}
+            return {"config": nameless.settings(part["config"])}
         if rule > 1 and type_ == PassedThrough.type:  # the settings say which model that is
-            return {name: value for name, value in told.items() if name != "reference"}
-        return told
+            return {name: value for name, value in part.items() if name != "reference"}
+        return part
 
     @property
     def numbers(self) -> range:
@@ -236,8 +239,8 @@ class PipelineState(State):
 
     def figures(self, number: int) -> dict[str, Figure]:
         """Return all figures of a phase: those of its measurement, and those of its run."""
-        found = (self.measured_phase(number), self.ended_phase(number))
-        return {name: figure for one in found if one for name, figure in one.figures.items()}
+        events = (self.measured_phase(number), self.ended_phase(number))
+        return {name: figure for event in events if event for name, figure in event.figures.items()}
 
     def maker(self, number: int) -> int | None:
         """Return the phase whose model goes on from a phase; None if it is a model of no phase."""
@@ -254,7 +257,7 @@ class PipelineState(State):
 
     def keys(self, number: int, what: Work = "phase") -> list[str]:
         """Return the keys of a phase's tasks with an answer, in order, and the next one."""
-        first, found = f"{what}/{number}", []
-        while (key := first + (f"/{len(found)}" if found else "")) in self.answers:
-            found.append(key)
-        return [*found, key]
+        first, answer_keys = f"{what}/{number}", []
+        while (key := first + (f"/{len(answer_keys)}" if answer_keys else "")) in self.answers:
+            answer_keys.append(key)
+        return [*answer_keys, key]

@@ -96,8 +96,8 @@ def _child(home: Home, run: str) -> Any:
 def _copy(home: Home, run: str, model: MadeModel, out: Path) -> None:
     """Copy the folder of a phase's model, made again if it is not on this machine."""
     child = _child(home, run)
-    kept = home.folder / "models" / model.digest
-    folder = kinds.of(child.kind).settle(home, child, child.head, model.recipe_id, [kept])
+    model_folder = home.folder / "models" / model.digest
+    folder = kinds.of(child.kind).settle(home, child, child.head, model.recipe_id, [model_folder])
     shutil.rmtree(out, ignore_errors=True)
     shutil.copytree(folder, out)
 
@@ -108,8 +108,8 @@ def document(folder: Path) -> dict[str, Any] | None:
     if not file.is_file():
         return None
     try:
-        found = json.loads(bounded_files.read_text(file, MOST_BYTES, DataError))
-        return {**found, "run": str(found["run"]), "chain_head": str(found["chain_head"])}
+        report = json.loads(bounded_files.read_text(file, MOST_BYTES, DataError))
+        return {**report, "run": str(report["run"]), "chain_head": str(report["chain_head"])}
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{file} is no report of a pipeline: {error}") from error
 
@@ -139,14 +139,14 @@ def _report(
         by = document.get("written_by") or "an earlier version"
         yield Finding("unchecked", "files", f"{MARKDOWN} was written by {by}")
         return
-    wanted = documents(home, state.run, document["chain_head"])
-    for name, content in wanted.items():
+    contents = documents(home, state.run, document["chain_head"])
+    for name, content in contents.items():
         file = folder / name
-        found = file.read_bytes() if file.is_file() else b""
-        by = report_html.renderer(found) if name == report_html.NAME else None
+        file_bytes = file.read_bytes() if file.is_file() else b""
+        by = report_html.renderer(file_bytes) if name == report_html.NAME else None
         if by not in (None, report_html.RENDERER):
             yield Finding("unchecked", "files", f"{name} was rendered by {by}")
-        elif found != content:
+        elif file_bytes != content:
             yield Finding("error", "files", f"{name} is not what the log says")
 
 
@@ -166,8 +166,8 @@ def _result(home: Home, folder: Path, state: PipelineState) -> Iterator[Finding]
         return
     child = _child(home, ended.child)
     kind = kinds.of(child.kind)
-    found = kind.document(place) if ended.models else None
-    if found is not None:
-        yield from kind.verify_folder(home, place, found, child, True)
+    folder_document = kind.document(place) if ended.models else None
+    if folder_document is not None:
+        yield from kind.verify_folder(home, place, folder_document, child, True)
     elif ended.models:
         yield Finding("error", "files", f"{place} is no result of phase {ended.name}")

@@ -168,13 +168,13 @@ class Pipeline(PipelineView, Kind[PipelineState]):
         whole = config.model_dump(mode="json")
         for name, value in changes.items():
             phase, dot, setting = name.partition(".")
-            found = [one for one in whole["phases"] if one["name"] == phase]
+            phases = [entry for entry in whole["phases"] if entry["name"] == phase]
             if not dot:
                 whole[name] = value
-            elif not found:
+            elif not phases:
                 raise ConfigError(f"there is no phase {phase!r}: {_names(config)}.")
             else:
-                found[0]["settings"][setting] = value
+                phases[0]["settings"][setting] = value
         return self.parse(whole)
 
     def check_fork(self, state: PipelineState, changes: Mapping[str, Any]) -> None:
@@ -222,18 +222,18 @@ class Pipeline(PipelineView, Kind[PipelineState]):
 
     def again(self, submitted: Submitted) -> Asked:
         """Return a pipeline as a user would ask for it, with names that mean the same anywhere."""
-        asked = super().again(submitted)
-        return replace(asked, config=names.again(submitted, asked.config))
+        request = super().again(submitted)
+        return replace(request, config=names.again(submitted, request.config))
 
     def inputs_in(self, config: Mapping[str, Any], there: Callable[[str], bool]) -> Named:
         """Return the models and data from outside, of all phases and of `test`."""
         return names.named(self, self.parse(config), there)
 
-    def plan(self, asked: Asked, lookup: Lookup) -> Plan:
+    def plan(self, request: Asked, lookup: Lookup) -> Plan:
         """Return the plan of a pipeline; every phase is checked before anything starts."""
         from pipeline.submission import checks
 
-        return checks.plan(self, asked, lookup)
+        return checks.plan(self, request, lookup)
 
     def check_machine(self, config: PipelineConfig) -> None:
         """Raise UnavailableError for what any phase needs of this machine and is missing."""
@@ -257,13 +257,13 @@ class Pipeline(PipelineView, Kind[PipelineState]):
 
     def result(self, state: PipelineState) -> str | None:
         """Return the digest of the last model so far, if it is one model."""
-        found = origins.last(state)
-        return found.digest if found else None
+        model = origins.last(state)
+        return model.digest if model else None
 
     def result_id(self, state: PipelineState) -> str | None:
         """Return the recipe id of the last model so far, if it is one model."""
-        found = origins.last(state)
-        return found.recipe_id if found else None
+        model = origins.last(state)
+        return model.recipe_id if model else None
 
     def results(self, state: PipelineState) -> dict[str, MadeModel]:
         """Return role → model of the last phase."""
@@ -309,7 +309,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
         return document(folder)
 
     def verify_folder(
-        self, home: Home, folder: Path, document: dict[str, Any], state: Any, known: bool
+        self, home: Home, folder: Path, document: dict[str, Any], state: Any, is_known: bool
     ) -> Iterator[Any]:
         """Compare a pipeline's folder with its run."""
         from pipeline.folder import verify

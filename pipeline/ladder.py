@@ -57,12 +57,12 @@ def ladder(state: PipelineState) -> list[Rung]:
                 alone, on = ended.figures[BITS], goes_on(state, number)
                 rungs.append(Rung(name, number, None, None, goes_on=on, alone=alone))
             continue
-        bits, kept = (measured.figures.get(name) for name in (BITS, CUMULATIVE))
-        if bits and kept and not any(rung.kept for rung in rungs):
-            first = Figure(value=bits.value * kept.value)
+        bits, share = (measured.figures.get(name) for name in (BITS, CUMULATIVE))
+        if bits and share and not any(rung.kept for rung in rungs):
+            first = Figure(value=bits.value * share.value)
             rungs.insert(0, Rung(BEGINNING, 0, first, Figure(value=1.0)))
         room = state.figures(number).get(BYTES)
-        rungs.append(Rung(name, number, bits, kept, room, goes_on(state, number)))
+        rungs.append(Rung(name, number, bits, share, room, goes_on(state, number)))
     return rungs if any(not rung.alone for rung in rungs) else []
 
 
@@ -93,22 +93,22 @@ def gain(state: PipelineState) -> str:
     rung = next((rung for rung in reversed(rungs) if rung.kept), None)
     if rung is None or rung.kept is None:
         return ""
-    told = _quality(rung.name, rung.kept)
-    first = next(one.size for one in rungs if one.size) if rung.size else None
+    quality = _quality(rung.name, rung.kept)
+    first = next(step.size for step in rungs if step.size) if rung.size else None
     if first is None or rung.size is None or rung.size.value >= first.value:
-        return told
+        return quality
     times = f"{first.value / rung.size.value:.1f} times less than the {size(first.value)}"
-    return f"{told} It takes {size(rung.size.value)}, {times} of the first measured model."
+    return f"{quality} It takes {size(rung.size.value)}, {times} of the first measured model."
 
 
-def _quality(name: str, kept: Figure) -> str:
+def _quality(name: str, share: Figure) -> str:
     """Return how many bits per byte a phase's model needs beside the best at the beginning."""
-    what = f"{_saving(kept.value)} than the best model that the pipeline began with"
-    if kept.low is None or kept.high is None:
+    what = f"{_saving(share.value)} than the best model that the pipeline began with"
+    if share.low is None or share.high is None:
         return f"The model of phase {name} needs {what}."
-    noise = verdict(kept.low - 1, kept.high - 1) == "level"
-    between = f"95 % interval: {_saving(kept.low)} to {_saving(kept.high)}"
-    documents = "1 document" if kept.n == 1 else f"{kept.n:,} documents" if kept.n else ""
+    noise = verdict(share.low - 1, share.high - 1) == "level"
+    between = f"95 % interval: {_saving(share.low)} to {_saving(share.high)}"
+    documents = "1 document" if share.n == 1 else f"{share.n:,} documents" if share.n else ""
     on = f", on {documents} that no phase may choose by" if documents else ""
     return f"The model of phase {name} needs {what}{on} ({between})" + (
         ": that may be noise." if noise else "."

@@ -48,9 +48,9 @@ def note(entry: dict[str, Any], event: Event) -> None:
     else:
         _note_phase(stages, event)
     for stage in stages:
-        seen = stage["seen"]
-        stage |= {"state": _state(seen), "gate": seen["stopped"]}
-        stage["says"] = decide.held(stage["name"], seen["unmet"]) if seen["stopped"] else ""
+        record = stage["seen"]
+        stage |= {"state": _state(record), "gate": record["stopped"]}
+        stage["says"] = decide.held(stage["name"], record["unmet"]) if record["stopped"] else ""
     entry["stages"] = json.dumps(stages)
     _note_figures(entry, stages)
 
@@ -60,28 +60,34 @@ def _note_phase(stages: list[dict[str, Any]], event: Any) -> None:
     if not 1 <= event.phase <= len(stages):
         return
     stage = stages[event.phase - 1]
-    seen = stage["seen"]
+    record = stage["seen"]
     match event:
         case PhaseEnded():
-            seen |= {"ended": "reused" if event.reused else "ended", "trouble": ""}
-            seen["awaited"] = seen["measures"] and len(event.models) == 1
-            seen["figures"] = {BYTES: event.figures[BYTES].value} if BYTES in event.figures else {}
+            record |= {"ended": "reused" if event.reused else "ended", "trouble": ""}
+            record["awaited"] = record["measures"] and len(event.models) == 1
+            record["figures"] = (
+                {BYTES: event.figures[BYTES].value} if BYTES in event.figures else {}
+            )
         case PhaseMeasured():  # bytes that the phase's own run gives are those of its file, and stay
             measured = {n: event.figures[n].value for n in FIGURES if n in event.figures}
-            seen |= {"measured": True, "awaited": False, "figures": {**measured, **seen["figures"]}}
+            record |= {
+                "measured": True,
+                "awaited": False,
+                "figures": {**measured, **record["figures"]},
+            }
         case PhaseFailed():
             word = "cancelled" if event.status == "cancelled" else "failed"
-            seen |= {"trouble": word, "measuring": bool(seen["ended"])}
+            record |= {"trouble": word, "measuring": bool(record["ended"])}
         case PassedThrough():
-            seen |= {"passed": True, "figures": _passed(stages, event.reference)}
+            record |= {"passed": True, "figures": _passed(stages, event.reference)}
         case GateOverridden():
-            seen["overridden"] = True
+            record["overridden"] = True
         case GateDecided():
-            seen["awaited"] = False
+            record["awaited"] = False
             if event.verdict == "stop":
-                seen["stopped"] = seen["stopped"] or event.gate.metric.replace("_", " ")
-                seen["unmet"].append(decide.in_words(event, stage["what"]))
-    if isinstance(event, PhaseEnded | PhaseFailed) and not seen["measuring"]:
+                record["stopped"] = record["stopped"] or event.gate.metric.replace("_", " ")
+                record["unmet"].append(decide.in_words(event, stage["what"]))
+    if isinstance(event, PhaseEnded | PhaseFailed) and not record["measuring"]:
         stage["run"] = event.child if event.child_version else stage["run"]  # 0: not submitted
 
 
@@ -93,7 +99,7 @@ def _all_waiting(config: PipelineConfig) -> list[dict[str, Any]]:
 def _waiting(config: PipelineConfig, number: int) -> dict[str, Any]:
     """Return a phase of which no event tells yet."""
     phase = config.phase(number)
-    seen = {
+    record = {
         "ended": "",
         #: If it makes one model, its gates need the measurement of that.
         "measures": plan.measures(config, number, 1),
@@ -110,36 +116,38 @@ def _waiting(config: PipelineConfig, number: int) -> dict[str, Any]:
     }
     shown = {"name": phase.name, "what": phase.kind, "state": "waiting", "gate": "", "run": None}
     shown["says"] = ""
-    return {**shown, "seen": seen}
+    return {**shown, "seen": record}
 
 
 def _forked(stages: list[dict[str, Any]], config: PipelineConfig) -> list[dict[str, Any]]:
     """Return the phases of a fork: those that have ended, and others as if they had not begun."""
     ended = [
-        {**one, "seen": {**one["seen"], "trouble": "", "measuring": False}}
-        for one in stages[: len(config.phases)]
-        if one["seen"]["ended"]
+        {**stage, "seen": {**stage["seen"], "trouble": "", "measuring": False}}
+        for stage in stages[: len(config.phases)]
+        if stage["seen"]["ended"]
     ]
     return [*ended, *_all_waiting(config)[len(ended) :]]
 
 
-def _state(seen: dict[str, Any]) -> str:
+def _state(record: dict[str, Any]) -> str:
     """Return how a phase stands by the pipeline's events: `pipeline.panels.stages` in its order."""
-    if seen["overridden"]:
+    if record["overridden"]:
         return "overridden"
-    if seen["stopped"]:
+    if record["stopped"]:
         return "gate stopped"
-    if seen["passed"]:
+    if record["passed"]:
         return "passed unchanged"
-    if seen["trouble"] and not seen["measured"]:
-        return seen["trouble"]
-    return "measuring" if seen["awaited"] else seen["ended"] or "waiting"
+    if record["trouble"] and not record["measured"]:
+        return record["trouble"]
+    return "measuring" if record["awaited"] else record["ended"] or "waiting"
 
 
 def _note_figures(entry: dict[str, Any], stages: list[dict[str, Any]]) -> None:
     """Note quality and bytes of the newest measured model that goes on: `pipeline.ladder.newest`."""
     ended = [stage["seen"] for stage in reversed(stages) if stage["seen"]["ended"]]
-    settled = (seen["figures"] for seen in ended if seen["passed"] or BITS in seen["figures"])
+    settled = (
+        record["figures"] for record in ended if record["passed"] or BITS in record["figures"]
+    )
     figures = next(settled, {})
     figures = figures if BITS in figures else {}
     for name, column in FIGURES.items():
@@ -156,4 +164,4 @@ def _note_figures(entry: dict[str, Any], stages: list[dict[str, Any]]) -> None:
 def _passed(stages: list[dict[str, Any]], reference: str) -> dict[str, Any]:
     """Return the figures of a model that passes unchanged; none if it is of no phase."""
     name = reference.partition(":")[0]
-    return next((one["seen"]["figures"] for one in stages if one["name"] == name), {})
+    return next((stage["seen"]["figures"] for stage in stages if stage["name"] == name), {})

@@ -16,18 +16,18 @@ def settings(config: Mapping[str, Any]) -> dict[str, Any]:
     names = {phase["name"] for phase in phases}
     model, entry = _numbering("model", names), _numbering("data", names)
 
-    def phase(given: Mapping[str, Any]) -> dict[str, Any]:
-        roles = sorted(given.get("models", {}).items())
-        unchanged = given.get("unchanged")
+    def phase(phase_settings: Mapping[str, Any]) -> dict[str, Any]:
+        roles = sorted(phase_settings.get("models", {}).items())
+        unchanged = phase_settings.get("unchanged")
         return {
-            **given,
-            "models": {role: [model(one) for one in models] for role, models in roles},
-            "data": [entry(one) for one in given.get("data", ())],
+            **phase_settings,
+            "models": {role: [model(name) for name in models] for role, models in roles},
+            "data": [entry(name) for name in phase_settings.get("data", ())],
             "unchanged": None if unchanged is None else model(unchanged),
         }
 
-    numbered = [phase(one) for one in phases]
-    return {**config, "phases": numbered, "test": [entry(one) for one in config.get("test", ())]}
+    numbered = [phase(table) for table in phases]
+    return {**config, "phases": numbered, "test": [entry(name) for name in config.get("test", ())]}
 
 
 def _numbering(word: str, phases: set[str]) -> Callable[[str], str]:

@@ -12,10 +12,10 @@ from runs.kinds.origin import Origin
 def by_phase(state: PipelineState) -> dict[str, dict[str, tuple[str, MadeModel]]]:
     """Return phase → role → (run, model), of the phases that have ended."""
     phases = state.submitted.config.phases if state.submitted else ()
-    found = {
+    models_by_phase = {
         phase.name: plan.outgoing(state, number) for number, phase in enumerate(phases, start=1)
     }
-    return {name: models for name, models in found.items() if models}
+    return {name: models for name, models in models_by_phase.items() if models}
 
 
 def last(state: PipelineState) -> MadeModel | None:
@@ -35,17 +35,17 @@ def find(state: PipelineState, name: str) -> tuple[str, MadeModel]:
     models = phases.get(phase)
     if models is None:
         models, role = newest, name
-    found = [models[role]] if role in models else []
+    matches = [models[role]] if role in models else []
     if not role:
-        found = list(models.values()) if len(models) == 1 else []
-    elif not found:
-        every = (one for models in phases.values() for one in models.values())
+        matches = list(models.values()) if len(models) == 1 else []
+    elif not matches:
+        every = (pair for models in phases.values() for pair in models.values())
         ids = {model.recipe_id: (run, model) for run, model in every}
-        found = [one for id_, one in ids.items() if id_.startswith(role)]
-    if len(found) != 1:
-        told = ", ".join(f"{p}:{r}" if r else p for p, roles in phases.items() for r in roles)
-        raise NotFoundError(f"run {state.run} has no model {name!r}. It has {told or 'none yet'}.")
-    return found[0]
+        matches = [pair for id_, pair in ids.items() if id_.startswith(role)]
+    if len(matches) != 1:
+        names = ", ".join(f"{p}:{r}" if r else p for p, roles in phases.items() for r in roles)
+        raise NotFoundError(f"run {state.run} has no model {name!r}. It has {names or 'none yet'}.")
+    return matches[0]
 
 
 def origin(state: PipelineState, name: str) -> Origin:

@@ -24,8 +24,8 @@ MEASURE, TEST = "measure", "test"
 def delegate(state: PipelineState, number: int, what: Work = "phase") -> Delegate:
     """Return the task of a phase, or of its measurement: a run, named after the pipeline's."""
     phase = state.submitted.config.phase(number)
-    wanted = asked(state, phase) if what == "phase" else measurement(state, number)
-    return Delegate(state.keys(number, what)[-1], child_name(state, number, what), wanted)
+    request = asked(state, phase) if what == "phase" else measurement(state, number)
+    return Delegate(state.keys(number, what)[-1], child_name(state, number, what), request)
 
 
 def child_name(state: PipelineState, number: int, what: Work = "phase") -> str:
@@ -72,14 +72,14 @@ def gates_of(config: PipelineConfig, number: int, models: int) -> tuple[GateConf
     phase = config.phase(number)
     if not phase.given or models != 1 or test_items(config, number) is None:
         return phase.gates
-    own = {gate.metric for gate in phase.gates}
-    return (*phase.gates, *(gate for gate in config.gates if gate.metric not in own))
+    metrics = {gate.metric for gate in phase.gates}
+    return (*phase.gates, *(gate for gate in config.gates if gate.metric not in metrics))
 
 
 def giver(kind: str, figure: str) -> Kind:
     """Return the kind that gives a figure: that of the phase's run, or else that of measurements."""
-    own = kinds.of(kind)
-    return own if figure in own.figures_of else kinds.of(MEASURE)
+    run_kind = kinds.of(kind)
+    return run_kind if figure in run_kind.figures_of else kinds.of(MEASURE)
 
 
 def measures(config: PipelineConfig, number: int, models: int) -> bool:
@@ -89,8 +89,8 @@ def measures(config: PipelineConfig, number: int, models: int) -> bool:
     """
     if models != 1 or test_items(config, number) is None:
         return False
-    known = kinds.of(config.phase(number).kind).figures_of
-    return any(gate.metric not in known for gate in gates_of(config, number, models))
+    figures = kinds.of(config.phase(number).kind).figures_of
+    return any(gate.metric not in figures for gate in gates_of(config, number, models))
 
 
 def to_measure(state: PipelineState, number: int) -> bool:
@@ -115,15 +115,19 @@ def baselines(state: PipelineState, number: int) -> dict[str, float]:
     measured, ended = state.measured_phase(number), state.ended_phase(number)
     if measured is None or ended is None:
         return {}
-    told = {name: figure.value for name, figure in measured.figures.items()}
-    found: dict[str, float] = {}
-    if retention := told.get("retention"):
-        found |= {"retention": 1.0, "regression": 0.0}
-        found["bits_per_byte"] = told.get("bits_per_byte", 0.0) * retention
-        found["cumulative"] = told.get("cumulative", 0.0) / retention
-    if size := told.get("size"):
-        found |= {"size": 1.0, "bytes": told.get("bytes", 0.0) / size}
-    return {name: found[name] for name in found if name in told and name not in ended.figures}
+    values = {name: figure.value for name, figure in measured.figures.items()}
+    baseline_values: dict[str, float] = {}
+    if retention := values.get("retention"):
+        baseline_values |= {"retention": 1.0, "regression": 0.0}
+        baseline_values["bits_per_byte"] = values.get("bits_per_byte", 0.0) * retention
+        baseline_values["cumulative"] = values.get("cumulative", 0.0) / retention
+    if size := values.get("size"):
+        baseline_values |= {"size": 1.0, "bytes": values.get("bytes", 0.0) / size}
+    return {
+        name: baseline_values[name]
+        for name in baseline_values
+        if name in values and name not in ended.figures
+    }
 
 
 def measurement(state: PipelineState, number: int) -> Asked:
@@ -142,12 +146,12 @@ def measurement(state: PipelineState, number: int) -> Asked:
 
 
 def _models(state: PipelineState, references: Sequence[str]) -> list[str]:
-    return list(dict.fromkeys(_model(state, one) for one in references))
+    return list(dict.fromkeys(_model(state, reference) for reference in references))
 
 
 def _all_of(ended: PhaseEnded | None) -> list[str]:
     """Return all models of a phase that has ended."""
-    return [f"{ended.child}:{one.recipe_id}" for one in ended.models.values()] if ended else []
+    return [f"{ended.child}:{model.recipe_id}" for model in ended.models.values()] if ended else []
 
 
 # ---- inputs ----------------------------------------------------------------------------------
@@ -159,7 +163,9 @@ def asked(state: PipelineState, phase: PhaseConfig) -> Asked:
     settings = dict(phase.settings)
     if config.device != AUTO:
         settings.setdefault("device", config.device)
-    models = {role: [_model(state, m) for m in some] for role, some in phase.models.items()}
+    models = {
+        role: [_model(state, m) for m in references] for role, references in phase.models.items()
+    }
     data = [_data(state, place) for place in state.submitted.places.get(phase.name, ())]
     return Asked(phase.kind, settings, models, data)
 
@@ -170,8 +176,8 @@ def resolved(state: PipelineState, reference: str) -> tuple[str, MadeModel] | st
     Of a model of no phase, return its name as the settings have it; None if the phase that it names
     gave no such model.
     """
-    while (found := state.submitted.config.named(reference)) is not None:
-        number, role = found
+    while (place := state.submitted.config.named(reference)) is not None:
+        number, role = place
         if (passed := state.passed.get(number)) is None:
             ended = state.ended_phase(number)
             assert ended
@@ -184,17 +190,17 @@ def resolved(state: PipelineState, reference: str) -> tuple[str, MadeModel] | st
 
 def _model(state: PipelineState, reference: str) -> str:
     """Return the name under which a model is looked up: RUN:ID, a Hub id with revision, a folder."""
-    found = resolved(state, reference)
-    assert found, "decided from a reference that `missing` tells of"
-    if isinstance(found, tuple):
-        run, model = found
+    source = resolved(state, reference)
+    assert source, "decided from a reference that `missing` tells of"
+    if isinstance(source, tuple):
+        run, model = source
         return f"{run}:{model.recipe_id}"
-    return _name(state.submitted.given[found])
+    return _name(state.submitted.given[source])
 
 
-def _name(given: ModelReference) -> str:
+def _name(reference: ModelReference) -> str:
     """Return the name of a model of no phase, as it is looked up."""
-    return f"{given.hub_id}@{given.revision}" if given.hub_id else given.path
+    return f"{reference.hub_id}@{reference.revision}" if reference.hub_id else reference.path
 
 
 def missing(state: PipelineState, number: int) -> str:
@@ -223,8 +229,8 @@ def outgoing(state: PipelineState, number: int) -> dict[str, tuple[str, MadeMode
     if (passed := state.passed.get(number)) is None:
         ended = state.ended_phase(number)
         return {r: (ended.child, m) for r, m in ended.models.items()} if ended else {}
-    found = resolved(state, passed.reference)
-    return {"": found} if isinstance(found, tuple) else {}
+    source = resolved(state, passed.reference)
+    return {"": source} if isinstance(source, tuple) else {}
 
 
 def returned(
@@ -269,11 +275,11 @@ def unlike(state: PipelineState, task: Delegate, child: State) -> str | None:
     """
     if why := asked_otherwise(state, task, child):
         return why
-    wanted, pinned = _wanted(state, task), kinds.of(child.kind).inputs(child)
-    for role in {**wanted.models, **pinned}:
-        models, found = wanted.models.get(role, ()), pinned.get(role, ())
+    request, pinned = _wanted(state, task), kinds.of(child.kind).inputs(child)
+    for role in {**request.models, **pinned}:
+        models, pinned_digests = request.models.get(role, ()), pinned.get(role, ())
         digests = [_digest(state, model) for model in models]
-        if differ(digests, found):
+        if differ(digests, pinned_digests):
             return f"phase {state.named(number_of(task))} asks for other models as {role}"
     return None
 
@@ -284,12 +290,12 @@ def asked_otherwise(state: PipelineState, task: Delegate, child: State) -> str |
     The device that is asked for is left out: a fork may change it, and the pinned profile says what it
     was. So are settings that the program did not have yet when the run was submitted.
     """
-    wanted, settings = _wanted(state, task), child.submitted.config
-    kind = kinds.of(wanted.kind)
+    request, settings = _wanted(state, task), child.submitted.config
+    kind = kinds.of(request.kind)
     if child.kind != kind.name:
         return f"phase {state.named(number_of(task))} asks for {kind.title}"
     device = {"device": settings.device} if hasattr(settings, "device") else {}
-    if not kind.asked_for({**_unrecorded(child), **wanted.config, **device}, settings):
+    if not kind.asked_for({**_unrecorded(child), **request.config, **device}, settings):
         return f"phase {state.named(number_of(task))} asks for other settings"
     return None
 
@@ -302,8 +308,8 @@ def _unrecorded(child: State) -> dict[str, Any]:
     settings = child.submitted.config.model_dump(mode="json")
     for _, type_, data in child.lineage:
         if type_ == child.submitted.type:
-            own = json.loads(data)["config"]
-            return {name: value for name, value in settings.items() if name not in own}
+            config = json.loads(data)["config"]
+            return {name: value for name, value in settings.items() if name not in config}
     return {}
 
 
@@ -321,12 +327,14 @@ def _phase_name(state: PipelineState, task: Delegate) -> str:
 
 def _digest(state: PipelineState, model: str) -> str | None:
     """Return the digest of a model by the name that `_model` gives it; None if no log tells it."""
-    known = {_name(given): given.digest for given in state.submitted.given.values()}
+    digests = {_name(reference): reference.digest for reference in state.submitted.given.values()}
     for number in state.numbers:
         if (ended := state.ended_phase(number)) is not None:
-            made = ended.models.values()
-            known |= {f"{ended.child}:{one.recipe_id}": one.digest for one in made}
-    return known.get(model)
+            models = ended.models.values()
+            digests |= {
+                f"{ended.child}:{made_model.recipe_id}": made_model.digest for made_model in models
+            }
+    return digests.get(model)
 
 
 def refused(state: PipelineState, task: Delegate, why: str) -> PhaseFailed:

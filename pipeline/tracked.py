@@ -35,13 +35,13 @@ def figures(state: PipelineState) -> set[str]:
 def rows(state: PipelineState, after: int) -> list[tuple[int, dict[str, Any]]]:
     """Return (number, row) of each phase above `after` that has ended and whose gates are decided."""
     phases = state.submitted.config.phases if state.submitted else ()
-    told = []
+    pairs = []
     for number, phase in enumerate(phases, start=1):
         gates = state.gates.get(number, ())
         undecided = not gates and plan.gates(state, number)
         if state.ended_phase(number) is None or undecided:
             break
-        missed = [one.verdict for one in gates if one.verdict != "pass"]
+        missed = [gate.verdict for gate in gates if gate.verdict != "pass"]
         row: dict[str, Any] = {
             "phase": number,
             "name": phase.name,
@@ -52,5 +52,5 @@ def rows(state: PipelineState, after: int) -> list[tuple[int, dict[str, Any]]]:
         }
         figures = state.figures(number).items()
         row |= {f"figure/{name}": figure.value for name, figure in figures}
-        told.append((number, row))
-    return [(number, row) for number, row in told if number > after]
+        pairs.append((number, row))
+    return [(number, row) for number, row in pairs if number > after]

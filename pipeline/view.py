@@ -59,8 +59,8 @@ class PipelineView(View[PipelineState]):
                 return f"phase {data['name']}: {reused if data.get('reused') else 'completed'}"
             case "phase_measured":
                 kind, figures = kinds.of(plan.MEASURE), data["figures"].items()
-                told = ", ".join(figure_text(kind, n, Figure(value=f["value"])) for n, f in figures)
-                return f"phase {data['name']}: {told}"
+                text = ", ".join(figure_text(kind, n, Figure(value=f["value"])) for n, f in figures)
+                return f"phase {data['name']}: {text}"
             case "phase_failed":
                 return f"phase {data['name']}: {data['status']}: {data['reason']}"
             case "gate_decided":
@@ -109,8 +109,8 @@ class PipelineView(View[PipelineState]):
         self, state: PipelineState, rehearsal: Any, under_way: Sequence[tuple[str, float]] = ()
     ) -> Outlook:
         """Return how many phases have ended; of those that have not begun, no time is known."""
-        seen = super().outlook(state, rehearsal, under_way)
-        return seen if state.completed else replace(seen, inside=None)
+        base_outlook = super().outlook(state, rehearsal, under_way)
+        return base_outlook if state.completed else replace(base_outlook, inside=None)
 
     def decision(self, state: PipelineState) -> UserDecision | None:
         """Return the gate that has stopped the pipeline, if one has and no user has overridden it."""
@@ -127,8 +127,8 @@ class PipelineView(View[PipelineState]):
     def head(self, state: PipelineState) -> Head:
         """Return the head: bits per byte of the newest measured model that goes on, and the gain."""
         facts = [Fact(name="result", value=name)] if (name := _goes_on(state)) else []
-        seen = default_panels.head(self, state, _result(state), facts)
-        return seen.model_copy(update={"verdict": ladder.gain(state)})
+        base_head = default_panels.head(self, state, _result(state), facts)
+        return base_head.model_copy(update={"verdict": ladder.gain(state)})
 
     def yardstick(self, state: PipelineState) -> dict[str, Any]:
         """Return the files of the items that results are measured on, or the phase that they are of."""
@@ -148,18 +148,18 @@ class PipelineView(View[PipelineState]):
         """Return the panels of a pipeline with its runs."""
         return self._panels(state, children)
 
-    def _panels(self, state: PipelineState, known: Sequence[Child] | None) -> Sequence[Panel]:
+    def _panels(self, state: PipelineState, runs: Sequence[Child] | None) -> Sequence[Panel]:
         """Return before and after, strip, quality and size, gates, timeline, phases, family."""
-        children, strip = known or (), stages.strip(state, known)
-        found: list[Panel] = [*_ladder(state), strip, *along.along(state, children)]
+        children, strip = runs or (), stages.strip(state, runs)
+        panels: list[Panel] = [*_ladder(state), strip, *along.along(state, children)]
         if (verdicts := gates.gates(state)) is not None:
-            found.append(verdicts)
+            panels.append(verdicts)
         begun = [child for child in children if not child.reused]
         if (times := timeline(begun, stages.names(state, begun))) is not None:
-            found.append(times)
-        found.append(self._table(state, strip, known is not None))
+            panels.append(times)
+        panels.append(self._table(state, strip, runs is not None))
         family = lineage.lineage(state, children)
-        return found if family is None else [*found, family]
+        return panels if family is None else [*panels, family]
 
     def tracked_parts(self, state: PipelineState) -> Parts:
         """Return the figures that its phases can have, for a tracker."""
@@ -173,11 +173,11 @@ class PipelineView(View[PipelineState]):
         """Return the phases."""
         return stages.stages(state, children)
 
-    def _table(self, state: PipelineState, strip: Strip, known: bool) -> Units:
-        """Return the phases with all of their models and figures; `known`: their runs are known."""
+    def _table(self, state: PipelineState, strip: Strip, has_runs: bool) -> Units:
+        """Return the phases with all of their models and figures; `has_runs`: their runs are known."""
         rows = []
         for stage, row in zip(strip.stages, _phases(state), strict=True):
-            run = next(iter(stage.runs), None) if known else row["run"]
+            run = next(iter(stage.runs), None) if has_runs else row["run"]
             cells = {**row, "state": stage.state, "run": run}
             rows.append(tuple(cells.values()))
         return Units(
@@ -253,8 +253,8 @@ def _goes_on(state: PipelineState) -> str:
     """
     models = list(state.completed.models.values()) if state.completed else []
     phases = (state.ended_phase(number) for number in state.numbers)
-    made = ((phase.name, *one) for phase in phases if phase for one in phase.models.items())
-    model = next((f"{name}:{role}" for name, role, model in made if models == [model]), "")
+    outputs = ((phase.name, *pair) for phase in phases if phase for pair in phase.models.items())
+    model = next((f"{name}:{role}" for name, role, model in outputs if models == [model]), "")
     idle = [*takewhile(state.passed.__contains__, reversed(state.numbers))]
     names = ", ".join(state.named(number) for number in reversed(idle))
     return f"{model}, passed on unchanged by {names}" if model and idle else model
@@ -281,7 +281,7 @@ def _figures(state: PipelineState, number: int) -> str:
 
 def _phases(state: PipelineState) -> list[dict[str, Any]]:
     """Return phase, kind, state, run, models and figures of each phase, as texts."""
-    found = []
+    rows = []
     for number, phase in enumerate(state.submitted.config.phases if state.submitted else (), 1):
         ended, troubles = state.ended_phase(number), state.troubles(number)
         word = "ended" if ended else troubles[-1].status if troubles else "open"
@@ -292,7 +292,7 @@ def _phases(state: PipelineState) -> list[dict[str, Any]]:
         if number in state.passed:
             word = "passed unchanged"
         models = ended.models if ended else {}
-        found.append(
+        rows.append(
             {
                 "phase": phase.name,
                 "kind": phase.kind,
@@ -302,4 +302,4 @@ def _phases(state: PipelineState) -> list[dict[str, Any]]:
                 "figures": _figures(state, number),
             }
         )
-    return found
+    return rows

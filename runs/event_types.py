@@ -97,11 +97,11 @@ class Profile(Part):
 
     def unlike(self, pinned: Profile) -> list[str]:
         """Return how this profile differs from a pinned one; [] if numbers come out bit for bit."""
-        mine = self.model_dump()
+        fields = self.model_dump()
         return [
-            f"{name} is {mine[name] or 'not set'}, not {value or 'unset'}"
+            f"{name} is {fields[name] or 'not set'}, not {value or 'unset'}"
             for name, value in pinned.model_dump().items()
-            if mine[name] != value
+            if fields[name] != value
         ]
 
     @property

@@ -26,10 +26,10 @@ def threads() -> int | None:
 
     Raises ConfigError.
     """
-    given, several = _number("FORGE_THREADS", "threads"), processes()
-    if given is None and several > 1:
+    count, several = _number("FORGE_THREADS", "threads"), processes()
+    if count is None and several > 1:
         return max(1, len(os.sched_getaffinity(0)) // several)
-    return given
+    return count
 
 
 def processes() -> int:
@@ -39,12 +39,12 @@ def processes() -> int:
 
 def _number(name: str, what: str, most: int = 4096) -> int | None:
     """Return a variable's number, or None if it is not set. Raises ConfigError."""
-    given = os.environ.get(name)
-    if not given:
+    text = os.environ.get(name)
+    if not text:
         return None
-    if not given.isdecimal() or not 1 <= int(given) <= most:
-        raise ConfigError(f"{name} is {given!r}: give a number of {what}, 1 to {most}.")
-    return int(given)
+    if not text.isdecimal() or not 1 <= int(text) <= most:
+        raise ConfigError(f"{name} is {text!r}: give a number of {what}, 1 to {most}.")
+    return int(text)
 
 
 def segment_steps(step_seconds: float) -> int:
@@ -59,14 +59,14 @@ def segment_steps(step_seconds: float) -> int:
 
 
 def _segment_seconds() -> float:
-    given = os.environ.get("FORGE_SEGMENT_SECONDS") or "60"
+    text = os.environ.get("FORGE_SEGMENT_SECONDS") or "60"
     try:
-        seconds = float(given)
+        seconds = float(text)
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
         raise ConfigError(
-            f"FORGE_SEGMENT_SECONDS is {given!r}: give a number of seconds, more than 0."
+            f"FORGE_SEGMENT_SECONDS is {text!r}: give a number of seconds, more than 0."
         )
     return seconds
 

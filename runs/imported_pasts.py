@@ -34,12 +34,12 @@ def note(store: EventStore, run: str, head: str, context: Context) -> None:
 
 def heads(store: EventStore) -> frozenset[str]:
     """Return the hashes of the last events of the runs that are only a past."""
-    found = set()
+    hashes = set()
     for row in store.iterate(STREAM):
         try:
             event = REGISTRY.load(row)
         except UnknownEventError:
             continue
         if isinstance(event, PastImported):
-            found.add(event.head)
-    return frozenset(found)
+            hashes.add(event.head)
+    return frozenset(hashes)

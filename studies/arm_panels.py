@@ -71,54 +71,57 @@ def groups(arms: Mapping[str, StudyArm]) -> dict[str, str]:
 def arms(
     title: str,
     words: Mapping[str, str],
-    seen: Seen,
+    observations: Seen,
     leads: Mapping[str, Figure],
     groups: Mapping[str, str],
-    ours: str,
+    own_arm: str,
     baseline: str,
     note: str = SAME_WINDOWS,
     scale: Scale = BITS_PER_BYTE,
     cost: Metric | None = None,
     costs: Mapping[str, float] = MappingProxyType({}),
 ) -> Arms:
-    """Return the arms with the leads of the arm `ours` over them; `words`: arm → what it is.
+    """Return the arms with the leads of the arm `own_arm` over them; `words`: arm → what it is.
 
     `note` is a sentence on all of them; `costs`: arm → what it cost, by the metric `cost`.
     """
-    found = tuple(
+    panel_arms = tuple(
         Arm(
             name=name,
             group=groups[name],
-            value=scale.mean(seen[name]),
-            n=scale.count(seen[name]),
+            value=scale.mean(observations[name]),
+            n=scale.count(observations[name]),
             lead=lead(leads[name]) if name in leads else None,
             cost=costs.get(name),
         )
         for name in words
-        if name in seen
+        if name in observations
     )
-    said = "; ".join(f"{name}: {words[name]}" for name in words if name in seen)
+    legend = "; ".join(f"{name}: {words[name]}" for name in words if name in observations)
     return Arms(
         name="arms",
         title=title,
-        says=f"{said}. {note}",
+        says=f"{legend}. {note}",
         metric=scale.metric,
-        ours=ours,
-        baseline=baseline if baseline in seen else None,
-        arms=found,
+        ours=own_arm,
+        baseline=baseline if baseline in observations else None,
+        arms=panel_arms,
         cost=cost,
     )
 
 
-def domains(words: Mapping[str, str], seen: Seen, ours: str) -> Matrix:
+def domains(words: Mapping[str, str], observations: Seen, own_arm: str) -> Matrix:
     """Return bits per byte by domain and arm."""
-    count, read = comparison.windows(seen[ours]), sum(map(sum, seen[ours].sizes.values()))
+    count, read = (
+        comparison.windows(observations[own_arm]),
+        sum(map(sum, observations[own_arm].sizes.values())),
+    )
     says = (
         f"On {count:,} windows of the test slice, {read:,} bytes of text; fewer bits are better. "
         "Figures of the same model on other windows, or on whole documents, differ."
     )
-    arms = {name: seen[name] for name in words if name in seen}
-    return groups_by_arm("quality", "Bits per byte by domain", says, BITS, arms, ours)
+    arms = {name: observations[name] for name in words if name in observations}
+    return groups_by_arm("quality", "Bits per byte by domain", says, BITS, arms, own_arm)
 
 
 def groups_by_arm(
@@ -126,13 +129,15 @@ def groups_by_arm(
     title: str,
     says: str,
     metric: Metric,
-    seen: Seen,
-    ours: str | None = None,
+    observations: Seen,
+    own_arm: str | None = None,
     band: tuple[float, float] | None = None,
 ) -> Matrix:
-    """Return the figures by group and arm; the groups are those of `ours`, or of the first arm."""
-    ours = ours if ours in seen else None
-    groups = tuple(seen[ours or next(iter(seen))].values)
-    values = tuple(tuple(arm.values.get(g) for arm in seen.values()) for g in groups)
-    fields = {"name": name, "title": title, "says": says, "ours": ours, "band": band}
-    return Matrix(rows=groups, columns=tuple(seen), metrics=(metric,), values=values, **fields)
+    """Return the figures by group and arm; the groups are those of `own_arm`, or of the first arm."""
+    own_arm = own_arm if own_arm in observations else None
+    groups = tuple(observations[own_arm or next(iter(observations))].values)
+    values = tuple(tuple(arm.values.get(g) for arm in observations.values()) for g in groups)
+    fields = {"name": name, "title": title, "says": says, "ours": own_arm, "band": band}
+    return Matrix(
+        rows=groups, columns=tuple(observations), metrics=(metric,), values=values, **fields
+    )

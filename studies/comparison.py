@@ -28,8 +28,8 @@ Drawn = Mapping[str, Counts]
 
 def observed(state: Any, tasks: Mapping[str, Observe]) -> dict[str, Observed]:
     """Return arm → what was observed, of the tasks that are done."""
-    found = {arm: state.answers.get(task.key) for arm, task in tasks.items()}
-    return {arm: event for arm, event in found.items() if isinstance(event, Observed)}
+    answers = {arm: state.answers.get(task.key) for arm, task in tasks.items()}
+    return {arm: event for arm, event in answers.items() if isinstance(event, Observed)}
 
 
 def windows(event: Observed) -> int:
@@ -37,11 +37,13 @@ def windows(event: Observed) -> int:
     return sum(map(len, event.items.values()))
 
 
-def drawn(seen: Seen, purpose: str, seed: int) -> Drawn:
+def drawn(observations: Seen, purpose: str, seed: int) -> Drawn:
     """Return arm → bits per byte in each resample of the windows, which all arms have in common."""
-    counts = {domain: len(some) for domain, some in next(iter(seen.values())).items.items()}
+    counts = {
+        domain: len(items) for domain, items in next(iter(observations.values())).items.items()
+    }
     resamples = draws(counts, purpose, seed)
-    return {arm: resampled(event, resamples) for arm, event in seen.items()}
+    return {arm: resampled(event, resamples) for arm, event in observations.items()}
 
 
 @dataclass(frozen=True)
@@ -62,16 +64,21 @@ BITS_PER_BYTE = Scale(BITS, mean, windows, drawn)
 
 
 def leads(
-    seen: Seen, ours: str, purpose: str, seed: int, scale: Scale = BITS_PER_BYTE
+    observations: Seen, own_arm: str, purpose: str, seed: int, scale: Scale = BITS_PER_BYTE
 ) -> dict[str, Figure]:
-    """Return arm → what it needs more than the arm `ours`, with the interval."""
-    if ours not in seen:
+    """Return arm → what it needs more than the arm `own_arm`, with the interval."""
+    if own_arm not in observations:
         return {}
-    found, own = scale.drawn(seen, purpose, seed), scale.mean(seen[ours])
+    arm_draws, own_mean = (
+        scale.drawn(observations, purpose, seed),
+        scale.mean(observations[own_arm]),
+    )
     return {
-        arm: figure(scale.mean(event) - own, found[arm] - found[ours], scale.count(event))
-        for arm, event in seen.items()
-        if arm != ours
+        arm: figure(
+            scale.mean(event) - own_mean, arm_draws[arm] - arm_draws[own_arm], scale.count(event)
+        )
+        for arm, event in observations.items()
+        if arm != own_arm
     }
 
 
@@ -80,11 +87,11 @@ def drift(before: Observed, after: Observed) -> float:
     return max(abs(after.values[domain] / bits - 1) for domain, bits in before.values.items())
 
 
-def arms(seen: Seen) -> dict[str, Arm]:
+def arms(observations: Seen) -> dict[str, Arm]:
     """Return arm → what was compared, as the event of the end has it."""
     return {
         arm: Arm(recipe_id=event.recipe_id, bits_per_byte=event.values)
-        for arm, event in seen.items()
+        for arm, event in observations.items()
     }
 
 
@@ -99,7 +106,9 @@ def table(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
     return out
 
 
-def lead_line(name: str, words: str, more: Figure, ours: str, unit: str = "bits per byte") -> str:
-    """Return how much an arm needs more than `ours`, with the interval."""
+def lead_line(
+    name: str, words: str, more: Figure, own_name: str, unit: str = "bits per byte"
+) -> str:
+    """Return how much an arm needs more than `own_name`, with the interval."""
     span = f"{more.value:+.4f} [{more.low:+.4f}, {more.high:+.4f}]"
-    return f"{name}, {words}: {span} {unit} more than {ours}"
+    return f"{name}, {words}: {span} {unit} more than {own_name}"

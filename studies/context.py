@@ -106,32 +106,32 @@ class GivenContext(TrainingContext[S]):
 
         Raises DataError, SourceError, NotFiniteError, ConfigError, UnavailableError.
         """
-        made, submitted = self.text, self.state.submitted
-        config, given = submitted.config, submitted.model
-        opened = open_checkpoint(self.donor, Path(given.path))
+        text, submitted = self.text, self.state.submitted
+        config, model = submitted.config, submitted.model
+        opened = open_checkpoint(self.donor, Path(model.path))
         common = {
             "warnings": (),
-            "model": recorded(given, self.donor, opened),
-            "streams": made.digests,
-            "tokens": {domain: len(ids) for domain, ids in made.streams.items()},
-            "files": made.files,
-            "items": made.items,
+            "model": recorded(model, self.donor, opened),
+            "streams": text.digests,
+            "tokens": {domain: len(ids) for domain, ids in text.streams.items()},
+            "files": text.files,
+            "items": text.items,
             "profile": self.profile(),
             "canary": "0" * 64,
             "context": self.window(opened),
             "segment": 1,
         }
-        _check_finite(given.name, self.given().weights)
+        _check_finite(model.name, self.given().weights)
         started = self.pinned(common)
         self.check_text(started)
         self._cache.supply.share_model(self.donor)
-        started, found, self.stepping = self._fitting(started)
+        started, canary, self.stepping = self._fitting(started)
         segment = min(config.steps_of(started.context), segment_steps(self.stepping / STEPS))
         parts = getattr(started, "accumulation", None) or config.accumulation
         divided = training_defaults.divided(config.batch, config.accumulation, parts)
-        rounded = gguf_note.warnings(Path(given.path))
-        notes = (*rounded, *made.notes, *divided, *self.notes(started))
-        return started.model_copy(update={"canary": found, "segment": segment, "warnings": notes})
+        rounded = gguf_note.warnings(Path(model.path))
+        notes = (*rounded, *text.notes, *divided, *self.notes(started))
+        return started.model_copy(update={"canary": canary, "segment": segment, "warnings": notes})
 
     def _fitting(self, started: Any) -> tuple[Any, str, float]:
         """Return `started`, canary and seconds; if `started` has `accumulation`, it is found here."""

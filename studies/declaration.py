@@ -74,7 +74,7 @@ class Declaration(Scripted[S]):
     def check_model(self, config: Any, opened: Checkpoint) -> None:
         """Raise ConfigError for a given model that the run cannot be of, before any work."""
 
-    def sizes(self, given: Mapping[str, Any], config: Any) -> dict[str, Any]:
+    def sizes(self, base_config: Mapping[str, Any], config: Any) -> dict[str, Any]:
         """Return the settings of config.json in which the models differ from the given one."""
         return {}
 
@@ -96,15 +96,15 @@ class Declaration(Scripted[S]):
         """Return name → (value, unit) of what is shown beside the result."""
         return {}
 
-    def comparison_panels(self, run: Run, ours: str) -> Sequence[Panel]:
-        """Return the panels of the arms, once the arm `ours` is measured."""
+    def comparison_panels(self, run: Run, result_name: str) -> Sequence[Panel]:
+        """Return the panels of the arms, once the arm `result_name` is measured."""
         arms = self.arms_of(run)
         title, note = self.comparison_title, self.comparison_note
         groups = arm_panels.groups(arms)
-        compared = (words(arms), run.seen, run.leads, groups, ours, self.baseline)
+        compared = (words(arms), run.seen, run.leads, groups, result_name, self.baseline)
         return (
             arm_panels.arms(title, *compared, note),
-            arm_panels.domains(words(arms), run.seen, ours),
+            arm_panels.domains(words(arms), run.seen, result_name),
         )
 
     def own_panels(self, run: Run) -> Sequence[Panel]:

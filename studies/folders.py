@@ -44,23 +44,23 @@ def publish_model(
     state, recipe = context.state, context.recipes[role]
     weights = context.weights(recipe)
     ancestors = origins.ancestry(state, context.recipes, recipe.id)
-    made = {
+    document = {
         "run": state.run,
         "chain_head": head,
         "role": role,
         "recipe_id": recipe.id,
         "digest": state.made[recipe.id].digest,
-        "recipes": {one.recipe_id: dict(one.recipe) for one in ancestors},
+        "recipes": {ancestor.recipe_id: dict(ancestor.recipe) for ancestor in ancestors},
     }
 
     def fill(folder: Path) -> None:
         write_weights(folder, weights, SHARD_BYTES)
         write_companions(context, folder)
-        (folder / TRAINED).write_text(json.dumps(made, indent=2) + "\n", "utf-8")
+        (folder / TRAINED).write_text(json.dumps(document, indent=2) + "\n", "utf-8")
         if card is not None:
             settings = model_config.read(folder)
-            told = card + model_card.section(settings) + architectures.note(settings)
-            (folder / "README.md").write_text(told, "utf-8")
+            readme = card + model_card.section(settings) + architectures.note(settings)
+            (folder / "README.md").write_text(readme, "utf-8")
         more(folder)
 
     publish(place, fill)
@@ -78,7 +78,7 @@ def write(study: Any, work: type[Any], home: Home, state: Any, out: Path) -> dic
     folders = study.further_folders(run, out)
     publish(out / ITEMS_FOLDER, lambda folder: write_items(context.text, folder))
     report = study.whole_report(run)
-    digests = {role: one.digest for role, one in state.completed.models.items()}
+    digests = {role: model.digest for role, model in state.completed.models.items()}
     whole = {**report, "run": state.run, "chain_head": state.head, "models": digests}
     (out / mark_of(study.name)).write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
     return {**report, "run": state.run, "folder": str(out), **folders}
@@ -105,7 +105,7 @@ def settle(
     `head` is the head of the run's chain. Raises ForgeError.
     """
     digest, files_ = state.made[recipe_id].digest, state.started.files
-    role = next(name for name, one in recipes.items() if one.id == recipe_id)
+    role = next(name for name, recipe in recipes.items() if recipe.id == recipe_id)
 
     def written(place: Path) -> None:
         context = context_of.to_read(state, Artifacts.of(home), [digest])
@@ -120,6 +120,8 @@ def files(
     context: TrainingContext[Any], cache: Artifacts, roles: Sequence[str]
 ) -> list[tuple[str, Path]]:
     """Return (name in an archive, file) of the models, made again if the cache lacks them."""
-    made = [context.recipes[role] for role in roles]
-    models = {context.state.made[one.id].digest: partial(context.weights, one) for one in made}
+    recipes = [context.recipes[role] for role in roles]
+    models = {
+        context.state.made[recipe.id].digest: partial(context.weights, recipe) for recipe in recipes
+    }
     return model_files.files(cache, models, context.state.making_seconds)

@@ -41,7 +41,7 @@ def forecast(
     extent, numbers = study.extent(study.run(state)), study.parameters(state)
     steps, passes = extent.steps, extent.measurements
     counted = extent.counted or f"there are {steps:,} steps in all, none slower"
-    kept, words = given_dtype.stored(state.started, extent.models, extent.rounded, numbers)
+    size, words = given_dtype.stored(state.started, extent.models, extent.rounded, numbers)
     stand_in = _stand_in(context, first, folder / FIRST)
     text = sum(file.stat().st_size for file in context.text.folder.iterdir())
     return Forecast(
@@ -50,7 +50,7 @@ def forecast(
             f"timed here: {STEPS} steps of {study.slowest_words} took {duration(stepping)}, and "
             f"{counted}; the start {duration(opening)}. {passes} measurements come on top",
         ),
-        Amount(kept + text, f"counted: {words}, and the text"),
+        Amount(size + text, f"counted: {words}, and the text"),
         Amount(
             study.memory_of(submitted, state.started),
             "counted: weights, gradients and two moments of one training, and a teacher; activations "

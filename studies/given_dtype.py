@@ -22,35 +22,37 @@ ROUNDED = "rounded@1"
 
 
 def rounded(
-    started: Any, recipe: Making, given: SourceRecord | None = None, others: str | None = None
+    started: Any, recipe: Making, source: SourceRecord | None = None, dtype: str | None = None
 ) -> Making:
     """Return the recipe of a model in the dtype of the given one, which is `started.model` by default.
 
-    Each tensor gets the dtype that it has in the given model. `others` is the dtype of tensors that the
+    Each tensor gets the dtype that it has in the given model. `dtype` is the dtype of tensors that the
     given model lacks; None: `started.dtype`. The recipe itself if results are float32.
     """
     if started.dtype is None:
         return recipe
-    inputs = {"like": (given or started.model).recipe_id, "of": recipe.id}
-    params = {"others": others or started.dtype}
+    inputs = {"like": (source or started.model).recipe_id, "of": recipe.id}
+    params = {"others": dtype or started.dtype}
     return Transform(operation=ROUNDED, inputs=inputs, params=params)
 
 
 def with_rounded(
     started: Any,
     recipes: Mapping[str, Making],
-    given: SourceRecord | None = None,
-    others: str | None = None,
+    source: SourceRecord | None = None,
+    dtype: str | None = None,
 ) -> dict[str, Making]:
     """Return name → recipe of the rounded models, each after NAME-float32, which it is rounded from.
 
-    The recipes as they are if results are float32. `given` and `others` are those of `rounded`.
+    The recipes as they are if results are float32. `source` and `dtype` are those of `rounded`.
     """
     if started.dtype is None:
         return dict(recipes)
-    found: dict[str, Making] = {f"{name}{FLOAT32}": recipe for name, recipe in recipes.items()}
-    return found | {
-        name: rounded(started, recipe, given, others) for name, recipe in recipes.items()
+    float32_recipes: dict[str, Making] = {
+        f"{name}{FLOAT32}": recipe for name, recipe in recipes.items()
+    }
+    return float32_recipes | {
+        name: rounded(started, recipe, source, dtype) for name, recipe in recipes.items()
     }
 
 

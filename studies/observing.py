@@ -119,8 +119,8 @@ def answered(task: Observe, items: Items, sizes: Sizes, began: float) -> Observe
         measure=task.measure,
         on=task.on,
         values=RULES[task.measure](items, sizes),
-        items={group: tuple(some) for group, some in items.items()},
-        sizes={group: tuple(some) for group, some in sizes.items()},
+        items={group: tuple(numbers) for group, numbers in items.items()},
+        sizes={group: tuple(numbers) for group, numbers in sizes.items()},
         seconds=time.monotonic() - began,
     )
 

@@ -19,8 +19,10 @@ def find(state: Any, recipes: Recipes, name: str) -> str:
     ids = {recipes[name].id} if name in recipes else set[str]()
     ids = ids or {recipe.id for recipe in recipes.values() if name and recipe.id.startswith(name)}
     if len(ids) != 1 or not ids <= set(state.made):
-        made = ", ".join(n for n, recipe in recipes.items() if recipe.id in state.made)
-        raise NotFoundError(f"run {state.run} has no model {name!r}. It has {made or 'none yet'}.")
+        model_names = ", ".join(n for n, recipe in recipes.items() if recipe.id in state.made)
+        raise NotFoundError(
+            f"run {state.run} has no model {name!r}. It has {model_names or 'none yet'}."
+        )
     return ids.pop()
 
 
@@ -44,40 +46,43 @@ def origin(state: Any, recipes: Recipes, name: str, written: Sequence[str]) -> O
 
 def ancestry(state: Any, recipes: Recipes, name: str) -> list[Ancestor]:
     """Return a model's recipe and those it was made from, back to the model that was given."""
-    known: dict[str, tuple[str, Making]] = {}
+    recipes_by_id: dict[str, tuple[str, Making]] = {}
     for role, recipe in recipes.items():
-        known.setdefault(recipe.id, (role, recipe))
-    names = {id_: role for id_, (role, _) in known.items()}
-    names |= {Source(digest=one.digest).id: one.name for one in _given(state)}
-    ahead, found = [find(state, recipes, name)], dict[str, Ancestor]()
+        recipes_by_id.setdefault(recipe.id, (role, recipe))
+    names = {id_: role for id_, (role, _) in recipes_by_id.items()}
+    names |= {Source(digest=record.digest).id: record.name for record in _given(state)}
+    ahead, ancestors = [find(state, recipes, name)], dict[str, Ancestor]()
     while ahead:
         next_id = ahead.pop()
-        if next_id in known and next_id not in found:
-            role, recipe = known[next_id]
+        if next_id in recipes_by_id and next_id not in ancestors:
+            role, recipe = recipes_by_id[next_id]
             form = recipe.model_dump(mode="json")
-            found[next_id] = Ancestor(next_id, role, _words(recipe, names), form)
+            ancestors[next_id] = Ancestor(next_id, role, _words(recipe, names), form)
             ahead += _before(recipe)
-    read = {id_ for id_ in found for id_ in known[id_][1].inputs_used()}
-    return [*found.values(), *_sources(state, read)]
+    read = {id_ for id_ in ancestors for id_ in recipes_by_id[id_][1].inputs_used()}
+    return [*ancestors.values(), *_sources(state, read)]
 
 
 def _before(recipe: Making) -> list[str]:
     """Return the ids of what a recipe is made from, the one that it changes last."""
     if isinstance(recipe, Train):
         return [recipe.start]
-    own = _of(recipe)
-    return [*(id_ for id_ in recipe.inputs_used() if id_ != own), *([own] if own else [])]
+    base_id = _of(recipe)
+    return [
+        *(id_ for id_ in recipe.inputs_used() if id_ != base_id),
+        *([base_id] if base_id else []),
+    ]
 
 
 def _sources(state: Any, read: Collection[str]) -> Iterator[Ancestor]:
     """Yield the given model, and the further ones among those that are read."""
     model = state.started.model
-    for given in _given(state):
-        source = Source(digest=given.digest)
-        if given is model or source.id in read:
-            words = f"the model {given.name}, {given.digest[:12]}"
+    for record in _given(state):
+        source = Source(digest=record.digest)
+        if record is model or source.id in read:
+            words = f"the model {record.name}, {record.digest[:12]}"
             form = source.model_dump(mode="json")
-            yield Ancestor(source.id, "given", words, form, given.digest)
+            yield Ancestor(source.id, "given", words, form, record.digest)
 
 
 def _given(state: Any) -> tuple[Any, ...]:

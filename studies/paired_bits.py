@@ -56,26 +56,29 @@ def measurements(
     Each observation gives the mean over domains, if there are several, and every domain's. Measures
     that are of more than one model, such as losses along a line, are left out.
     """
-    found = []
+    readings = []
     for event in answers:
         if isinstance(event, Observed) and event.recipe_id in recipe_ids and event.measure in WORDS:
-            found += _measured(event, *key)
-    return found
+            readings += _measured(event, *key)
+    return readings
 
 
 def _measured(event: Observed, *key: str | int) -> Iterator[Measurement]:
     """Yield the measurements of an observation."""
-    name, sizes = WORDS[event.measure], {domain: len(some) for domain, some in event.items.items()}
+    name, sizes = (
+        WORDS[event.measure],
+        {domain: len(items) for domain, items in event.items.items()},
+    )
     drawn = draws(sizes, *key, event.on)
     if len(sizes) > 1:
         whole = figure(mean(event), resampled(event, drawn), sum(sizes.values()))
         yield Measurement(name=name, slice=event.on, figure=whole)
     for domain, rate in rates(event, drawn).items():
-        own = figure(event.values[domain], rate, sizes[domain])
-        yield Measurement(name=name, domain=domain, slice=event.on, figure=own)
+        domain_figure = figure(event.values[domain], rate, sizes[domain])
+        yield Measurement(name=name, domain=domain, slice=event.on, figure=domain_figure)
 
 
-def figure(point: float, found: Counts, n: int) -> Figure:
-    """Return a figure with the interval of what was `found` in the resamples."""
-    low, high = np.quantile(found, [0.025, 0.975])
+def figure(point: float, resamples: Counts, n: int) -> Figure:
+    """Return a figure with the interval of what was `resamples` in the resamples."""
+    low, high = np.quantile(resamples, [0.025, 0.975])
     return Figure(value=point, low=float(low), high=float(high), n=n)

@@ -175,13 +175,13 @@ class Run:
     @property
     def result_digests(self) -> list[str]:
         """BLAKE3 of the weights of the models that a completed run gives."""
-        return [one.digest for one in self.state.completed.models.values()]
+        return [model.digest for model in self.state.completed.models.values()]
 
     def models(self) -> dict[str, Result]:
         """Return role → model of a run whose models are made."""
         ids = {role: self.named[role].id for role in self.study.result_roles}
-        made = self.state.made
-        return {role: Result(recipe_id=id_, digest=made[id_].digest) for role, id_ in ids.items()}
+        events = self.state.made
+        return {role: Result(recipe_id=id_, digest=events[id_].digest) for role, id_ in ids.items()}
 
     @cached_property
     def figures(self) -> dict[str, Figure]:

@@ -57,8 +57,10 @@ class Ask:
 
     def missing(self, state: Any) -> Decision:
         """Return the tasks without an answer; tasks of one key once."""
-        asked = {task.key: task for task in self.tasks.values()}
-        return Decision(tasks=[task for key, task in asked.items() if key not in state.answers])
+        tasks_by_key = {task.key: task for task in self.tasks.values()}
+        return Decision(
+            tasks=[task for key, task in tasks_by_key.items() if key not in state.answers]
+        )
 
     def answer(self, state: Any) -> dict[str, Event]:
         """Return name → answer."""

@@ -119,4 +119,4 @@ class Scripted(Kind[S]):
         """Yield an error for each of the run's cached files that has another digest."""
         from studies.making import model_files
 
-        yield from model_files.cached((made.digest for made in state.made.values()), cache)
+        yield from model_files.cached((event.digest for event in state.made.values()), cache)

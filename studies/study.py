@@ -62,21 +62,21 @@ class Study(StudyView[S]):
 
     # ---- tasks -------------------------------------------------------------------------------
 
-    def agrees(self, state: S, recorded: Event, found: Event) -> bool:
+    def agrees(self, state: S, recorded: Event, repeat: Event) -> bool:
         """Return True if a second result does not contradict the recorded one.
 
         How long segments are, and in how many parts a step is computed where there is less memory, is
         settled by the first `started`.
         """
         first: Any = recorded
-        if recorded.type == found.type == "started":
+        if recorded.type == repeat.type == "started":
             settled = {"segment": first.segment}
             parts = getattr(first, "accumulation", None)
-            if getattr(found, "accumulation", None) != parts:
+            if getattr(repeat, "accumulation", None) != parts:
                 names = ("accumulation", "canary", "warnings")
                 settled |= {name: getattr(first, name) for name in names}
-            found = found.model_copy(update=settled)
-        return super().agrees(state, recorded, found)
+            repeat = repeat.model_copy(update=settled)
+        return super().agrees(state, recorded, repeat)
 
     def unasked(self, state: S, task: Task, event: Event) -> str | None:
         """Return why the event does not answer the open task; None if it does."""
@@ -148,20 +148,20 @@ class Study(StudyView[S]):
 
     def unchanged(self, state: S) -> str | None:
         """Return the given model's name if the result is that model or its copy in float32."""
-        made, given = state.completed.models[MODEL], state.started.model
-        same = made.digest == given.digest or made.recipe_id == as_float32(state.started).id
-        return state.called.get(given.digest, given.name) if same else None
+        result, source = state.completed.models[MODEL], state.started.model
+        same = result.digest == source.digest or result.recipe_id == as_float32(state.started).id
+        return state.called.get(source.digest, source.name) if same else None
 
     def architectures(
-        self, config: Any, given: Mapping[str, Sequence[Architecture | None]]
+        self, config: Any, architectures_by_role: Mapping[str, Sequence[Architecture | None]]
     ) -> Mapping[str, Architecture]:
         """Return the given model's, for the models that only differ in their weights."""
-        first = next(iter(given.get("model", ())), None)
+        first = next(iter(architectures_by_role.get("model", ())), None)
         return dict.fromkeys(self.as_given, first) if first else {}
 
     def measurements(self, state: S, digest: str) -> list[Measurement]:
         """Return the bits per byte of the models of the run with these weights, made or given."""
-        ids = {id_ for id_, made in state.made.items() if made.digest == digest}
+        ids = {id_ for id_, event in state.made.items() if event.digest == digest}
         return paired_bits.measurements(state.answers.values(), ids, state.submitted.config.seed)
 
     def measured(self, arm: Any) -> Mapping[str, float]:
@@ -179,13 +179,13 @@ class Study(StudyView[S]):
             {
                 "name": f"{state.run}-{role}",
                 "kind": "champion" if role == MODEL else "base",
-                "digest": made.digest,
+                "digest": model.digest,
                 "parameters": self.parameters(state),
                 "path": f"{folder}/{role}" if folder else None,
                 "metrics": metrics if role == MODEL else {},
                 "lineage": [state.started.model.digest],
             }
-            for role, made in ended.models.items()
+            for role, model in ended.models.items()
         ]
 
     # ---- names -------------------------------------------------------------------------------
@@ -231,18 +231,18 @@ class Study(StudyView[S]):
 
         return absolute(data)
 
-    def asked_for(self, given: Mapping[str, Any], config: Any) -> bool:
+    def asked_for(self, settings: Mapping[str, Any], config: Any) -> bool:
         """Return True if the settings are those; domains that were not given are those of the data."""
         named = "domains" in type(config).model_fields
         domains = {"domains": config.domains} if named else {}
-        return super().asked_for({**domains, **given}, config)
+        return super().asked_for({**domains, **settings}, config)
 
-    def plan(self, asked: Asked, lookup: Lookup) -> Plan:
+    def plan(self, request: Asked, lookup: Lookup) -> Plan:
         """Return the plan of the run of one `model`.
 
         Raises ConfigError, DataError, UnavailableError.
         """
-        return submission.plan(self, asked, lookup)
+        return submission.plan(self, request, lookup)
 
     def check(self, plan: Plan) -> Checked:
         """Open model (header only), tokenizer and data; raise the errors that a start would raise."""
@@ -327,7 +327,7 @@ class Study(StudyView[S]):
         """Make results again, and compare what comes out with what is recorded."""
         from studies import verify
 
-        recipes = {name: one for name, one in self.recipes(state).items() if one.id in ids}
+        recipes = {name: recipe for name, recipe in self.recipes(state).items() if recipe.id in ids}
         yield from verify.rebuild(self._work(), state, cache, recipes, say)
 
     def document(self, folder: Path) -> dict[str, Any] | None:
@@ -337,7 +337,7 @@ class Study(StudyView[S]):
         return verify.document(self.name, folder)
 
     def verify_folder(
-        self, home: Home, folder: Path, document: dict[str, Any], state: S | None, known: bool
+        self, home: Home, folder: Path, document: dict[str, Any], state: S | None, is_known: bool
     ) -> Iterator[Any]:
         """Compare what is in a result's folder with the run."""
         from studies.making import model_files

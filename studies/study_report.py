@@ -36,10 +36,10 @@ def lines(study: Declaration, run: Run) -> list[str]:
     arms, words = run.state.completed.arms, tables.words(study.arms_of(run))
     rows = {name: arms[name].bits_per_byte for name in words if name in arms}
     more = ((name, run.leads[name]) for name in rows if name in run.leads)
-    ours = study.result_title
+    title = study.result_title
     return [
         *comparison.table(rows),
-        *(comparison.lead_line(name, words[name], figure, f"the {ours}") for name, figure in more),
+        *(comparison.lead_line(name, words[name], figure, f"the {title}") for name, figure in more),
     ]
 
 

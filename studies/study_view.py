@@ -68,7 +68,7 @@ class StudyView(Declaration[S]):
 
     def made(self, state: S, digest: str) -> str | None:
         """Return the recipe id of the model with these weights, or None."""
-        return next((id_ for id_, made in state.made.items() if made.digest == digest), None)
+        return next((id_ for id_, event in state.made.items() if event.digest == digest), None)
 
     def yardstick(self, state: S) -> dict[str, Any]:
         """Return the items that results are measured on."""
@@ -81,8 +81,8 @@ class StudyView(Declaration[S]):
         run = self.begun(state)
         if run is None:
             return {}
-        given = self.baseline in self.arms and self.baseline not in run.recipes
-        names = {run.started.model.recipe_id: self.baseline} if given else {}
+        baseline_given = self.baseline in self.arms and self.baseline not in run.recipes
+        names = {run.started.model.recipe_id: self.baseline} if baseline_given else {}
         for name, recipe in self.trainings(state).items():
             for step, event in state.advanced.get(recipe.stem, {}).items():
                 names[event.recipe_id] = f"{name} after {step} steps"
@@ -105,8 +105,8 @@ class StudyView(Declaration[S]):
                 values = data["values"].values()
                 return f"{name}, {data['on']}: {sum(values) / len(values):.4f} bits per byte"
             case "completed":
-                figures = {n: Figure(value=one["value"]) for n, one in data["figures"].items()}
-                return ", ".join(figure_text(self, n, one) for n, one in figures.items())
+                figures = {n: Figure(value=entry["value"]) for n, entry in data["figures"].items()}
+                return ", ".join(figure_text(self, n, figure) for n, figure in figures.items())
         return None
 
     def task_words(self, key: str, names: Mapping[str, str]) -> str:
@@ -233,16 +233,16 @@ class StudyView(Declaration[S]):
     def view(self, state: S) -> dict[str, Any]:
         """Return the curves, and what was measured of each arm."""
         run = self.begun(state)
-        seen = run.seen if run else {}
+        observations = run.seen if run else {}
         return {
             "curves": self.curves(state),
-            "bits_per_byte": {arm: dict(event.values) for arm, event in seen.items()},
+            "bits_per_byte": {arm: dict(event.values) for arm, event in observations.items()},
         }
 
-    def part(self, state: S, name: str, **asked: Any) -> dict[str, Any]:
+    def part(self, state: S, name: str, **query: Any) -> dict[str, Any]:
         """Return `lineage`: every recipe, by name. Raises NotFoundError for any other part."""
         if name != "lineage" or state.started is None:
-            return super().part(state, name, **asked)
+            return super().part(state, name, **query)
         return {
             name: {"id": recipe.id, "recipe": recipe.model_dump(mode="json")}
             for name, recipe in self.recipes(state).items()

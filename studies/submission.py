@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from weights.folders.checkpoint import Checkpoint
 
 
-def plan(kind: Kind, asked: Asked, lookup: Lookup, added: Added = lambda config, own: ()) -> Plan:
+def plan(
+    kind: Kind, request: Asked, lookup: Lookup, added: Added = lambda config, domains: ()
+) -> Plan:
     """Return the plan of the run of one `model`. Without `domains`, those of the user's data.
 
     `added` says which domains of built-in text the run reads beside the user's own. Every domain that
@@ -31,23 +33,23 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup, added: Added = lambda config,
     """
     from evaluation.training_text import own_texts
 
-    config, found = of_model(kind, asked, lookup)
-    data = tuple(map(training_texts.absolute, map(str, asked.data)))
+    config, model = of_model(kind, request, lookup)
+    data = tuple(map(training_texts.absolute, map(str, request.data)))
     there: Sequence[str] = KNOWN
     beside: Sequence[str] = ()
     if data:
-        own = training_texts.domains(data)
-        beside = added(config, own)
-        there = (*own, *beside)
-        if "domains" not in asked.config:
-            config = kind.parse({**asked.config, "domains": there})
+        domains = training_texts.domains(data)
+        beside = added(config, domains)
+        there = (*domains, *beside)
+        if "domains" not in request.config:
+            config = kind.parse({**request.config, "domains": there})
     training_texts.check_domains("domains names", config.domains, there, bool(data))
     training_texts.check_domains("mix weighs", tuple(config.mix or ()), there, bool(data))
     own_texts.check(config.seed, config.characters, beside if data else config.domains)
-    return Plan(kind.name, config, {"model": found, "data": data}, asked.output_dir)
+    return Plan(kind.name, config, {"model": model, "data": data}, request.output_dir)
 
 
-def of_model(kind: Kind, asked: Asked, lookup: Lookup) -> tuple[Any, ModelReference]:
+def of_model(kind: Kind, request: Asked, lookup: Lookup) -> tuple[Any, ModelReference]:
     """Return the settings of a run of one `model`, and the model.
 
     Raises ConfigError or UnavailableError.
@@ -55,13 +57,13 @@ def of_model(kind: Kind, asked: Asked, lookup: Lookup) -> tuple[Any, ModelRefere
     from weights.devices import check_device
     from weights.folders.sources import ALIASES, resolve
 
-    unknown = sorted(role for role, given in asked.models.items() if given and role != "model")
+    unknown = sorted(role for role, models in request.models.items() if models and role != "model")
     if unknown:
         raise ConfigError(f"{kind.title} has no models {unknown[0]!r}: it has a model.")
-    names = [str(model) for model in asked.models.get("model", ())]
+    names = [str(model) for model in request.models.get("model", ())]
     if len(names) != 1:
         raise ConfigError(f"{kind.title} is of one model: --model model=MODEL.")
-    config = kind.parse(asked.config)
+    config = kind.parse(request.config)
     check_device(config.device, lookup.elsewhere)
     return config, resolve(names[0], {**ALIASES, **lookup.aliases}, lookup.named)
 
@@ -72,11 +74,11 @@ def opened(plan: Plan) -> Checkpoint:
     from weights.folders.checkpoint import open_checkpoint
 
     folder = Path(plan.fields["model"].path)
-    found = open_checkpoint(folder)
-    found.check_plain("trained")
-    model_config.check_predicts_tokens(folder, found.config)
-    training_plan.window(plan.config, found.positions)
-    return found
+    checkpoint = open_checkpoint(folder)
+    checkpoint.check_plain("trained")
+    model_config.check_predicts_tokens(folder, checkpoint.config)
+    training_plan.window(plan.config, checkpoint.positions)
+    return checkpoint
 
 
 def trainable(config: Any, settings: Mapping[str, Any]) -> int | None:
@@ -91,16 +93,16 @@ def trainable(config: Any, settings: Mapping[str, Any]) -> int | None:
     return low_rank.count(settings, config.lora_rank, config.lora_modules)
 
 
-def checked(plan: Plan, given: Checkpoint) -> Checked:
+def checked(plan: Plan, checkpoint: Checkpoint) -> Checked:
     """Open tokenizer and data; raise the errors that a start would raise."""
     from evaluation.training_text.parts import given_tokenizer
 
     given_tokenizer(Path(plan.fields["model"].path))
     if not plan.fields["data"]:
-        return Checked(given.warnings, given.parameters)
-    found = training_texts.read(plan.fields["data"])
+        return Checked(checkpoint.warnings, checkpoint.parameters)
+    data_texts = training_texts.read(plan.fields["data"])
     counts = {
         domain: {slice_: len(texts) for slice_, texts in split.items()}
-        for domain, split in found.documents.items()
+        for domain, split in data_texts.documents.items()
     }
-    return Checked((*given.warnings, *found.notes), given.parameters, counts)
+    return Checked((*checkpoint.warnings, *data_texts.notes), checkpoint.parameters, counts)

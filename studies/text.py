@@ -44,9 +44,9 @@ def pinned(
 
     Raises DataError if the text that is made here is another.
     """
-    own = bool(submitted.data)
+    has_data = bool(submitted.data)
     filled = lambda folder: fill(folder, submitted, donor(), sizes(), added)  # noqa: E731
-    return kept_text.pinned(supply, started, own, filled)
+    return kept_text.pinned(supply, started, has_data, filled)
 
 
 def fill(
@@ -59,20 +59,20 @@ def fill(
     """Write streams, items, tokenizer and configuration; return notes on how files were read."""
     config, notes = submitted.config, ()
     if submitted.data:
-        own = training_texts.read(submitted.data)
+        texts = training_texts.read(submitted.data)
         documents = builtin_corpus.corpus(config.seed, config.characters, added) if added else {}
-        notes, rows = own.notes, [*parts.rows(own.documents, own.others)]
+        notes, rows = texts.notes, [*parts.rows(texts.documents, texts.others)]
         rows += builtin_corpus.items(documents, config.seed) if added else []
-        every = {**own.documents, **documents}
+        every = {**texts.documents, **documents}
         training = {domain: split["train"] for domain, split in every.items()}
         if config.mix:
             training = {domain: training[domain] for domain in config.mix}
     else:
         documents = builtin_corpus.corpus(config.seed, config.characters, config.domains)
         rows = builtin_corpus.items(documents, config.seed)
-        wanted = config.mix or MIX
-        training = parts.builtin(documents, config.seed, config.characters, wanted)
-        training = {domain: training[domain] for domain in wanted}
+        mix = config.mix or MIX
+        training = parts.builtin(documents, config.seed, config.characters, mix)
+        training = {domain: training[domain] for domain in mix}
     parts.write_given(folder, donor, sizes)
     parts.write(folder, parts.given_tokenizer(donor), training, rows)
     return notes

@@ -119,7 +119,7 @@ class TrainingContext(TaskContext[S]):
     @property
     def maker(self) -> Maker:
         """The maker of the run's recipes that are known now."""
-        given = {self.record.recipe_id: self.given} if self.record else {}
+        sources = {self.record.recipe_id: self.given} if self.record else {}
         return Maker(
             self.state,
             self._cache,
@@ -128,7 +128,7 @@ class TrainingContext(TaskContext[S]):
             lambda: self.streams,
             self.kept,
             self.device,
-            {**given, **self.further},
+            {**sources, **self.further},
             self.team,
             self.names,
             self.unlike,
@@ -202,12 +202,12 @@ class TrainingContext(TaskContext[S]):
         """
         ended: dict[str, list[str]] = {}
         for recipe in self.trainings.values():
-            made = self.state.made.get(recipe.id)
-            if made is None or recipe.id in self.going_on:
+            record = self.state.made.get(recipe.id)
+            if record is None or recipe.id in self.going_on:
                 continue
             events = self.state.advanced.get(recipe.stem, {}).values()
-            ended[made.digest] = [event.recipe_id for event in events]
-            if self._cache.files(made.digest):
+            ended[record.digest] = [event.recipe_id for event in events]
+            if self._cache.files(record.digest):
                 forget(self.kept, recipe)
         if ended:
             SharedSnapshots(self._cache.vault, self.kept).settle(ended)
@@ -242,9 +242,9 @@ class TrainingContext(TaskContext[S]):
         self.text.folder  # noqa: B018 - raises if it is another
         if other := self.unlike():
             raise unsuited(other)
-        found, _ = self.canary(started, self.initial(started))
-        if found != started.canary:
+        canary, _ = self.canary(started, self.initial(started))
+        if canary != started.canary:
             raise UnreproducedError(
-                f"three steps of training give {found[:12]} here, not {started.canary[:12]}, and "
+                f"three steps of training give {canary[:12]} here, not {started.canary[:12]}, and "
                 "nothing of the profile differs. Resume the run where it was started."
             )

@@ -34,11 +34,11 @@ OPTIMISERS = {
 }
 
 
-def divided(windows: int, asked: int, parts: int) -> list[str]:
+def divided(windows: int, requested_parts: int, parts: int) -> list[str]:
     """Return a note if a step's windows are computed in more parts than the settings ask for."""
-    if parts <= asked:
+    if parts <= requested_parts:
         return []
-    whole = "at once" if asked == 1 else f"in {asked} parts"
+    whole = "at once" if requested_parts == 1 else f"in {requested_parts} parts"
     return [
         f"a step's {windows} windows do not fit in memory {whole}: they are computed in {parts} parts."
     ]

@@ -33,8 +33,8 @@ def newest(state: MakingState, recipes: Iterable[Making]) -> float | None:
         for recipe in recipes
         if isinstance(recipe, Train) and recipe.first < state.steps(recipe) < recipe.upto
     ]
-    known = [found for end in begun if (found := speed(end)) is not None]
-    return fmean(known) if known else None
+    paces = [pace for end in begun if (pace := speed(end)) is not None]
+    return fmean(paces) if paces else None
 
 
 def outlook(
@@ -77,7 +77,7 @@ def outlook(
 
 def _trainings(state: MakingState, trainings: Sequence[Train]) -> list[float] | None:
     """Return the seconds that each unfinished training has left; None if no step has a price."""
-    known = {recipe.stem: _price(state, [recipe]) for recipe in trainings}
+    prices = {recipe.stem: _price(state, [recipe]) for recipe in trainings}
     every = _price(state, trainings)
     left = []
     for recipe in trainings:
@@ -86,7 +86,7 @@ def _trainings(state: MakingState, trainings: Sequence[Train]) -> list[float] | 
             continue
         alike = [other for other in trainings if other.objective == recipe.objective]
         price = next(
-            (p for p in (known[recipe.stem], _price(state, alike), every) if p is not None),
+            (p for p in (prices[recipe.stem], _price(state, alike), every) if p is not None),
             None,
         )
         if price is None:
@@ -97,13 +97,13 @@ def _trainings(state: MakingState, trainings: Sequence[Train]) -> list[float] | 
 
 def _price(state: MakingState, trainings: Iterable[Train]) -> float | None:
     """Return the mean seconds of a place of a window by the log; None if no step was done."""
-    found = [
+    costs = [
         (event.seconds, (event.step - event.begin) * recipe.batch * recipe.context)
         for recipe in trainings
         for event in segments(state, recipe)
     ]
-    places = sum(count for _, count in found)
-    return math.fsum(seconds for seconds, _ in found) / places if places else None
+    places = sum(count for _, count in costs)
+    return math.fsum(seconds for seconds, _ in costs) / places if places else None
 
 
 def _prices(state: MakingState) -> Mapping[str, float]:
@@ -112,9 +112,11 @@ def _prices(state: MakingState) -> Mapping[str, float]:
     for event in state.answers.values():
         if isinstance(event, Observed):
             seconds.setdefault(event.measure, []).append(event.seconds)
-    return {measure: fmean(found) for measure, found in seconds.items()}
+    return {measure: fmean(times) for measure, times in seconds.items()}
 
 
 def _longest(state: MakingState) -> float:
     """Return the seconds of the longest segment: a task under way has spent no more of the rest."""
-    return max((e.seconds for one in state.advanced.values() for e in one.values()), default=0.0)
+    return max(
+        (e.seconds for advances in state.advanced.values() for e in advances.values()), default=0.0
+    )

@@ -28,23 +28,30 @@ def lead(value: float, low: float, high: float) -> Lead:
 
 
 def curves(
-    found: Curves, references: Collection[str], state: MakingState, recipes: Mapping[str, Making]
+    points_by_name: Curves,
+    references: Collection[str],
+    state: MakingState,
+    recipes: Mapping[str, Making],
 ) -> list[Panel]:
     """Return loss, speed, norm of the gradient and learning rate along the steps of every training."""
-    if not any(found.values()):
+    if not any(points_by_name.values()):
         return []
     return [
-        _curve(found, references, "loss", Axis(name="loss", unit="nat/token", better="down")),
+        _curve(
+            points_by_name, references, "loss", Axis(name="loss", unit="nat/token", better="down")
+        ),
         *_speed(state, recipes, references),
-        _curve(found, references, "norm", Axis(name="norm", log=True), "Norm of the gradient"),
-        _curve(found, references, "rate", Axis(name="learning rate"), "Learning rate"),
+        _curve(
+            points_by_name, references, "norm", Axis(name="norm", log=True), "Norm of the gradient"
+        ),
+        _curve(points_by_name, references, "rate", Axis(name="learning rate"), "Learning rate"),
     ]
 
 
 def speed(state: MakingState, recipes: Iterable[Making]) -> tuple[Fact, ...]:
     """Return the speed of the trainings that are under way; none if none is."""
-    found = training_pace.newest(state, recipes)
-    return (Fact(name="training at", value=round(found), unit="tokens/s"),) if found else ()
+    pace = training_pace.newest(state, recipes)
+    return (Fact(name="training at", value=round(pace), unit="tokens/s"),) if pace else ()
 
 
 def _speed(
@@ -53,9 +60,9 @@ def _speed(
     """Return the tokens a second of every training's segments; nothing if no time was measured."""
     series = []
     for name, recipe in recipes.items():
-        found = training_pace.segments(state, recipe) if isinstance(recipe, Train) else []
-        known = [(e, v) for e in found if (v := training_pace.speed(e)) is not None]
-        points = [(at, v) for e, v in known for at in sorted({e.begin + 1, e.step})]
+        segments = training_pace.segments(state, recipe) if isinstance(recipe, Train) else []
+        segment_speeds = [(e, v) for e in segments if (v := training_pace.speed(e)) is not None]
+        points = [(at, v) for e, v in segment_speeds for at in sorted({e.begin + 1, e.step})]
         if points:
             steps, speeds = zip(*points, strict=True)
             role = "reference" if name in references else "ours"
@@ -67,7 +74,7 @@ def _speed(
 
 
 def _curve(
-    found: Curves, references: Collection[str], field: str, y: Axis, title: str = "Loss"
+    points_by_name: Curves, references: Collection[str], field: str, y: Axis, title: str = "Loss"
 ) -> Lines:
     series = tuple(
         Series(
@@ -76,7 +83,7 @@ def _curve(
             x=tuple(point["step"] for point in points),
             y=tuple(point[field] for point in points),
         )
-        for name, points in found.items()
+        for name, points in points_by_name.items()
         if points
     )
     says = f"{title} along the steps of each training; a point is the mean of the steps before it."
@@ -100,8 +107,8 @@ def models(
             steps, of = state.steps(chain[-1]), chain[-1].upto
             events = (e for training in chain for e in training_pace.segments(state, training))
             seconds = sum(event.seconds for event in events if event.step <= of)
-        made = state.made.get(recipe.id)
-        rows.append((name, steps, of, seconds, made.digest[:12] if made else None))
+        made_event = state.made.get(recipe.id)
+        rows.append((name, steps, of, seconds, made_event.digest[:12] if made_event else None))
     return Units(
         name="models",
         title="Models",

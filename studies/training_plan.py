@@ -23,11 +23,11 @@ CONTEXT = 256
 
 def mix(submitted: Any, started: Any) -> dict[str, float]:
     """Return domain → share of what is trained on; the shares add up to 1."""
-    given = submitted.config.mix
-    if given is None:
-        given = dict.fromkeys(started.streams, 1.0) if submitted.data else MIX
-    total = math.fsum(given.values())
-    return {domain: weight / total for domain, weight in sorted(given.items())}
+    weights = submitted.config.mix
+    if weights is None:
+        weights = dict.fromkeys(started.streams, 1.0) if submitted.data else MIX
+    total = math.fsum(weights.values())
+    return {domain: weight / total for domain, weight in sorted(weights.items())}
 
 
 def window(config: StepsConfig, positions: int | None) -> int:
@@ -109,9 +109,9 @@ def training(
     whose `started` has `accumulation` may divide a step further than its settings say.
     """
     shares = mix(submitted, started)
-    made = reading(submitted, started, shares, purpose, first, objective, peak)
-    own = {"params": params, "inputs": inputs or {}, "divergence": divergence}
-    return made.model_copy(update=own)
+    recipe = reading(submitted, started, shares, purpose, first, objective, peak)
+    changes = {"params": params, "inputs": inputs or {}, "divergence": divergence}
+    return recipe.model_copy(update=changes)
 
 
 def reading(

@@ -32,7 +32,7 @@ def rows(
     ended: several devices may train at once, and a tracker takes no earlier step afterwards.
     `last`: model → its last step, if its chain does not say it yet.
     """
-    told: list[tuple[int, dict[str, Any]]] = []
+    step_rows: list[tuple[int, dict[str, Any]]] = []
     before = 0
     for group in groups:
         ends = {name: chain[-1].upto if chain else 0 for name, chain in group.items()}
@@ -40,31 +40,40 @@ def rows(
         reached = {name: _reached(state, chain) for name, chain in group.items()}
         behind = (reached[name] for name in group if reached[name] < ends[name])
         done = min(behind, default=max(ends.values(), default=0))
-        found: dict[int, dict[str, Any]] = {}
+        rows_by_step: dict[int, dict[str, Any]] = {}
         for name, chain in group.items():
-            _add(found, name, state, chain, before)
-        told += [(at, found[at]) for at in sorted(found) if after < at <= before + done]
+            _add(rows_by_step, name, state, chain, before)
+        step_rows += [
+            (at, rows_by_step[at]) for at in sorted(rows_by_step) if after < at <= before + done
+        ]
         if any(reached[name] < ends[name] for name in group):
             break
         before += done
-    return told
+    return step_rows
 
 
 def _reached(state: MakingState, chain: Chain) -> int:
     """Return the step that a model is at: 0 before its first training has advanced."""
-    return max((state.steps(one) for one in chain if state.advanced.get(one.stem)), default=0)
+    return max(
+        (state.steps(training) for training in chain if state.advanced.get(training.stem)),
+        default=0,
+    )
 
 
 def _add(
-    found: dict[int, dict[str, Any]], name: str, state: MakingState, chain: Chain, before: int
+    rows_by_step: dict[int, dict[str, Any]],
+    name: str,
+    state: MakingState,
+    chain: Chain,
+    before: int,
 ) -> None:
     """Add a model's points to the rows by step; `before`: steps of the groups before."""
     for recipe in chain:
         for event in state.advanced.get(recipe.stem, {}).values():
             for point in event.curve:
                 at = before + point.step
-                told = {f"{name}/{k}": v for k, v in point.model_dump().items() if k != "step"}
-                found.setdefault(at, {"step": at}).update(told)
+                columns = {f"{name}/{k}": v for k, v in point.model_dump().items() if k != "step"}
+                rows_by_step.setdefault(at, {"step": at}).update(columns)
             if event.seconds and event.curve:
                 at, speed = before + event.step, event.tokens / event.seconds
-                found.setdefault(at, {"step": at})[f"{name}/tokens_per_second"] = speed
+                rows_by_step.setdefault(at, {"step": at})[f"{name}/tokens_per_second"] = speed

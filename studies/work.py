@@ -43,14 +43,14 @@ class Context(GivenContext[Any]):
     @cached_property
     def dtype(self) -> HalfPrecision | None:
         """Half precision of the given model, which results are rounded to; None: they are float32."""
-        own = self.study.state.registry.types()["started"]
-        return super().dtype if "dtype" in own.model_fields else None
+        event_class = self.study.state.registry.types()["started"]
+        return super().dtype if "dtype" in event_class.model_fields else None
 
     @cached_property
     def sizes(self) -> Mapping[str, Any]:
         """Settings of config.json in which the models differ from the given one."""
-        given = json.loads((self.donor / companions.CONFIG).read_bytes())
-        return self.study.sizes(given, self.state.submitted.config)
+        settings = json.loads((self.donor / companions.CONFIG).read_bytes())
+        return self.study.sizes(settings, self.state.submitted.config)
 
     # ---- tasks ---------------------------------------------------------------------------------
 
@@ -61,14 +61,14 @@ class Context(GivenContext[Any]):
     def model(self, recipe_id: str) -> Model:
         """Return a model of the run, or the given one in float32."""
         if recipe_id == self.record.recipe_id:
-            given = self.given()
-            return Model(given.config, {name: t.float() for name, t in given.weights.items()})
-        recipe = next(one for one in self.recipes.values() if one.id == recipe_id)
+            source = self.given()
+            return Model(source.config, {name: t.float() for name, t in source.weights.items()})
+        recipe = next(candidate for candidate in self.recipes.values() if candidate.id == recipe_id)
         return Model(self.settings, self.weights(recipe))
 
-    def loaded(self, model: Model, measure: str, given: bool = False) -> ResidentModel:
+    def loaded(self, model: Model, measure: str, is_given: bool = False) -> ResidentModel:
         """Return a model, ready to be measured; all but the given one share an object."""
-        shape = given, measure
+        shape = is_given, measure
         if shape not in self._residents:
             module = modules.build(model, self.device).eval()
             module = self.study.fitted_module(self, module, measure)
@@ -78,8 +78,8 @@ class Context(GivenContext[Any]):
 
     def _observed(self, task: Observe) -> Observed:
         began, items, sizes = time.monotonic(), {}, {}
-        given = task.recipe_id == self.record.recipe_id
-        model = self.loaded(self.model(task.recipe_id), task.measure, given)
+        is_given = task.recipe_id == self.record.recipe_id
+        model = self.loaded(self.model(task.recipe_id), task.measure, is_given)
         data = self.held_out(task.on)
         for domain in sorted(data):
             nll, _, _ = score_windows(model, data[domain].windows)
@@ -98,7 +98,7 @@ class Context(GivenContext[Any]):
         models = self.study.models_of(self.state.submitted, started)
         training = self.study.slowest_of(models)
         assert training is not None, "a study that pins by a canary names its slowest training"
-        return training, {one.id: one for one in models.values()}
+        return training, {recipe.id: recipe for recipe in models.values()}
 
     def canary(self, started: Any, first: Model) -> tuple[str, float]:
         """Return the digest of the slowest training's first steps here, and the seconds they took."""

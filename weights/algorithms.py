@@ -33,23 +33,23 @@ def _load(place: str) -> Any:
     return getattr(import_module(module), name)
 
 
-def complete(params: type[BaseModel], given: Mapping[str, Any], what: str) -> dict[str, Any]:
+def complete(params: type[BaseModel], values: Mapping[str, Any], what: str) -> dict[str, Any]:
     """Return parameters with every default written out, as JSON has them. Raises ConfigError."""
     try:
-        return params.model_validate(dict(given)).model_dump(mode="json")
+        return params.model_validate(dict(values)).model_dump(mode="json")
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "its parameters"
         raise ConfigError(f"{what}: {where}: {first['msg']}") from error
 
 
-def check_complete(params: type[BaseModel], given: Mapping[str, Any], what: str) -> Any:
+def check_complete(params: type[BaseModel], values: Mapping[str, Any], what: str) -> Any:
     """Return the parameters of a recipe as a model. Raises ConfigError unless all are written out.
 
     A default that is left out would give one computation two ids.
     """
-    whole = complete(params, given, what)
-    if whole != dict(given):
-        lacking = ", ".join(sorted(n for n in whole if given.get(n) != whole[n]))
+    whole = complete(params, values, what)
+    if whole != dict(values):
+        lacking = ", ".join(sorted(n for n in whole if values.get(n) != whole[n]))
         raise ConfigError(f"{what}: the recipe does not write out {lacking}. Complete it first.")
     return params.model_validate(whole)

@@ -63,6 +63,6 @@ def _give(memory: Bytes) -> None:
     if memory.size > KEPT:
         return
     _waiting[id(memory)] = memory
-    while sum(kept.size for kept in list(_waiting.values())) > KEPT:
+    while sum(buffer.size for buffer in list(_waiting.values())) > KEPT:
         for oldest in list(_waiting)[:1]:
             _waiting.pop(oldest, None)

@@ -64,9 +64,9 @@ def of_block(shapes: Mapping[str, Shape], width: int, config: Any, context: int)
     """Return the cost of one block of such a model; all blocks cost the same."""
     config = config.get_text_config() if hasattr(config, "get_text_config") else config
     layers = int(config.num_hidden_layers)
-    others = {n: s for n, s in shapes.items() if block_names.block_of(n) != layers - 1}
+    other_shapes = {n: s for n, s in shapes.items() if block_names.block_of(n) != layers - 1}
     whole = _cost(shapes, width, config, context, layers)
-    rest = _cost(others, width, config, context, layers - 1)
+    rest = _cost(other_shapes, width, config, context, layers - 1)
     return Cost(
         flops_per_token=whole.flops_per_token - rest.flops_per_token, bytes=whole.bytes - rest.bytes
     )

@@ -47,10 +47,10 @@ def resolve(device: str, processes: int = 1) -> str:
     return os.environ.get("FORGE_DEVICE") or ("cuda:0" if gpus() >= processes else CPU)
 
 
-def of_process(given: str) -> str:
+def of_process(device: str) -> str:
     """Return a run's device as this process names it: a worker's process sees one GPU, as cuda:0."""
-    own = os.environ.get("FORGE_DEVICE") or given
-    return own if own.partition(":")[0] == given.partition(":")[0] else given
+    local_device = os.environ.get("FORGE_DEVICE") or device
+    return local_device if local_device.partition(":")[0] == device.partition(":")[0] else device
 
 
 def of_run(state: Any) -> str:
@@ -71,5 +71,5 @@ def out_of_memory(error: BaseException) -> bool:
     torch's own error counts only if this process has loaded torch; nothing loads it here.
     """
     torch = sys.modules.get("torch")
-    own = () if torch is None else (torch.OutOfMemoryError,)
-    return isinstance(error, (MemoryError, *own))
+    torch_errors = () if torch is None else (torch.OutOfMemoryError,)
+    return isinstance(error, (MemoryError, *torch_errors))

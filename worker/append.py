@@ -67,6 +67,6 @@ def append_facts(store: EventStore, state: State, new: list[New], context: Conte
     except ConcurrencyError:
         return  # fold and decide again
     if not done.fresh and done.rows[-1].version <= state.version:
-        known = ", ".join(row.key for row in done.rows)
-        raise ForgeError(f"run {state.run} cannot go on: {known} is recorded already.")
+        keys = ", ".join(row.key for row in done.rows)
+        raise ForgeError(f"run {state.run} cannot go on: {keys} is recorded already.")
     failpoints.hit("facts-appended")

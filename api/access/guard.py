@@ -92,8 +92,8 @@ class Guard:
             or int(length) > self._options.body
             or "transfer-encoding" in headers
         ):
-            said = f"A body has at most {self._options.body:,} bytes, and says how many."
-            raise Problem(413, "Content Too Large", said)
+            limit = f"A body has at most {self._options.body:,} bytes, and says how many."
+            raise Problem(413, "Content Too Large", limit)
         media = headers.get("content-type", "").partition(";")[0].strip().lower()
         if int(length) and media != "application/json":
             detail = "Send the body as JSON, with the header Content-Type: application/json."
@@ -114,14 +114,14 @@ def _check_characters(scope: Scope, key: str) -> None:
         query = parse_qsl(scope["query_string"].decode("latin-1"), True, max_num_fields=100)
     except ValueError as error:
         raise Problem(422, UNPROCESSABLE, "The query has over 100 fields.") from error
-    given = [("path", scope["path"]), ("Idempotency-Key", key)]
-    for field, text in [*given, *((name, name + value) for name, value in query)]:
+    fields = [("path", scope["path"]), ("Idempotency-Key", key)]
+    for field, text in [*fields, *((name, name + value) for name, value in query)]:
         try:
             plain_text.check(text, "the text")
         except ConfigError as error:
             field = plain_text.visible(field)
-            found = [{"field": field, "message": str(error)}]
-            raise Problem(422, UNPROCESSABLE, f"{field}: {error}", errors=found) from error
+            errors = [{"field": field, "message": str(error)}]
+            raise Problem(422, UNPROCESSABLE, f"{field}: {error}", errors=errors) from error
 
 
 def _dress(scope: Scope, start: Message) -> None:

@@ -83,19 +83,19 @@ class Hub:
         while not self._stop.wait(POLL):
             try:
                 rows = self._desk.store.read_all(self.position, PAGE)
-                told = self._all(rows)
+                messages = self._all(rows)
             except Exception:  # whatever it is, the next look may go well
                 log.exception("the log cannot be followed")
                 self._stop.wait(1.0)
                 continue
             if rows and self._loop is not None:
-                self._loop.call_soon_threadsafe(self._arrived, told, rows[-1].position)
+                self._loop.call_soon_threadsafe(self._arrived, messages, rows[-1].position)
                 while self.position < rows[-1].position and not self._stop.wait(0.001):
                     pass
 
-    def _arrived(self, told: list[Told], position: int) -> None:
+    def _arrived(self, messages: list[Told], position: int) -> None:
         """Add new events and wake all waiting clients; runs in the event loop."""
-        self._told += told
+        self._told += messages
         if len(self._told) > NEWEST:
             self._first = self._told[-NEWEST - 1].position
             del self._told[:-NEWEST]
@@ -110,16 +110,16 @@ class Hub:
 
     def _all(self, rows: Sequence[Envelope]) -> list[Told]:
         """Return the messages of rows; a row whose message cannot be made is logged and left out."""
-        found = []
+        messages = []
         for row in rows:
             try:
-                told = self.tell(row)
+                message = self.tell(row)
             except Exception:
                 log.exception("event %d cannot be told", row.position)
                 continue
-            if told is not None:
-                found.append(told)
-        return found
+            if message is not None:
+                messages.append(message)
+        return messages
 
     def tell(self, row: Envelope) -> Told | None:
         """Return a row's messages for clients; None if the row is no event of a run."""
@@ -152,9 +152,9 @@ class Hub:
                 done |= {"task_id": run, **kind.ending(state), "reason": data.get("reason")}
             if row.type == Completed.type:
                 return [done]
-            told = wording.gist(kind.name, row.type, data, self._names(run))
+            detail = wording.gist(kind.name, row.type, data, self._names(run))
             title = f"The run {'was ' if row.type == Cancelled.type else ''}{row.type}"
-            return [{**done, "type": "error", "title": title, "detail": told, "message": told}]
+            return [{**done, "type": "error", "title": title, "detail": detail, "message": detail}]
         return []
 
     def _names(self, run: str) -> wording.Names:
@@ -171,9 +171,9 @@ class Hub:
             if len(self._past) > 10_000:
                 self._past.clear()
             store = self._desk.store
-            own = store.version(named_stream(store, run))
-            rows = sum(1 for _ in history(store, run, own))
-            self._past[run] = rows - own
+            version = store.version(named_stream(store, run))
+            rows = sum(1 for _ in history(store, run, version))
+            self._past[run] = rows - version
         return self._past[run]
 
     async def after(self, position: int, run: str | None) -> tuple[list[Told], int]:
@@ -184,9 +184,11 @@ class Hub:
                 loop = asyncio.get_running_loop()
                 return await loop.run_in_executor(self._readers, self._read, position, run)
             if position < now:
-                start = bisect.bisect_right(self._told, position, key=lambda told: told.position)
-                found = [t for t in self._told[start:] if run in (None, t.run)]
-                return found[:PAGE], found[PAGE - 1].position if len(found) > PAGE else now
+                start = bisect.bisect_right(
+                    self._told, position, key=lambda message: message.position
+                )
+                messages = [t for t in self._told[start:] if run in (None, t.run)]
+                return messages[:PAGE], messages[PAGE - 1].position if len(messages) > PAGE else now
             await changed.wait()
 
     def _read(self, position: int, run: str | None) -> tuple[list[Told], int]:
@@ -205,6 +207,6 @@ class Hub:
 async def stream(hub: Hub, position: int, run: str | None) -> AsyncGenerator[Told]:
     """Yield the events after a position as they come, without an end."""
     while True:
-        found, position = await hub.after(position, run)
-        for told in found:
-            yield told
+        messages, position = await hub.after(position, run)
+        for message in messages:
+            yield message

@@ -160,8 +160,8 @@ class Client:
                 self._text(), self._socket.app.state.options.stranger_seconds
             )
             with contextlib.suppress(ValidationError):
-                said = Authenticate.model_validate_json(text)
-                self._secret = said.token if said.type == "authenticate" else None
+                message = Authenticate.model_validate_json(text)
+                self._secret = message.token if message.type == "authenticate" else None
         try:
             return await asyncio.to_thread(access.user, self._secret, address(self._socket))
         except Problem as problem:
@@ -192,13 +192,13 @@ class Client:
             if isinstance(error, ValidationError | ValueError):
                 error = Problem(422, UNPROCESSABLE, _said(error))
             body = problem_of(error).body
-            told = {"type": "error", "phase": phase, "message": body["detail"]}
-            await self._send({**body, **told})
+            fields = {"type": "error", "phase": phase, "message": body["detail"]}
+            await self._send({**body, **fields})
 
-    async def _subscribe(self, wanted: Subscribe) -> None:
+    async def _subscribe(self, message: Subscribe) -> None:
         desk = self._socket.app.state.desk
-        run = None if wanted.run is None else await asyncio.to_thread(desk.name, wanted.run)
-        after = self._hub.position if wanted.after is None else wanted.after
+        run = None if message.run is None else await asyncio.to_thread(desk.name, message.run)
+        after = self._hub.position if message.after is None else message.after
         if before := self._tasks.pop("feed", None):
             before.cancel()
             await asyncio.wait({before})
@@ -209,10 +209,10 @@ class Client:
         """Send what comes; a client that takes nothing for long is let go."""
         while True:
             try:
-                async for told in stream(self._hub, after, run):
-                    for text in told.texts:
+                async for message in stream(self._hub, after, run):
+                    for text in message.texts:
                         await asyncio.wait_for(self._socket.send_text(text), SLOW)
-                    after = told.position
+                    after = message.position
             except TimeoutError:
                 return await _close(self._socket, 1013, "too slow")
             except (WebSocketDisconnect, RuntimeError):
@@ -221,11 +221,11 @@ class Client:
                 log.warning("a client waits for the log: %s", error)
                 await asyncio.sleep(1.0)
 
-    async def _start(self, user: User, wanted: StartPhase) -> None:
+    async def _start(self, user: User, message: StartPhase) -> None:
         if not user.may("submitter"):
             raise Problem(403, "Forbidden", f"{user.name} is a {user.role}.")
-        made = await phases.started(self._socket.app.state, wanted.wanted(), None, user)
-        await self._send({"type": "started", **json.loads(bytes(made.body))})
+        response = await phases.started(self._socket.app.state, message.wanted(), None, user)
+        await self._send({"type": "started", **json.loads(bytes(response.body))})
 
     async def _send(self, message: dict[str, Any]) -> None:
         await asyncio.wait_for(self._socket.send_text(json.dumps(message)), SLOW)
@@ -236,9 +236,9 @@ def _said(error: ValidationError | ValueError) -> str:
     if not isinstance(error, ValidationError):
         return str(error)
     parts = []
-    for found in error.errors(include_url=False):
-        field = ".".join(map(str, found["loc"]))
-        message = found["msg"].removeprefix("Value error, ")
+    for fault in error.errors(include_url=False):
+        field = ".".join(map(str, fault["loc"]))
+        message = fault["msg"].removeprefix("Value error, ")
         parts.append(f"{field}: {message}" if field else message)
     return "; ".join(parts)
 
@@ -283,11 +283,11 @@ async def _lines(request: Request, user: User, start: int, run: str | None) -> A
             if not done:
                 yield ": still here\n\n"
                 continue
-            told = coming.result()
-            *before, last = told.texts
+            message = coming.result()
+            *before, last = message.texts
             for text in before:
                 yield f"event: {json.loads(text)['type']}\ndata: {text}\n\n"
-            yield f"id: {told.position}\nevent: event\ndata: {last}\n\n"
+            yield f"id: {message.position}\nevent: event\ndata: {last}\n\n"
             coming = asyncio.ensure_future(anext(source))
     finally:
         seats.give_back(user.name)

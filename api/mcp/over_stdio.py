@@ -16,5 +16,5 @@ async def serve(home: Home, options: Options, user: User) -> None:
     """Answer the client's messages until its end of the pipe is closed."""
     state = State()
     async with opened(state, home, options), stdio_server() as (incoming, outgoing):
-        made = server(state, lambda _context: user)
-        await made.run(incoming, outgoing, made.create_initialization_options())
+        mcp_server = server(state, lambda _context: user)
+        await mcp_server.run(incoming, outgoing, mcp_server.create_initialization_options())

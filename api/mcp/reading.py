@@ -27,49 +27,50 @@ ANCESTORS = 200
 LOOK = 0.5
 
 
-def list_kinds(call: Call, asked: inputs.Nothing) -> schemas.Kinds:
+def list_kinds(call: Call, request: inputs.Nothing) -> schemas.Kinds:
     """List the kinds of run that can be started, and what each takes beside its settings."""
     return schemas.Kinds(**listings.listed_kinds())
 
 
-def show_settings(call: Call, asked: inputs.OfKind) -> schemas.Settings:
+def show_settings(call: Call, request: inputs.OfKind) -> schemas.Settings:
     """Return the settings of a kind of run: JSON Schema, defaults, strategies."""
-    return schemas.Settings(**listings.settings_of(asked.kind))
+    return schemas.Settings(**listings.settings_of(request.kind))
 
 
-def list_runs(call: Call, asked: inputs.Runs) -> answers.Runs:
+def list_runs(call: Call, request: inputs.Runs) -> answers.Runs:
     """List runs, the newest first, filtered by state, kind, owner, label or text."""
-    chosen = asked.model_dump(exclude={"limit", "before"})
-    found = runs.page_of_runs(call.desk, asked.limit, asked.before, **chosen)
-    rows = [{name: row[name] for name in answers.RunRow.model_fields} for row in found["runs"]]
-    after = None if found["next"] is None else int(found["next"])
-    return answers.Runs.model_validate({"runs": rows, "total": found["total"], "next": after})
+    chosen = request.model_dump(exclude={"limit", "before"})
+    page = runs.page_of_runs(call.desk, request.limit, request.before, **chosen)
+    rows = [{name: row[name] for name in answers.RunRow.model_fields} for row in page["runs"]]
+    after = None if page["next"] is None else int(page["next"])
+    return answers.Runs.model_validate({"runs": rows, "total": page["total"], "next": after})
 
 
-def show_run(call: Call, asked: inputs.Run) -> answers.Shown:
+def show_run(call: Call, request: inputs.Run) -> answers.Shown:
     """Return the head of a run (state, result, facts, what it does now) and the list of its panels.
 
     The panels hold what the run has measured: `show_panel` gives the data of one.
     """
-    seen = panels.overview(call.desk, asked.run, asked.at)
+    overview = panels.overview(call.desk, request.run, request.at)
     lines = [
-        answers.PanelLine(name=p.name, kind=p.kind, title=p.title, says=p.says) for p in seen.panels
+        answers.PanelLine(name=p.name, kind=p.kind, title=p.title, says=p.says)
+        for p in overview.panels
     ]
-    name = queries.name(call.desk.store, seen.head.run)
-    return answers.Shown(name=name, head=seen.head, panels=lines)
+    name = queries.name(call.desk.store, overview.head.run)
+    return answers.Shown(name=name, head=overview.head, panels=lines)
 
 
-def show_panel(call: Call, asked: inputs.OfPanel) -> answers.Panel:
+def show_panel(call: Call, request: inputs.OfPanel) -> answers.Panel:
     """Return the data of one panel of a run; long series and tables are thinned.
 
     A series has at most 200 points, its extremes among them; a table has its newest 100 rows.
     """
-    panel = panels.panel_of(call.desk, asked.run, asked.panel, asked.at)
+    panel = panels.panel_of(call.desk, request.run, request.panel, request.at)
     thin = thinning.thin(panel, POINTS, ROWS)
     return answers.Panel(panel=thin.model_dump(mode="json"))
 
 
-async def follow_run(call: Call, asked: inputs.Following) -> Activity:
+async def follow_run(call: Call, request: inputs.Following) -> Activity:
     """Return what a run does now: tasks under way, share done, time left, or what it waits for.
 
     With `wait_seconds`, wait for the next event of the run, or its end, and report progress meanwhile.
@@ -79,66 +80,66 @@ async def follow_run(call: Call, asked: inputs.Following) -> Activity:
         raise Problem(503, "Service Unavailable", why)
     seats.take(call.user.name)
     try:
-        return Activity(**await _followed(call, asked))
+        return Activity(**await _followed(call, request))
     finally:
         seats.give_back(call.user.name)
 
 
-async def _followed(call: Call, asked: inputs.Following) -> dict[str, Any]:
+async def _followed(call: Call, request: inputs.Following) -> dict[str, Any]:
     """Return the run's activity once it has news, or the time is up."""
     clock = asyncio.get_running_loop().time
-    name = await asyncio.to_thread(call.desk.name, asked.run)
-    told = await asyncio.to_thread(heads.head, call.desk, name)
-    place = told["place"] if asked.place is None else asked.place
+    name = await asyncio.to_thread(call.desk.name, request.run)
+    head = await asyncio.to_thread(heads.head, call.desk, name)
+    place = head["place"] if request.place is None else request.place
     began = clock()
-    while told["place"] <= place and told["status"] not in ENDED:
-        left = began + asked.wait_seconds - clock()
+    while head["place"] <= place and head["status"] not in ENDED:
+        left = began + request.wait_seconds - clock()
         if left <= 0:
             break
         await asyncio.sleep(min(LOOK, left))
-        told = await asyncio.to_thread(heads.head, call.desk, name)
-        await call.report(clock() - began, asked.wait_seconds, _words(told))
-    return told
+        head = await asyncio.to_thread(heads.head, call.desk, name)
+        await call.report(clock() - began, request.wait_seconds, _words(head))
+    return head
 
 
-def _words(told: dict[str, Any]) -> str:
+def _words(activity: dict[str, Any]) -> str:
     """Return a run's activity in a few words."""
-    share = "" if told["inside"] is None else f", {told['inside']:.0%} done"
-    waits = f"waits for {told['waits_for']}" if told["waits_for"] else told["status"]
-    return f"{told['doing'] or waits}{share}"
+    share = "" if activity["inside"] is None else f", {activity['inside']:.0%} done"
+    waits = f"waits for {activity['waits_for']}" if activity["waits_for"] else activity["status"]
+    return f"{activity['doing'] or waits}{share}"
 
 
-def read_events(call: Call, asked: inputs.History) -> answers.Events:
+def read_events(call: Call, request: inputs.History) -> answers.Events:
     """Return a page of a run's history: who did what, and when; with `data`, all that was recorded.
 
     A page has at most 100,000 characters of data and goes on at `next`. Data of more than 20,000
     characters is left out.
     """
-    page = runs.page_of_events(call.desk, asked.run, asked.after, asked.before, asked.limit)
-    told: list[answers.Event] = []
+    page = runs.page_of_events(call.desk, request.run, request.after, request.before, request.limit)
+    events: list[answers.Event] = []
     room = PAGE
     for row in page["events"]:
-        event = _event(row, asked.data)
+        event = _event(row, request.data)
         room -= event.characters if event.data is not None else 0
-        if told and room < 0:
+        if events and room < 0:
             break
-        told.append(event)
-    whole = len(told) == len(page["events"])
-    after = page["next"] if whole else told[-1].place
-    return answers.Events(events=told, total=page["total"], next=after)
+        events.append(event)
+    whole = len(events) == len(page["events"])
+    after = page["next"] if whole else events[-1].place
+    return answers.Events(events=events, total=page["total"], next=after)
 
 
 def _event(row: dict[str, Any], with_data: bool) -> answers.Event:
     """Return an event; its data if it is wanted and not too large."""
     size = len(json.dumps(row["data"], ensure_ascii=False))
-    given = row["data"] if with_data and size <= EVENT else None
+    content = row["data"] if with_data and size <= EVENT else None
     names = ("place", "type", "actor", "recorded_at", "gist")
-    return answers.Event(**{name: row[name] for name in names}, data=given, characters=size)
+    return answers.Event(**{name: row[name] for name in names}, data=content, characters=size)
 
 
-def compare_runs(call: Call, asked: inputs.Pair) -> answers.Compared:
+def compare_runs(call: Call, request: inputs.Pair) -> answers.Compared:
     """Compare two runs of any kinds: if their results compare, both heads, settings that differ."""
-    whole = panels.compared(call.desk, [asked.run, asked.other])
+    whole = panels.compared(call.desk, [request.run, request.other])
     heads = tuple(head.model_dump(mode="json") for head in whole.heads)
     names = dict(whole.names)
     return answers.Compared(
@@ -146,22 +147,22 @@ def compare_runs(call: Call, asked: inputs.Pair) -> answers.Compared:
     )
 
 
-def list_models(call: Call, asked: inputs.Models) -> schemas.ModelList:
+def list_models(call: Call, request: inputs.Models) -> schemas.ModelList:
     """List the models that runs read or made, and the registered models, the newest first."""
-    rows, total = model_registry.listed(call.desk.store, asked.kind, asked.text, asked.limit)
+    rows, total = model_registry.listed(call.desk.store, request.kind, request.text, request.limit)
     return schemas.ModelList.model_validate({"models": rows, "total": total})
 
 
-def explain_model(call: Call, asked: inputs.Model) -> answers.Explained:
+def explain_model(call: Call, request: inputs.Model) -> answers.Explained:
     """Explain where a model came from: its ancestors, run by run, to given models or first weights."""
     store = call.desk.store
-    runs = listings.in_words(store, family.named(store, asked.model))["runs"]
-    room, told = ANCESTORS, []
+    runs = listings.in_words(store, family.named(store, request.model))["runs"]
+    room, groups = ANCESTORS, []
     for group in runs:
-        kept = group["ancestors"][:room]
-        room -= len(kept)
-        if kept:
-            told.append(schemas.OneRun(**{**group, "ancestors": kept}))
+        ancestors = group["ancestors"][:room]
+        room -= len(ancestors)
+        if ancestors:
+            groups.append(schemas.OneRun(**{**group, "ancestors": ancestors}))
     total = sum(len(group["ancestors"]) for group in runs)
     left_out = total - (ANCESTORS - room)
-    return answers.Explained(runs=told, ancestors=total, left_out=left_out)
+    return answers.Explained(runs=groups, ancestors=total, left_out=left_out)

@@ -75,12 +75,14 @@ def listed(desk: Desk) -> list[types.Resource]:
 
 def read(desk: Desk, uri: str) -> types.TextResourceContents:
     """Return a report. Raises NotFoundError, ConflictError, Problem 404 for another address."""
-    found = _ADDRESS.fullmatch(uri)
-    form = next((one for one in FORMS if found and one.file == found[2]), None)
-    if found is None or form is None:
-        known = " and ".join(one.template for one in FORMS)
-        raise Problem(404, "Not Found", f"There is no resource {uri[:200]!r}: there are {known}.")
-    with completed(desk, desk.name(unquote(found[1]))) as (state, rows):
+    match = _ADDRESS.fullmatch(uri)
+    form = next((entry for entry in FORMS if match and entry.file == match[2]), None)
+    if match is None or form is None:
+        addresses = " and ".join(entry.template for entry in FORMS)
+        raise Problem(
+            404, "Not Found", f"There is no resource {uri[:200]!r}: there are {addresses}."
+        )
+    with completed(desk, desk.name(unquote(match[1]))) as (state, rows):
         kind = kinds.of(state.kind)
         if form is JSON:
             text = as_json(plain_text.for_reader(kind.report(state, rows)), LARGEST)

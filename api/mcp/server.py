@@ -38,26 +38,26 @@ def server(state: State, who: Who) -> Server[Any]:
         return types.ListToolsResult(tools=[tool.listing for tool in TOOLS])
 
     async def call(
-        context: ServerRequestContext[Any], asked: types.CallToolRequestParams
+        context: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        tool = BY_NAME.get(asked.name)
+        tool = BY_NAME.get(params.name)
         if tool is None:
-            raise MCPError(types.INVALID_PARAMS, f"There is no tool {asked.name[:100]!r}.")
-        made = Call(state, who(context), context.session.report_progress)
-        return await answered(tool, made, asked.arguments)
+            raise MCPError(types.INVALID_PARAMS, f"There is no tool {params.name[:100]!r}.")
+        tool_call = Call(state, who(context), context.session.report_progress)
+        return await answered(tool, tool_call, params.arguments)
 
     async def listed(_context: Any, _asked: Any) -> types.ListResourcesResult:
-        found = await _protocol(resources.listed, state.desk)
-        return types.ListResourcesResult(resources=found)
+        listing = await _protocol(resources.listed, state.desk)
+        return types.ListResourcesResult(resources=listing)
 
     async def templates(_context: Any, _asked: Any) -> types.ListResourceTemplatesResult:
         return types.ListResourceTemplatesResult(resource_templates=resources.templates())
 
     async def read(
-        _context: Any, asked: types.ReadResourceRequestParams
+        _context: Any, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        found = await _protocol(resources.read, state.desk, str(asked.uri))
-        return types.ReadResourceResult(contents=[found])
+        contents = await _protocol(resources.read, state.desk, str(params.uri))
+        return types.ReadResourceResult(contents=[contents])
 
     return Server(
         "agent-forge",
@@ -71,12 +71,12 @@ def server(state: State, who: Who) -> Server[Any]:
     )
 
 
-async def _protocol(function: Callable[..., Any], *given: Any) -> Any:
+async def _protocol(function: Callable[..., Any], *arguments: Any) -> Any:
     """Return what a function gives, in a thread; an error becomes one of the protocol, in words."""
     try:
-        return await asyncio.to_thread(function, *given)
+        return await asyncio.to_thread(function, *arguments)
     except Exception as error:
         problem = problem_of(error)
-        ours = problem.status >= 500
-        code = types.INTERNAL_ERROR if ours else types.INVALID_PARAMS
+        internal = problem.status >= 500
+        code = types.INTERNAL_ERROR if internal else types.INVALID_PARAMS
         raise MCPError(code, words(problem)) from error

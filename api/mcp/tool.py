@@ -79,7 +79,7 @@ class Tool:
     @cached_property
     def takes(self) -> type[BaseModel]:
         """The model of the input."""
-        return get_type_hints(self.do)["asked"]
+        return get_type_hints(self.do)["request"]
 
     @cached_property
     def gives(self) -> type[BaseModel]:
@@ -112,18 +112,18 @@ async def answered(
     """Return a tool's answer, or its refusal in words; the user's role is looked at first."""
     try:
         need(call.user, tool.role)
-        asked = parsed(tool.takes, arguments or {})
+        request = parsed(tool.takes, arguments or {})
         if inspect.iscoroutinefunction(tool.do):
-            found = await tool.do(call, asked)
+            answer = await tool.do(call, request)
         else:
-            found = await asyncio.to_thread(tool.do, call, asked)
-        data = plain_text.for_reader(found.model_dump(mode="json", by_alias=True))
+            answer = await asyncio.to_thread(tool.do, call, request)
+        data = plain_text.for_reader(answer.model_dump(mode="json", by_alias=True))
         text = as_json(data)
     except Exception as error:
         refused = types.TextContent(type="text", text=words(problem_of(error)))
         return types.CallToolResult(content=[refused], is_error=True)
-    said = types.TextContent(type="text", text=text)
-    return types.CallToolResult(content=[said], structured_content=data)
+    content = types.TextContent(type="text", text=text)
+    return types.CallToolResult(content=[content], structured_content=data)
 
 
 def parsed(model: type[BaseModel], arguments: Mapping[str, Any]) -> BaseModel:
@@ -131,12 +131,12 @@ def parsed(model: type[BaseModel], arguments: Mapping[str, Any]) -> BaseModel:
     try:
         return model.model_validate(arguments)
     except ValidationError as error:
-        found = [
+        faults = [
             (".".join(map(str, e["loc"])), str(e["msg"]).removeprefix("Value error, "))
             for e in error.errors()
         ]
-        said = "; ".join(": ".join(filter(None, pair)) for pair in found)
-        raise Problem(422, UNPROCESSABLE, said) from error
+        detail = "; ".join(": ".join(filter(None, pair)) for pair in faults)
+        raise Problem(422, UNPROCESSABLE, detail) from error
 
 
 def as_json(data: Any, largest: int = LARGEST) -> str:
@@ -156,5 +156,5 @@ def as_json(data: Any, largest: int = LARGEST) -> str:
 
 def words(problem: Problem) -> str:
     """Return a problem in one line: its title and its sentence."""
-    said = f"{problem.body['title']}: {problem.body['detail']}"
-    return plain_text.visible(plain_text.for_reader(said))
+    sentence = f"{problem.body['title']}: {problem.body['detail']}"
+    return plain_text.visible(plain_text.for_reader(sentence))

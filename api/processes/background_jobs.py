@@ -55,11 +55,11 @@ class Work:
         self._lanes: dict[str, asyncio.Semaphore] = {}
 
     async def begin(
-        self, name: str, command: list[str], again: bool = False, said: str = "", by: str = ""
+        self, name: str, command: list[str], again: bool = False, text: str = "", by: str = ""
     ) -> bool:
         """Start the job unless it runs, or has just failed (see `again`); return True if it started.
 
-        `said` is the process's input: every user of the machine can see a process's arguments.
+        `text` is the process's input: every user of the machine can see a process's arguments.
         Raises Problem 503 if too many jobs wait, of all users or of the user `by`.
         """
         job = self._jobs.get(name)
@@ -71,21 +71,21 @@ class Work:
                 return False
         kind = name.partition(" ")[0]
         waiting = [j.by for n, j in self._jobs.items() if j.ended is None and n.startswith(kind)]
-        own = waiting.count(by)
-        if len(waiting) >= WAITING or own >= WAITING_OF_USER:
-            detail = f"{len(waiting)} are waiting already, {own} of yours: ask again later."
+        count = waiting.count(by)
+        if len(waiting) >= WAITING or count >= WAITING_OF_USER:
+            detail = f"{len(waiting)} are waiting already, {count} of yours: ask again later."
             raise Problem(503, "Service Unavailable", detail, {"Retry-After": "30"})
         lane = self._lanes.setdefault(kind, asyncio.Semaphore(1))
         job = self._jobs[name] = Job(by)
         self._jobs.move_to_end(name)
-        job.task = asyncio.create_task(self._carry(job, lane, command, said))
+        job.task = asyncio.create_task(self._carry(job, lane, command, text))
         ended = [n for n, j in self._jobs.items() if j.ended is not None]
         for old in ended[: max(0, len(self._jobs) - KEPT)]:
             del self._jobs[old]
         return True
 
     async def _carry(
-        self, job: Job, lane: asyncio.Semaphore, command: list[str], said: str
+        self, job: Job, lane: asyncio.Semaphore, command: list[str], text: str
     ) -> None:
         process = None
         try:
@@ -97,10 +97,10 @@ class Work:
                     stdout=asyncio.subprocess.PIPE,
                     stderr=asyncio.subprocess.PIPE,
                 )
-                made, told = await process.communicate(said.encode())
-            job.told = (made.decode("utf-8", "replace").strip().splitlines() or [""])[-1]
+                output, messages = await process.communicate(text.encode())
+            job.told = (output.decode("utf-8", "replace").strip().splitlines() or [""])[-1]
             if process.returncode:
-                lines = told.decode("utf-8", "replace").strip().splitlines()
+                lines = messages.decode("utf-8", "replace").strip().splitlines()
                 job.error = lines[-1] if lines else f"it ended with {process.returncode}"
         except Exception as error:
             job.error = str(error) or type(error).__name__
@@ -115,7 +115,7 @@ class Work:
         self,
         name: str,
         command: list[str],
-        said: str,
+        text: str,
         patience: float,
         by: str,
         what: str,
@@ -134,7 +134,7 @@ class Work:
         """
         job = self._jobs.get(name)
         if job is None or await asyncio.to_thread(_forgotten, job, mark):
-            await self.begin(name, command, again=True, said=said, by=by)
+            await self.begin(name, command, again=True, text=text, by=by)
         job = self._jobs[name]
         self._jobs.move_to_end(name)
         assert job.task

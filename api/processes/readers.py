@@ -51,11 +51,11 @@ class Readers:
 
     async def ask(self, order: str, user: str, **more: Any) -> dict[str, Any]:
         """Return what a process says to an order. Raises ForgeError, Problem."""
-        told = await self._lanes[order].ask(user, {"order": order, **more})
-        if "answer" in told:
-            return told["answer"]
-        kind = getattr(errors, told["error"], None)
-        raise RuntimeError(told["detail"]) if kind is None else kind(told["detail"])
+        reply = await self._lanes[order].ask(user, {"order": order, **more})
+        if "answer" in reply:
+            return reply["answer"]
+        kind = getattr(errors, reply["error"], None)
+        raise RuntimeError(reply["detail"]) if kind is None else kind(reply["detail"])
 
     def stop(self) -> None:
         """End them all."""
@@ -99,7 +99,7 @@ class Lane:
         """Have a process answer the order; keep the process for the next order."""
         reader = self._take()
         try:
-            told = reader.ask(order, self._seconds)
+            reply = reader.ask(order, self._seconds)
         except BaseException:
             reader.end()
             raise
@@ -109,7 +109,7 @@ class Lane:
         with self._lock:  # the clock first: whoever takes the reader stops it
             reader.end_after(IDLE)
             self._idle.append(reader)
-        return told
+        return reply
 
     def _take(self) -> Reader:
         """Return an idle process that lives, or a new one."""

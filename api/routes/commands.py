@@ -45,7 +45,7 @@ router = APIRouter(tags=["asking"])
 
 
 async def plan_of(
-    state: State, wanted: schemas.Wanted, user: User, opened: bool, patience: float
+    state: State, body: schemas.Wanted, user: User, opened: bool, patience: float
 ) -> tuple[Plan, dict[str, Any]]:
     """Return the plan that a body asks for, and what was found where models and data are `opened`.
 
@@ -53,60 +53,60 @@ async def plan_of(
     role or name is answered at once. `state` is the application's; `patience` is that of `locate`.
     Raises ConfigError, Problem.
     """
-    submit.check_queued(wanted.priority, tuple(wanted.labels))
-    if wanted.kind not in kinds.table():
-        raise ConfigError(f"there is no kind of run {wanted.kind!r}: `GET /kinds` lists them.")
-    kind, roles = kinds.of(wanted.kind), _roles(wanted)
-    config, aliases = await asyncio.to_thread(_settings, kind, wanted)
-    _check_fields(wanted.kind, kind.taken(config)[0])
+    submit.check_queued(body.priority, tuple(body.labels))
+    if body.kind not in kinds.table():
+        raise ConfigError(f"there is no kind of run {body.kind!r}: `GET /kinds` lists them.")
+    kind, roles = kinds.of(body.kind), _roles(body)
+    config, aliases = await asyncio.to_thread(_settings, kind, body)
+    _check_fields(body.kind, kind.taken(config)[0])
     named = await asyncio.to_thread(kind.inputs_in, config, state.options.there)
     if max(len(named.models), len(named.data)) > schemas.MOST_MODELS:
         raise ConfigError(f"the settings name more than {schemas.MOST_MODELS} models or data.")
-    given = [*(name for some in roles.values() for name in some), *named.models]
-    found = await inputs.find(state, user, given, [*wanted.data, *named.data], aliases)
-    if found.origins:
+    names = [*(name for models in roles.values() for name in models), *named.models]
+    places = await inputs.find(state, user, names, [*body.data, *named.data], aliases)
+    if places.origins:
         await state.readers.ask(
-            "check", user.name, open=False, **_order(wanted, config, roles, named, found)
+            "check", user.name, open=False, **_order(body, config, roles, named, places)
         )
-        found = await inputs.locate(state, user, found, opened or wanted.checked, patience)
-    told = await state.readers.ask(
-        "check", user.name, open=opened, **_order(wanted, config, roles, named, found)
+        places = await inputs.locate(state, user, places, opened or body.checked, patience)
+    report = await state.readers.ask(
+        "check", user.name, open=opened, **_order(body, config, roles, named, places)
     )
-    known = {model.path: model for model in found.models.values() if model.name}
-    return planned(wanted.kind, told, known), told
+    references = {model.path: model for model in places.models.values() if model.name}
+    return planned(body.kind, report, references), report
 
 
 def _order(
-    wanted: schemas.Wanted,
+    body: schemas.Wanted,
     config: dict[str, Any],
     roles: dict[str, list[str]],
     named: Named,
-    found: inputs.Found,
+    places: inputs.Found,
 ) -> dict[str, Any]:
     """Return the order to a process that plans the run, with the places of models and data."""
-    paths = {role: [found.models[name].path for name in some] for role, some in roles.items()}
+    paths = {role: [places.models[name].path for name in names] for role, names in roles.items()}
     return {
-        "kind": wanted.kind,
+        "kind": body.kind,
         "config": config,
-        "models": {role: some for role, some in paths.items() if some},
-        "data": [found.data[name] for name in wanted.data],
+        "models": {role: folders for role, folders in paths.items() if folders},
+        "data": [places.data[name] for name in body.data],
         "placed": {
-            "models": {name: found.models[name].path for name in named.models},
-            "data": {name: found.data[name] for name in named.data},
+            "models": {name: places.models[name].path for name in named.models},
+            "data": {name: places.data[name] for name in named.data},
         },
     }
 
 
-def _settings(kind: Kind, wanted: schemas.Wanted) -> tuple[dict[str, Any], dict[str, str]]:
+def _settings(kind: Kind, body: schemas.Wanted) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the settings that a body gives, those of a file among them, and its aliases.
 
     For a thread beside the event loop: a file may be large. Raises ConfigError.
     """
-    if wanted.file is None:
-        return asked.without_aliases(wanted.config)
-    if wanted.config:
+    if body.file is None:
+        return asked.without_aliases(body.config)
+    if body.config:
         raise ConfigError("the settings are given twice: as file and as config.")
-    config = kind.read(wanted.file)
+    config = kind.read(body.file)
     try:
         texts.plain_values(config)
     except ValueError as error:
@@ -114,28 +114,30 @@ def _settings(kind: Kind, wanted: schemas.Wanted) -> tuple[dict[str, Any], dict[
     return asked.without_aliases(config)
 
 
-def _roles(wanted: schemas.Wanted) -> dict[str, list[str]]:
+def _roles(body: schemas.Wanted) -> dict[str, list[str]]:
     """Return role → the names of its models. Raises ConfigError for a role that the kind has not."""
-    kind = kinds.of(wanted.kind)
-    if isinstance(wanted.models, list):
-        roles = {kind.main_role: wanted.models}
+    kind = kinds.of(body.kind)
+    if isinstance(body.models, list):
+        roles = {kind.main_role: body.models}
     else:
-        roles, known = dict(wanted.models), asked.roles(kind.submitted)
-        if unknown := sorted(set(roles) - set(known)):
-            has = ", ".join(known) or "none"
+        roles, names = dict(body.models), asked.roles(kind.submitted)
+        if unknown := sorted(set(roles) - set(names)):
+            has = ", ".join(names) or "none"
             raise ConfigError(f"{kind.title} has no models {unknown[0]!r}; the roles are: {has}.")
-    if wanted.base is not None and roles.get("base"):
+    if body.base is not None and roles.get("base"):
         raise ConfigError("the base is given twice: as base and among the models.")
-    return roles if wanted.base is None else {**roles, "base": [wanted.base]}
+    return roles if body.base is None else {**roles, "base": [body.base]}
 
 
-def planned(kind: str, told: dict[str, Any], known: dict[str, ModelReference]) -> Plan:
+def planned(kind: str, report: dict[str, Any], references: dict[str, ModelReference]) -> Plan:
     """Return the plan that a process beside the server has made.
 
-    `known` has models that were found by name, by their paths.
+    `references` has models that were found by name, by their paths.
     """
-    given = {"run": "", "owner": "", **told["submitted"]}
-    return asked.renamed(asked.plan_of(kinds.of(kind).submitted.model_validate(given), kind), known)
+    fields = {"run": "", "owner": "", **report["submitted"]}
+    return asked.renamed(
+        asked.plan_of(kinds.of(kind).submitted.model_validate(fields), kind), references
+    )
 
 
 def _check_fields(kind: str, config: dict[str, Any]) -> None:
@@ -143,9 +145,9 @@ def _check_fields(kind: str, config: dict[str, Any]) -> None:
     try:
         kinds.of(kind).config.model_validate(config)
     except ValidationError as error:
-        found = _wrong_fields(kinds.of(kind), error, "config")
-        said = "; ".join(f"{e['field']}: {e['message']}" for e in found)
-        raise Problem(422, UNPROCESSABLE, said, errors=found) from error
+        faults = _wrong_fields(kinds.of(kind), error, "config")
+        detail = "; ".join(f"{e['field']}: {e['message']}" for e in faults)
+        raise Problem(422, UNPROCESSABLE, detail, errors=faults) from error
 
 
 def _wrong_fields(kind: Kind, error: ValidationError, where: str) -> list[dict[str, str]]:
@@ -164,18 +166,18 @@ async def check(
     return await checked(request.app.state, wanted, user)
 
 
-async def checked(state: State, wanted: schemas.Wanted, user: User) -> dict[str, Any]:
+async def checked(state: State, body: schemas.Wanted, user: User) -> dict[str, Any]:
     """Return what a check finds: warnings, parameters, items, settings. Raises ConfigError, Problem.
 
     `state` is the application's.
     """
-    plan, told = await plan_of(state, wanted, user, True, inputs.CHECK_PATIENCE)
-    waits = await asyncio.to_thread(_waits, state.desk, plan, wanted.labels)
+    plan, report = await plan_of(state, body, user, True, inputs.CHECK_PATIENCE)
+    waits = await asyncio.to_thread(_waits, state.desk, plan, body.labels)
     return {
         "ok": True,
-        "warnings": [*told["warnings"], *waits],
-        "parameters": told["parameters"],
-        "items": told["items"],
+        "warnings": [*report["warnings"], *waits],
+        "parameters": report["parameters"],
+        "items": report["items"],
         "config": kinds.of(plan.kind).shown(plan.config),
     }
 
@@ -209,32 +211,32 @@ async def start(
 
 
 async def submitted(
-    state: State, wanted: schemas.Wanted, key: str | None, user: User
+    state: State, body: schemas.Wanted, key: str | None, user: User
 ) -> JSONResponse:
     """Submit a run; answer 201 with the new run, or 200 with the run that this key has started.
 
     `state` is the application's.
     """
-    run, fresh, warnings = await recorded(state, wanted, key, user)
-    told = {"run": run, "warnings": warnings}
-    return JSONResponse(told, 201 if fresh else 200, {"Location": f"/runs/{run}"})
+    run, fresh, warnings = await recorded(state, body, key, user)
+    answer = {"run": run, "warnings": warnings}
+    return JSONResponse(answer, 201 if fresh else 200, {"Location": f"/runs/{run}"})
 
 
 async def recorded(
-    state: State, wanted: schemas.Wanted, key: str | None, user: User
+    state: State, body: schemas.Wanted, key: str | None, user: User
 ) -> tuple[str, bool, list[str]]:
     """Submit a run; return its name, False if this key has started it before, and warnings.
 
     `state` is the application's. Raises ConfigError, ConflictError, Problem.
     """
     submit.check_queued(key=key)
-    known = await asyncio.to_thread(_keyed, state.desk.store, key, user)
-    if known is not None and known.correlation == _digest(wanted):
-        return run_of(known.stream), False, list(kinds.of(wanted.kind).taken(wanted.config)[1])
-    opened = known is None and wanted.checked
-    plan, told = await plan_of(state, wanted, user, opened, inputs.START_PATIENCE)
-    run = await asyncio.to_thread(_record, state.desk.store, plan, wanted, key, user)
-    return run, known is None, told.get("warnings", [])
+    row = await asyncio.to_thread(_keyed, state.desk.store, key, user)
+    if row is not None and row.correlation == _digest(body):
+        return run_of(row.stream), False, list(kinds.of(body.kind).taken(body.config)[1])
+    opened = row is None and body.checked
+    plan, report = await plan_of(state, body, user, opened, inputs.START_PATIENCE)
+    run = await asyncio.to_thread(_record, state.desk.store, plan, body, key, user)
+    return run, row is None, report.get("warnings", [])
 
 
 def _keyed(store: EventStore, key: str | None, user: User) -> Envelope | None:
@@ -245,29 +247,29 @@ def _keyed(store: EventStore, key: str | None, user: User) -> Envelope | None:
     return None if stream is None else next(store.iterate(stream, upto=1), None)
 
 
-def _digest(wanted: schemas.Wanted) -> str:
+def _digest(body: schemas.Wanted) -> str:
     """Return the digest of a body as it was asked: what a name in it means may change later."""
     # Earlier versions did not have these fields.
-    later = {field for field in ("file", "name") if getattr(wanted, field) is None}
-    later |= {"checked"} if wanted.checked else set()
-    text = json.dumps(wanted.model_dump(mode="json", exclude=later), sort_keys=True)
+    later = {field for field in ("file", "name") if getattr(body, field) is None}
+    later |= {"checked"} if body.checked else set()
+    text = json.dumps(body.model_dump(mode="json", exclude=later), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _record(
-    store: EventStore, plan: Plan, wanted: schemas.Wanted, key: str | None, user: User
+    store: EventStore, plan: Plan, body: schemas.Wanted, key: str | None, user: User
 ) -> str:
     run = submit.submit(
         store,
         plan,
-        priority=wanted.priority,
-        labels=tuple(wanted.labels),
+        priority=body.priority,
+        labels=tuple(body.labels),
         key=key,
-        quarantine=wanted.quarantine,
+        quarantine=body.quarantine,
         by=user.name,
-        reason=wanted.reason,
-        asked=None if key is None else _digest(wanted),
-        words=events.Described(name=wanted.name or None),
+        reason=body.reason,
+        request_digest=None if key is None else _digest(body),
+        words=events.Described(name=body.name or None),
     )
     append.project(store)
     return run
@@ -292,11 +294,11 @@ def fork(
             raise
         kind = kinds.kind_of(stream_of(desk.store, name) or "")
         assert kind
-        found = _wrong_fields(kind, error.__cause__, "settings")
-        raise Problem(422, UNPROCESSABLE, str(error), errors=found) from error
-    made = forks.fork(desk.store, branch, by=user.name, reason=body.reason, key=key)
+        faults = _wrong_fields(kind, error.__cause__, "settings")
+        raise Problem(422, UNPROCESSABLE, str(error), errors=faults) from error
+    new_run = forks.fork(desk.store, branch, by=user.name, reason=body.reason, key=key)
     append.project(desk.store)
-    return JSONResponse({"run": made}, 201, {"Location": f"/runs/{made}"})
+    return JSONResponse({"run": new_run}, 201, {"Location": f"/runs/{new_run}"})
 
 
 def _check_changes(desk: Desk, run: str, changes: dict[str, Any], options: Options) -> None:
@@ -319,8 +321,8 @@ async def export(
     name, out = await asyncio.to_thread(_deliverable, desk_of(request), run, model, user)
     command = [sys.executable, "-m", "worker.exports.delivery", name, out, user.name, model]
     work = request.app.state.work
-    said = asked.reason or ""
-    await work.begin(_job(name, model), command, again=True, said=said, by=user.name)
+    reason = asked.reason or ""
+    await work.begin(_job(name, model), command, again=True, text=reason, by=user.name)
     return await asyncio.to_thread(_standing, request, name, model)
 
 

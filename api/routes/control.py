@@ -39,8 +39,8 @@ def ask(
     """Record what a user asks of a run. Raises Problem 403 for a run of others, ForgeError."""
     name = owned(desk, run, user)
     before = control.ask(desk.store, desk.home, name, word, value, reason, user.name, key)
-    asked = getattr(CONTROLS[word].event, "type", word)
-    return schemas.Asked(run=name, before=before.status, asked=asked)
+    answer = getattr(CONTROLS[word].event, "type", word)
+    return schemas.Asked(run=name, before=before.status, asked=answer)
 
 
 def owned(desk: Desk, run: str, user: User) -> str:
@@ -54,7 +54,7 @@ def owned(desk: Desk, run: str, user: User) -> str:
     return name
 
 
-def _route(asked: Control) -> None:
+def _route(command: Control) -> None:
     """Add the route that asks a run for something."""
 
     def answer(
@@ -64,13 +64,13 @@ def _route(asked: Control) -> None:
         key: str | None = KEY,
         user: User = Depends(SUBMITTER),
     ) -> schemas.Asked:
-        given = (getattr(body, asked.value, None), getattr(body, "reason", None), key)
-        return ask(desk_of(request), run, user, asked.word, *given)
+        arguments = (getattr(body, command.value, None), getattr(body, "reason", None), key)
+        return ask(desk_of(request), run, user, command.word, *arguments)
 
-    answer.__name__ = asked.word
-    answer.__doc__ = f"{asked.line}\n\n{asked.more}"
-    answer.__annotations__["body"] = schemas.BODIES[asked.word]
-    router.post(f"/runs/{{run}}/{asked.word}")(answer)
+    answer.__name__ = command.word
+    answer.__doc__ = f"{command.line}\n\n{command.more}"
+    answer.__annotations__["body"] = schemas.BODIES[command.word]
+    router.post(f"/runs/{{run}}/{command.word}")(answer)
 
 
 for control_ in CONTROLS.values():

@@ -72,9 +72,9 @@ def model_lineage(request: Request, id: str) -> Response:
     Empty for a model that no run of this log made.
     """
     desk = desk_of(request)
-    found = family.of_registered(desk.store, model_origin.entry(desk.store, id)["id"])
-    tree = family.tree(found, _lanes(desk, {one.run for one in found}))
-    ancestors = in_words(desk.store, found)
+    generations = family.of_registered(desk.store, model_origin.entry(desk.store, id)["id"])
+    tree = family.tree(generations, _lanes(desk, {generation.run for generation in generations}))
+    ancestors = in_words(desk.store, generations)
     return tagged(request, {**ancestors, "tree": tree and tree.model_dump(mode="json")})
 
 
@@ -91,21 +91,21 @@ def model_measurements(request: Request, id: str) -> Response:
 
     def read(run: str) -> measured.InRun:
         with desk.state(run) as state:
-            told = lambda now: measured.of_state(now, digest)  # noqa: E731
-            return desk.seen(run, f"measured {digest}", state, told)
+            view = lambda now: measured.of_state(now, digest)  # noqa: E731
+            return desk.seen(run, f"measured {digest}", state, view)
 
-    found = measured.of_digest(desk.store, digest, read)
+    readings = measured.of_digest(desk.store, digest, read)
     runs = [
         {
-            **one._asdict(),
+            **reading._asdict(),
             # A run that casts a given model to its own dtype gets equal weights.
-            "made": one.made and maker in (None, one.run),
-            "run_name": queries.name(desk.store, one.run),
-            "measurements": [m.model_dump(mode="json") for m in one.measurements],
+            "made": reading.made and maker in (None, reading.run),
+            "run_name": queries.name(desk.store, reading.run),
+            "measurements": [m.model_dump(mode="json") for m in reading.measurements],
         }
-        for one in found.runs
+        for reading in readings.runs
     ]
-    return tagged(request, {"runs": runs, "total": found.total})
+    return tagged(request, {"runs": runs, "total": readings.total})
 
 
 @router.get("/models/{id:path}", response_model=schemas.OwnedModel, dependencies=[Depends(VIEWER)])
@@ -128,13 +128,13 @@ def _lanes(desk: Desk, runs: set[str]) -> dict[str, str]:
     return queries.names(desk.store, runs) | stages
 
 
-def in_words(store: EventStore, found: list[family.Generation]) -> dict[str, Any]:
+def in_words(store: EventStore, generations: list[family.Generation]) -> dict[str, Any]:
     """Return the ancestors of a model run by run, in words, without their recipes; each once."""
-    told, names = [], queries.names(store, {one.run for one in found})
-    for run, ancestors in family.by_run(found).items():
+    groups, names = [], queries.names(store, {generation.run for generation in generations})
+    for run, ancestors in family.by_run(generations).items():
         rows = [{k: v for k, v in asdict(a).items() if k != "recipe"} for a in ancestors]
-        told.append({"run": run, "run_name": names.get(run, run), "ancestors": rows})
-    return {"runs": told}
+        groups.append({"run": run, "run_name": names.get(run, run), "ancestors": rows})
+    return {"runs": groups}
 
 
 @router.post("/models", status_code=201, response_model=schemas.Model)
@@ -150,11 +150,11 @@ async def registered(
     parents = await asyncio.to_thread(
         commands_model_registry.check, store, place, model.name, model.lineage, model.metrics
     )
-    found = await request.app.state.readers.ask("measure", user.name, path=str(place))
+    measurement = await request.app.state.readers.ask("measure", user.name, path=str(place))
     id_ = await asyncio.to_thread(
         commands_model_registry.record,
         store,
-        commands_model_registry.Measured(**found),
+        commands_model_registry.Measured(**measurement),
         model.name,
         model.kind,
         model.metrics,
@@ -172,10 +172,10 @@ async def created(
     request: Request, model: schemas.CreatedModel, user: User = Depends(SUBMITTER)
 ) -> Response:
     """Register a model in the source documents' form: `{type, params}` → `{model_id, metadata}`."""
-    made = await registered(request, model, user)
-    told = json.loads(bytes(made.body))
-    union = {**told, "model_id": told["id"], "metadata": told}
-    return JSONResponse(union, 201, {"Location": made.headers["Location"]})
+    response = await registered(request, model, user)
+    fields = json.loads(bytes(response.body))
+    union = {**fields, "model_id": fields["id"], "metadata": fields}
+    return JSONResponse(union, 201, {"Location": response.headers["Location"]})
 
 
 @router.patch("/models/{id}", response_model=schemas.Model)
@@ -275,7 +275,7 @@ def _taken(submitted: Any) -> list[str]:
 @router.get("/kinds", response_model=schemas.Kinds, dependencies=[Depends(VIEWER)])
 def listed_kinds() -> dict[str, Any]:
     """List the kinds of run that this server knows."""
-    known = [kinds.of(name) for name in kinds.table()]
+    run_kinds = [kinds.of(name) for name in kinds.table()]
     return {
         "kinds": [
             {
@@ -285,6 +285,6 @@ def listed_kinds() -> dict[str, Any]:
                 "takes": _taken(k.submitted),
                 "file": k.has_file,
             }
-            for k in known
+            for k in run_kinds
         ]
     }

@@ -135,7 +135,7 @@ async def written(request: Request, id: str, user: User = Depends(SUBMITTER)) ->
 
     digest, order = await asyncio.to_thread(look)
     command = list(model_origin.COMMAND)
-    await state.work.begin(f"model {digest}", command, again=True, said=order, by=user.name)
+    await state.work.begin(f"model {digest}", command, again=True, text=order, by=user.name)
     return await asyncio.to_thread(listed, request, id)
 
 

@@ -108,19 +108,19 @@ def compare(
 
 def compared(desk: Desk, runs: list[str]) -> SideBySide:
     """Return runs side by side, their panels thinned. Raises NotFoundError, ConfigError."""
-    seen: list[Seen] = []
+    views: list[Seen] = []
     undecided: list[str] = []
     for name in dict.fromkeys(map(desk.name, runs)):
         whole, _ = children.overview(desk, name, None, None)
         thin = Panels(head=whole.head, panels=tuple(map(thinning.thin, whole.panels)))
         with desk.state(name) as state:
             kind = kinds.of(state.kind)
-            seen.append(kind.seen_beside(state, thin))
+            views.append(kind.seen_beside(state, thin))
             if kind.decision(state) is not None:
                 undecided.append(name)
-    names = queries.names(desk.store, [run.head.run for run in seen])
+    names = queries.names(desk.store, [run.head.run for run in views])
     update = {"names": names, "undecided": tuple(undecided)}
-    return side_by_side(seen).model_copy(update=update)
+    return side_by_side(views).model_copy(update=update)
 
 
 @router.get("/runs/{run}/panels/{name}.json", response_model=Panel)
@@ -178,10 +178,10 @@ async def panel_picture(
     A process beside the server draws it. Raises Problem 503.
     """
     panel = await asyncio.to_thread(panel_of, desk_of(request), run, name, at, upto)
-    told = thinning.thin(panel).model_dump(mode="json")
-    found = await request.app.state.readers.ask("draw", user.name, panel=told, form=form)
+    dump = thinning.thin(panel).model_dump(mode="json")
+    picture = await request.app.state.readers.ask("draw", user.name, panel=dump, form=form)
     headers = {"Content-Disposition": f'attachment; filename="{name}.{form}"'}
-    return Response(base64.b64decode(found["file"]), media_type=PICTURES[form], headers=headers)
+    return Response(base64.b64decode(picture["file"]), media_type=PICTURES[form], headers=headers)
 
 
 def panel_of(desk: Desk, run: str, name: str, at: int | None, upto: int | None = None) -> Any:

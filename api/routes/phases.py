@@ -57,14 +57,14 @@ async def start_phase(
     return await started(request.app.state, wanted, key, user)
 
 
-async def started(state: State, wanted: schemas.Phase, key: str | None, user: User) -> JSONResponse:
+async def started(state: State, body: schemas.Phase, key: str | None, user: User) -> JSONResponse:
     """Start it and answer with the documents' fields too. `state` is the application's."""
-    made = await submitted(state, wanted.plain(), key, user)
-    told = json.loads(bytes(made.body))
-    run = told["run"]
-    told |= {"task_id": run, "phase": wanted.kind}
-    told["status"] = await asyncio.to_thread(_status, state, run)
-    return JSONResponse(told, made.status_code, {"Location": made.headers["Location"]})
+    response = await submitted(state, body.plain(), key, user)
+    answer = json.loads(bytes(response.body))
+    run = answer["run"]
+    answer |= {"task_id": run, "phase": body.kind}
+    answer["status"] = await asyncio.to_thread(_status, state, run)
+    return JSONResponse(answer, response.status_code, {"Location": response.headers["Location"]})
 
 
 def _status(state: State, run: str) -> str:
@@ -75,8 +75,8 @@ def _status(state: State, run: str) -> str:
 def _known(kind: str) -> str:
     """Return the kind. Raises NotFoundError naming the known ones."""
     if kind not in kinds.table():
-        known = ", ".join(sorted(kinds.table()))
-        raise NotFoundError(f"there is no phase {kind!r}: there are {known}.")
+        names = ", ".join(sorted(kinds.table()))
+        raise NotFoundError(f"there is no phase {kind!r}: there are {names}.")
     return kind
 
 
@@ -110,18 +110,18 @@ def status(request: Request, kind: str = KIND, run: str | None = RUN) -> dict[st
 
 def _status_of(desk: Desk, name: str) -> dict[str, Any]:
     with desk.state(name) as state:
-        told = kinds.of(state.kind).message(state)
-    told.pop("type")
-    seen = heads.head(desk, name)
-    share = told["progress"] if seen["inside"] is None else seen["inside"]
-    return {**told, "progress": share, "percent": 100 * share, "message": _message(seen)}
+        message = kinds.of(state.kind).message(state)
+    message.pop("type")
+    head = heads.head(desk, name)
+    share = message["progress"] if head["inside"] is None else head["inside"]
+    return {**message, "progress": share, "percent": 100 * share, "message": _message(head)}
 
 
-def _message(seen: dict[str, Any]) -> str:
+def _message(head: dict[str, Any]) -> str:
     """Return what the run does, or waits for, or how it ended, in words."""
-    if seen["doing"]:
-        return seen["doing"]
-    return f"waiting for {seen['waits_for']}" if seen["waits_for"] else seen["status"]
+    if head["doing"]:
+        return head["doing"]
+    return f"waiting for {head['waits_for']}" if head["waits_for"] else head["status"]
 
 
 @router.get(
@@ -134,17 +134,21 @@ def phases(request: Request) -> dict[str, Any]:
     """Return the state of the newest run of each phase, and above it that of the newest of all."""
     desk = desk_of(request)
     newest = queries.newest(desk.store)
-    found = {
+    statuses = {
         kind: _status_of(desk, newest[kind]["run"]) if kind in newest else None
         for kind in sorted(kinds.table())
     }
-    if not any(found.values()):
+    if not any(statuses.values()):
         none = {"phase": PHASE, "task_id": None, "status": None, "progress": 0.0}
-        return {**none, "percent": 0.0, "message": "no run yet", "phases": found}
-    known = [row for kind, row in newest.items() if kind in found]
-    last = max(known, key=lambda row: row["first"])["run"]
-    whole = next(told for told in found.values() if told and told["run"] == last)
-    return {**whole, "phases": found}
+        return {**none, "percent": 0.0, "message": "no run yet", "phases": statuses}
+    rows = [row for kind, row in newest.items() if kind in statuses]
+    last = max(rows, key=lambda row: row["first"])["run"]
+    whole = next(
+        phase_status
+        for phase_status in statuses.values()
+        if phase_status and phase_status["run"] == last
+    )
+    return {**whole, "phases": statuses}
 
 
 @router.get(

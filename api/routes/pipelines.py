@@ -71,7 +71,7 @@ def needs(
         return {"runs": [], "total": 0, "workers": []}
     owner = None if user.may("admin") else user.name
     rows, total = stages.needing(desk.store, owner, limit)
-    gone = [one for one in named_devices(desk.store, desk.roster) if not one.living]
+    gone = [device for device in named_devices(desk.store, desk.roster) if not device.living]
     return {
         "runs": [_needing(row) for row in rows],
         "total": total,
@@ -86,5 +86,5 @@ def _needing(row: dict[str, Any]) -> dict[str, Any]:
 
 def _gone(device: Device) -> dict[str, Any]:
     shown = ("name", "device", "run", "run_name", "seconds")
-    told = {name: getattr(device, name) for name in shown}
-    return {**told, "since": device.now - device.seconds}
+    fields = {name: getattr(device, name) for name in shown}
+    return {**fields, "since": device.now - device.seconds}

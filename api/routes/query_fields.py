@@ -9,12 +9,12 @@ from api.problems import UNPROCESSABLE, Problem
 
 async def known_fields(request: HTTPConnection) -> None:
     """Raise Problem 422 for a field that the route does not have: a filter with a typing error."""
-    known = {param.alias for param in request.scope["route"].dependant.query_params}
-    found = [
-        {"field": name, "message": f"there is no such field; known are {', '.join(sorted(known))}."}
+    names = {param.alias for param in request.scope["route"].dependant.query_params}
+    faults = [
+        {"field": name, "message": f"there is no such field; known are {', '.join(sorted(names))}."}
         for name in dict.fromkeys(request.query_params)
-        if name not in known
+        if name not in names
     ]
-    if found:
-        said = "; ".join(f"{e['field']}: {e['message']}" for e in found)
-        raise Problem(422, UNPROCESSABLE, said, errors=found)
+    if faults:
+        detail = "; ".join(f"{e['field']}: {e['message']}" for e in faults)
+        raise Problem(422, UNPROCESSABLE, detail, errors=faults)

@@ -39,10 +39,10 @@ def tagged(request: Request, body: Any) -> Response:
     answer = JSONResponse(body)
     quoted = f'"{hashlib.sha256(answer.body).hexdigest()[:32]}"'
     headers = {"ETag": quoted, "Cache-Control": "private, no-cache"}
-    known = [
+    tags = [
         t.strip().removeprefix("W/") for t in request.headers.get("if-none-match", "").split(",")
     ]
-    if quoted in known or known == ["*"]:
+    if quoted in tags or tags == ["*"]:
         return Response(status_code=304, headers=headers)
     answer.headers.update(headers)
     return answer
@@ -89,11 +89,11 @@ def runs(
 
 def page_of_runs(desk: Desk, limit: int, before: int | None, **chosen: Any) -> dict[str, Any]:
     """Return a page of the list of runs; `chosen`: filters and order, as `queries.page` has them."""
-    found = queries.page(desk.store, limit + 1, before, **chosen)
-    rows, total = found[0][:limit], found[1]
+    page = queries.page(desk.store, limit + 1, before, **chosen)
+    rows, total = page[0][:limit], page[1]
     in_order = chosen.get("sort") is not None
     place = (before or 0) + limit if in_order else rows[-1]["first"] if rows else None
-    more = str(place) if len(found[0]) > limit else None
+    more = str(place) if len(page[0]) > limit else None
     return {"runs": [told(row) for row in rows], "total": total, "next": more}
 
 
@@ -104,7 +104,7 @@ def asked(request: Request, run: str) -> Response:
     with desk.state(desk.name(run)) as state:
         kind = kinds.of(state.kind)
         again = kind.again(state.submitted)
-        models = {role: list(some) for role, some in again.models.items() if role != "base"}
+        models = {role: list(names) for role, names in again.models.items() if role != "base"}
         further = set(models) - {kind.main_role}
         file = kind.written(again.config)
         body = {
@@ -189,8 +189,8 @@ def page_of_events(
     name = desk.name(run)
     with desk.state(name) as state:
         names = wording.names(state)
-    found, total = desk.events(name, after, before, limit)
-    rows = [views.event(row, place, names) for place, row in found]
+    event_rows, total = desk.events(name, after, before, limit)
+    rows = [views.event(row, place, names) for place, row in event_rows]
     last = rows[-1]["place"] if rows else None
     done = last is None or (last >= total if before is None else last <= 1)
     return {"events": rows, "total": total, "next": None if done else last}
@@ -205,9 +205,9 @@ def moments(
 ) -> Response:
     """List the events of a run and of the runs that it delegates, in the order of the log."""
     desk = desk_of(request)
-    found, total = children.moments(desk, desk.name(run), after, limit + 1)
-    rows = found[:limit]
-    more = rows[-1]["position"] if len(found) > limit else None
+    event_rows, total = children.moments(desk, desk.name(run), after, limit + 1)
+    rows = event_rows[:limit]
+    more = rows[-1]["position"] if len(event_rows) > limit else None
     return JSONResponse({"moments": rows, "total": total, "next": more})
 
 
@@ -223,13 +223,13 @@ def population(
     name = desk.name(run)
     number = None if generation in (None, "all") else int(generation)
     with desk.state(name, at) as state:
-        asked = {"generation": number, "everything": generation == "all"}
-        return tagged(request, _part(state, "population", **asked))
+        options = {"generation": number, "everything": generation == "all"}
+        return tagged(request, _part(state, "population", **options))
 
 
-def _part(state: Any, name: str, **asked: Any) -> dict[str, Any]:
+def _part(state: Any, name: str, **options: Any) -> dict[str, Any]:
     """Return a part of a run's page that its kind has. Raises NotFoundError."""
-    return kinds.of(state.kind).part(state, name, **asked)
+    return kinds.of(state.kind).part(state, name, **options)
 
 
 @router.get("/runs/{run}/candidates/{candidate}", response_model=schemas.Candidate)
@@ -267,16 +267,16 @@ async def layers(
             if state.started is None:
                 raise Problem(409, "Conflict", f"run {name} has not started.")
             kind = kinds.of(state.kind)
-            found = kind.find(state, candidate)
-            key, known = kind.layers(desk.home, state, found)
-            return found, key, known, kind.layers_command(name, found)
+            recipe = kind.find(state, candidate)
+            key, shares = kind.layers(desk.home, state, recipe)
+            return recipe, key, shares, kind.layers_command(name, recipe)
 
-    found, key, known, command = await asyncio.to_thread(look)
-    if known is not None:
-        return tagged(request, {"status": "ready", **known})
+    recipe_id, key, layer_shares, command = await asyncio.to_thread(look)
+    if layer_shares is not None:
+        return tagged(request, {"status": "ready", **layer_shares})
     work = request.app.state.work
     await work.begin(f"layers {key}", command, by=request.state.user.name)
     failed = work.failed(f"layers {key}")
     if failed is not None:
         raise Problem(503, "Service Unavailable", f"The layers cannot be worked out: {failed}")
-    return JSONResponse({"status": "working", "candidate": found}, 202)
+    return JSONResponse({"status": "working", "candidate": recipe_id}, 202)

@@ -31,12 +31,12 @@ def users(request: Request, user: User = Depends(ADMIN)) -> dict[str, Any]:
 
 
 def _told(access: Access, name: str) -> dict[str, Any]:
-    known = access.known()
+    user_accounts = access.known()
     tokens = [
         {"id": t.id, "note": t.note, "issued_at": t.issued_at, "expires": t.expires}
-        for t in known.tokens_of(name)
+        for t in user_accounts.tokens_of(name)
     ]
-    return {"name": name, "role": known.roles[name], "tokens": tokens}
+    return {"name": name, "role": user_accounts.roles[name], "tokens": tokens}
 
 
 @router.post("/users", status_code=201, response_model=schemas.UserRow)

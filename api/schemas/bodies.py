@@ -61,7 +61,7 @@ Listed = Annotated[list[Name], Field(max_length=MOST_MODELS)]
 ByRole = Annotated[dict[Label, list[Name]], Field(max_length=16), AfterValidator(_few)]
 Models = Annotated[
     Annotated[Listed, Tag(SPELLINGS[0])] | Annotated[ByRole, Tag(SPELLINGS[1])],
-    Discriminator(lambda given: SPELLINGS[isinstance(given, dict)]),
+    Discriminator(lambda body: SPELLINGS[isinstance(body, dict)]),
 ]
 
 __all__ = [
@@ -203,8 +203,8 @@ class Phase(Wanted):
             return given
         phase = given.get("phase_name") or given.get("phase") or given.get("kind") or "evomerge"
         if not isinstance(phase, str) or phase not in kinds.table():
-            known = " or ".join(sorted(kinds.table()))
-            raise ValueError(f"phase {str(phase)[:100]!r} cannot be started here: use {known}.")
+            names = " or ".join(sorted(kinds.table()))
+            raise ValueError(f"phase {str(phase)[:100]!r} cannot be started here: use {names}.")
         config = given.get("config")
         if not isinstance(config, dict):
             return {**given, "kind": phase}

@@ -27,9 +27,9 @@ def named(text: str) -> str:
         raise ValueError(str(error)) from error
 
 
-def one_line(given: Any) -> Any:
+def one_line(text: Any) -> Any:
     """Return what people write in several lines as one; anything else as it is."""
-    return re.sub(r"[ \t]*(\r\n|[\r\n\t])[ \t]*", " ", given) if isinstance(given, str) else given
+    return re.sub(r"[ \t]*(\r\n|[\r\n\t])[ \t]*", " ", text) if isinstance(text, str) else text
 
 
 def plain_lines(text: str) -> str:
@@ -38,20 +38,20 @@ def plain_lines(text: str) -> str:
     return text
 
 
-def plain_values(given: Any, depth: int = 0) -> Any:
+def plain_values(setting: Any, depth: int = 0) -> Any:
     """Return settings as they are. Raises ValueError where a name or a text in them is not plain."""
     if depth > MOST_DEPTH:
         raise ValueError(f"it is nested deeper than {MOST_DEPTH} levels")
-    if isinstance(given, str):
-        plain(given)
-    elif isinstance(given, dict):
-        for key, value in given.items():
+    if isinstance(setting, str):
+        plain(setting)
+    elif isinstance(setting, dict):
+        for key, value in setting.items():
             plain(key)
             plain_values(value, depth + 1)
-    elif isinstance(given, list):
-        for value in given:
+    elif isinstance(setting, list):
+        for value in setting:
             plain_values(value, depth + 1)
-    return given
+    return setting
 
 
 #: Levels of nested settings.

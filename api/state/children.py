@@ -89,8 +89,8 @@ def part_of(desk: Desk, run: str) -> dict[str, Any] | None:
         if run in stage.runs:
             first = stage.runs[0]
             other = what[run] if what[run] != what[first] else "earlier run"
-            before = next((one.runs[0] for one in reversed(stages[:at]) if one.runs), None)
-            after = next((one.runs[0] for one in stages[at + 1 :] if one.runs), None)
+            before = next((step.runs[0] for step in reversed(stages[:at]) if step.runs), None)
+            after = next((step.runs[0] for step in stages[at + 1 :] if step.runs), None)
             row = queries.row(desk.store, parent)
             return {
                 "run": parent,
@@ -108,13 +108,13 @@ def moments(desk: Desk, run: str, after: int, limit: int) -> tuple[list[dict[str
     They are in the order of the log, from behind the position `after`. Raises NotFoundError.
     """
     with desk.state(run) as state, desk.journals.children(state) as children:
-        own = [(child.run, child.lines) for child in children if not child.reused]
-        every = [(run, desk.journals.lines(run)), *own]
+        child_lines = [(child.run, child.lines) for child in children if not child.reused]
+        every = [(run, desk.journals.lines(run)), *child_lines]
     rows = merge(
         *(_newer(name, lines, after) for name, lines in every), key=lambda row: row[1].position
     )
-    told = [_told(name, line, own=name == run) for name, line in islice(rows, limit)]
-    return told, sum(len(lines) for _, lines in every)
+    events = [_told(name, line, is_own=name == run) for name, line in islice(rows, limit)]
+    return events, sum(len(lines) for _, lines in every)
 
 
 def _newer(run: str, lines: Sequence[Line], after: int) -> Iterator[tuple[str, Line]]:
@@ -123,8 +123,8 @@ def _newer(run: str, lines: Sequence[Line], after: int) -> Iterator[tuple[str, L
     return ((run, line) for line in islice(lines, first, None))
 
 
-def _told(run: str, line: Line, own: bool) -> dict[str, Any]:
+def _told(run: str, line: Line, is_own: bool) -> dict[str, Any]:
     """Return an event; only those of the run itself end units of it."""
     names = ("position", "place", "type", "inside", "actor", "recorded_at", "gist")
-    told = {name: getattr(line, name) for name in names}
-    return {"run": run, **told, "unit": line.unit if own else None}
+    fields = {name: getattr(line, name) for name in names}
+    return {"run": run, **fields, "unit": line.unit if is_own else None}

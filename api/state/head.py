@@ -24,25 +24,29 @@ from worker.queue.reporting.activity import Watched
 def head(desk: Desk, run: str) -> dict[str, Any]:
     """Return what the run does now, and what it waits for if nothing of it is under way."""
     with _watched(desk, run) as (watched, parts):
-        state, seen = watched.state, watched.outlook
+        state, outlook = watched.state, watched.outlook
         waits, helps = activity.waits_for(watched, named_devices(desk.store, desk.roster), parts)
         part = activity.part(watched, parts)
         return {
             "run": run,
             "status": state.status,
             "place": state.place,
-            "done": seen.done,
-            "of": seen.of,
-            "unit": seen.unit,
-            "inside": seen.inside,
-            "eta_s": None if state.ended or state.paused else seen.eta_s,
-            "progress": activity.progress(state, seen),
+            "done": outlook.done,
+            "of": outlook.of,
+            "unit": outlook.unit,
+            "inside": outlook.inside,
+            "eta_s": None if state.ended or state.paused else outlook.eta_s,
+            "progress": activity.progress(state, outlook),
             "elapsed_s": _elapsed(state, watched.row),
             "doing": activity.doing(watched, parts),
             "at_work": [
-                {"who": h.who, "doing": activity.in_words(one.state, h), "seconds": h.seconds}
-                for one in (watched, *parts)
-                for h in one.hands
+                {
+                    "who": h.who,
+                    "doing": activity.in_words(watched_run.state, h),
+                    "seconds": h.seconds,
+                }
+                for watched_run in (watched, *parts)
+                for h in watched_run.hands
             ],
             "waits_for": waits,
             "helps": helps,

@@ -83,8 +83,8 @@ def sized(state: State, entry: dict[str, Any]) -> dict[str, Any]:
     """Return a registry's entry with the bytes of its files: own ones, as recorded, a copy's."""
     places = Path(entry["path"] or ""), state.desk.home.folder / "models" / entry["digest"]
     there = (p if p.is_absolute() and may_read(state, p) and p.exists() else None for p in places)
-    own, copy = (weight_bytes(files(state, place)) for place in there)
-    return {**entry, "bytes": own or entry["bytes"] or copy}
+    size, copy = (weight_bytes(files(state, place)) for place in there)
+    return {**entry, "bytes": size or entry["bytes"] or copy}
 
 
 def plain_name(entry: dict[str, Any]) -> str:

@@ -48,7 +48,7 @@ class Desk:
         with self.runs.reading(run, at) as state:
             yield state
         for dropped in self.runs.shrink():
-            self._views = {key: said for key, said in self._views.items() if key[0] != dropped}
+            self._views = {key: view for key, view in self._views.items() if key[0] != dropped}
 
     def events(
         self, run: str, after: int = 0, before: int | None = None, limit: int = 200
@@ -58,33 +58,33 @@ class Desk:
         With `before`, the last ones in front of it, the newest first.
         """
         with self.state(run) as state:
-            total, own = state.place, state.version
-        past = total - own
+            total, version = state.place, state.version
+        past = total - version
         if before is not None:
             end = min(max(before - 1, 0), total)
             start = max(0, end - limit)
         else:
             start, end = min(after, total), min(after + limit, total)
-        found: list[tuple[int, Envelope]] = []
+        placed_events: list[tuple[int, Envelope]] = []
         if start < past:  # what a fork shares with others
             rows = islice(repository.history(self.store, run), start, min(end, past))
-            found += enumerate(rows, start + 1)
+            placed_events += enumerate(rows, start + 1)
         if end > past:
             first = max(start, past) - past
             stream = repository.named_stream(self.store, run)
             rows = self.store.iterate(stream, after=first, upto=end - past)
-            found += enumerate(rows, past + first + 1)
-        return (found[::-1] if before is not None else found), total
+            placed_events += enumerate(rows, past + first + 1)
+        return (placed_events[::-1] if before is not None else placed_events), total
 
     def seen(self, run: str, view: str, state: State, make: Any, more: Any = None) -> Any:
         """Return a view of the newest state, made once for each version of the run.
 
         `more` tells apart versions of what else the view shows.
         """
-        known, version = self._views.get((run, view)), (state.version, more)
-        if known is None or known[0] != version:
-            known = self._views[run, view] = version, make(state)
-        return known[1]
+        entry, version = self._views.get((run, view)), (state.version, more)
+        if entry is None or entry[0] != version:
+            entry = self._views[run, view] = version, make(state)
+        return entry[1]
 
     def place(self, run: str, at: int | None, upto: int | None) -> int | None:
         """Return the place that `at` or a position in the log means; None for neither.

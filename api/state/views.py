@@ -26,9 +26,9 @@ from runs.streams import run_of
 #: What a user may ask of a run in some states → an event that asks it; its fields do not matter.
 ASKED = {
     **{
-        word: asked.event.model_construct()
-        for word, asked in CONTROLS.items()
-        if asked.event not in (None, Described)
+        word: command.event.model_construct()
+        for word, command in CONTROLS.items()
+        if command.event not in (None, Described)
     },
     "export": Exported.model_construct(),
 }
@@ -73,8 +73,8 @@ def run(state: State) -> dict[str, Any]:
 
 def _results(kind: Kind[Any], state: State) -> dict[str, str]:
     """Return role → id in the model registry of what a completed run gives."""
-    found = kind.results(state) if state.completed else {}
-    return {role: id_of(made.digest) for role, made in found.items()}
+    results = kind.results(state) if state.completed else {}
+    return {role: id_of(model.digest) for role, model in results.items()}
 
 
 def _allowed(state: State, undecided: bool) -> Iterator[str]:

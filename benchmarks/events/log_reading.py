@@ -150,7 +150,7 @@ def lengthened(rows: Sequence[Envelope], count: int) -> Iterator[tuple[str, int,
         for row in rows[begin:end]:
             if made == count:
                 return
-            text = _ID.sub(partial(_renamed, given=given, again=again), row.data)
+            text = _ID.sub(partial(_renamed, settings=given, again=again), row.data)
             text = _GENERATION.sub(partial(_later, by=again * generations), text)
             yield row.type, row.schema, text, f"{row.key}+{again}"
             made += 1

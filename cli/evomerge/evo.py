@@ -28,7 +28,7 @@ def check_command(as_json: bool, **options: Any) -> None:
     from evomerge.mergeability import report
 
     plan = run_request.make(options)
-    found = run_request.check(plan)
+    check_report = run_request.check(plan)
     relations, names, left = mergeability.of_check(plan)
     if as_json:
         emit(
@@ -36,20 +36,22 @@ def check_command(as_json: bool, **options: Any) -> None:
                 "ok": True,
                 "mergeability": relations
                 and report.as_data(names[1:], names[0], relations, None, {}),
-                "warnings": found.warnings,
-                "parameters": found.parameters,
-                "items": found.items,
+                "warnings": check_report.warnings,
+                "parameters": check_report.parameters,
+                "items": check_report.items,
                 "config": plan.config.flat(),
             }
         )
         return
-    for warning in found.warnings:
+    for warning in check_report.warnings:
         click.echo(f"warning: {warning}", err=True)
     sources, base = plan.fields["sources"], plan.fields["base"]
     click.echo(f"models    {', '.join(s.name for s in sources)}")
     click.echo(f"base      {base.name if base else sources[0].name}")
-    click.echo(f"size      {found.parameters:,} parameters")
-    rows = [[d, *(str(n) for n in counts.values())] for d, counts in sorted(found.items.items())]
+    click.echo(f"size      {check_report.parameters:,} parameters")
+    rows = [
+        [d, *(str(n) for n in counts.values())] for d, counts in sorted(check_report.items.items())
+    ]
     table(["items of", "train", "search", "selection", "test"], rows)
     for title, columns, lines in (
         report.weights(relations, names[1:], names[0]) if relations else ()
@@ -124,42 +126,46 @@ def _estimate(options: dict[str, Any], resume: bool, detach: bool, as_json: bool
     from evomerge.tasks.estimate import estimate
     from runs.errors import ConfigError
 
-    for name, given in (("--resume", resume), ("--detach", detach)):
-        if given:
+    for name, flag in (("--resume", resume), ("--detach", detach)):
+        if flag:
             raise ConfigError(f"--dry-run estimates a run and starts nothing: leave out {name}.")
     plan = run_request.make(options)
     for warning in run_request.check(plan).warnings:
         click.echo(f"warning: {warning}", err=True)
     click.echo("measuring this machine; a minute at most", err=True)
-    found = estimate(events.Submitted(run="dry-run", owner="", config=plan.config, **plan.fields))
+    estimates = estimate(
+        events.Submitted(run="dry-run", owner="", config=plan.config, **plan.fields)
+    )
     if as_json:
-        emit(found)
+        emit(estimates)
         return
-    for line in estimated(found):
+    for line in estimated(estimates):
         click.echo(line)
 
 
-def estimated(found: dict[str, Any]) -> list[str]:
+def estimated(estimates: dict[str, Any]) -> list[str]:
     """Return an estimate as lines of text."""
-    tasks = ", ".join(f"{count} {kind}" for kind, count in sorted(found["tasks"].items()))
+    tasks = ", ".join(f"{count} {kind}" for kind, count in sorted(estimates["tasks"].items()))
     items = ", ".join(
-        f"{count:,} {kind}" for kind, count in sorted(found["items"].items()) if count
+        f"{count:,} {kind}" for kind, count in sorted(estimates["items"].items()) if count
     )
-    disk = {name: size(count) for name, count in found["disk_bytes"].items()}
-    rows = [f"  {what:20s} {duration(value)}" for what, value in found["seconds"].items() if value]
+    disk = {name: size(count) for name, count in estimates["disk_bytes"].items()}
+    rows = [
+        f"  {what:20s} {duration(value)}" for what, value in estimates["seconds"].items() if value
+    ]
     return [
-        f"generations  {found['generations']}, if no plateau ends it before; then: {found['ends_by']}",
+        f"generations  {estimates['generations']}, if no plateau ends it before; then: {estimates['ends_by']}",
         f"tasks        {tasks}",
-        f"items        {items}; {found['tokens']:,} tokens in windows",
+        f"items        {items}; {estimates['tokens']:,} tokens in windows",
         f"disk         {disk['a_model']} a model; {disk['kept_at_the_end']} kept at the end, the "
         f"cache's budget or {disk['at_most']} on the way",
-        f"memory       {size(found['memory_bytes'])} for weights, cache and activations of a candidate",
-        f"time         {duration(found['total_seconds'])} on this machine by one process:",
+        f"memory       {size(estimates['memory_bytes'])} for weights, cache and activations of a candidate",
+        f"time         {duration(estimates['total_seconds'])} on this machine by one process:",
         *rows,
-        *(f"{name} would end it before that" for name in found["ended_before_by"]),
+        *(f"{name} would end it before that" for name in estimates["ended_before_by"]),
         *(
             ["the budget is too small: generation 0 and the final report alone take longer"]
-            if found["budget_too_small"]
+            if estimates["budget_too_small"]
             else []
         ),
     ]

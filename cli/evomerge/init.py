@@ -182,20 +182,20 @@ def _toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _inputs(given: Inputs) -> Inputs:
+def _inputs(inputs: Inputs) -> Inputs:
     """Return the models and data that are given, completed by those that are found here."""
-    if given.sources:
-        return given
+    if inputs.sources:
+        return inputs
     for place in PLACES:
         models = [name for name in _folders(place) if _is_model(Path(name))]
         named = [name for name in models if Path(name).name == BASE]
-        base = given.base or next(iter(named), None)
-        sources = [name for name in models if name not in named and not _same(name, given.base)]
+        base = inputs.base or next(iter(named), None)
+        sources = [name for name in models if name not in named and not _same(name, inputs.base)]
         if len(sources) >= 2:
             items = f"{place}/{ITEMS}"
-            data = given.data or ((items,) if any(Path(items).glob("*.jsonl")) else ())
+            data = inputs.data or ((items,) if any(Path(items).glob("*.jsonl")) else ())
             return Inputs(tuple(sources), base, data)
-    return given
+    return inputs
 
 
 def _folders(place: str) -> list[str]:

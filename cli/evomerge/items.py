@@ -55,35 +55,40 @@ def items_command(
 
     home = Home.default()
     state, _ = load_run(run, RunState)
-    found = beside(state, candidates.find(state, candidate), slice_, against)
-    contests = found.contests(_names(home, state, found.slice))
+    comparison = beside(state, candidates.find(state, candidate), slice_, against)
+    contests = comparison.contests(_names(home, state, comparison.slice))
     tallies = tally(contests)
     if as_json:
-        emit({"run": state.run, **_plain(found, tallies, contests)})
+        emit({"run": state.run, **_plain(comparison, tallies, contests)})
         return
     where = (
-        "the whole" if found.generation is None else f"generation {found.generation}'s draw of the"
+        "the whole"
+        if comparison.generation is None
+        else f"generation {comparison.generation}'s draw of the"
     )
-    click.echo(f"{short(found.mine)} against {found.name} on {where} {found.slice} slice", err=True)
-    if found.stopped:
-        click.echo(f"the evaluation was ended early: {found.stopped}", err=True)
-    if found.difference:
-        d = found.difference
+    click.echo(
+        f"{short(comparison.mine)} against {comparison.name} on {where} {comparison.slice} slice",
+        err=True,
+    )
+    if comparison.stopped:
+        click.echo(f"the evaluation was ended early: {comparison.stopped}", err=True)
+    if comparison.difference:
+        d = comparison.difference
         click.echo(f"fitness {d.difference:+.4f} [{d.low:+.4f}, {d.high:+.4f}]", err=True)
     rows = [[t.domain, f"{t.kind}s", str(t.won), str(t.lost), str(t.alike)] for t in tallies]
     table(["domain", "items", "won", "lost", "alike"], rows)
     _print(contests if everything else _ends(contests, limit))
 
 
-def _plain(found: Any, tallies: Any, contests: Any) -> dict[str, Any]:
+def _plain(comparison: Any, tallies: Any, contests: Any) -> dict[str, Any]:
     """Return the comparison as plain data, for --json."""
     return {
-        "candidate": found.mine,
-        "against": found.name,
-        "slice": found.slice,
-        "generation": found.generation,
-        "stopped": found.stopped,
-        "difference": found.difference and found.difference.model_dump(),
+        "candidate": comparison.mine,
+        "against": comparison.name,
+        "slice": comparison.slice,
+        "generation": comparison.generation,
+        "stopped": comparison.stopped,
+        "difference": comparison.difference and comparison.difference.model_dump(),
         "tally": [vars(row) for row in tallies],
         "items": [{**vars(c), "lead": c.lead, "alike": c.alike} for c in contests],
     }
@@ -111,9 +116,15 @@ def _ends(contests: list[Any], limit: int) -> list[Any]:
     """Return the clearest wins and the clearest losses of every domain and kind, `limit` of each."""
     result: list[Any] = []
     for group in dict.fromkeys((c.domain, c.kind) for c in contests):
-        own = sorted((c for c in contests if (c.domain, c.kind) == group), key=lambda c: -c.lead)
-        own = [c for c in own if not c.alike]
-        shown = own if len(own) <= 2 * limit else own[:limit] + own[len(own) - limit :]
+        group_contests = sorted(
+            (c for c in contests if (c.domain, c.kind) == group), key=lambda c: -c.lead
+        )
+        group_contests = [c for c in group_contests if not c.alike]
+        shown = (
+            group_contests
+            if len(group_contests) <= 2 * limit
+            else group_contests[:limit] + group_contests[len(group_contests) - limit :]
+        )
         result += shown
     return result
 

@@ -33,11 +33,11 @@ def layers_command(run: str, candidate: str, as_json: bool) -> None:
         state = finding.load_of(RunState, store, run, showing=True)
     finally:
         store.close()
-    found = attribution.find(home, state, candidates.find(state, candidate))
+    report = attribution.find(home, state, candidates.find(state, candidate))
     if as_json:
-        emit(found)
+        emit(report)
         return
-    click.echo(f"candidate {short(found['candidate'])}")
+    click.echo(f"candidate {short(report['candidate'])}")
     cells = [
         [
             row["layer"],
@@ -45,6 +45,6 @@ def layers_command(run: str, candidate: str, as_json: bool) -> None:
             number(row["explained"], ".3f"),
             number(row["moved"], ".3f"),
         ]
-        for row in found["rows"]
+        for row in report["rows"]
     ]
-    table(["layer", *found["sources"], "explained", "moved"], cells)
+    table(["layer", *report["sources"], "explained", "moved"], cells)

@@ -94,9 +94,9 @@ def _curves(shown: Snapshot, width: int, levels: str) -> list[Any]:
     if not shown.diversity:
         return []
     columns = max(4, width - BESIDE)
-    seen = {name: values[-columns:] for name, values in shown.curves.items()}
-    draws = [*seen["best"], *seen["mean"]]
-    scales = {"best": _ends(draws), "mean": _ends(draws), "champion": _ends(seen["champion"])}
+    curves = {name: values[-columns:] for name, values in shown.curves.items()}
+    draws = [*curves["best"], *curves["mean"]]
+    scales = {"best": _ends(draws), "mean": _ends(draws), "champion": _ends(curves["champion"])}
     behind = {"champion": f"{short(shown.champion)} {shown.what}" if shown.champion else ""}
     lines = [
         line(
@@ -105,20 +105,20 @@ def _curves(shown: Snapshot, width: int, levels: str) -> list[Any]:
             f" {number(values[-1])}  ",
             (behind.get(name, ""), "bold"),
         )
-        for name, values in seen.items()
+        for name, values in curves.items()
     ]
     spread = shown.diversity[-columns:]
     curve = spark(spread, 0.0, max(spread), levels)
     style = _LEVEL_STYLES.get(shown.level, "")
-    told = f" {number(spread[-1], '.2f')}    "
-    lines.append(line(f"{'diversity':{WIDE}} ", (curve, "cyan"), told, (shown.level, style)))
+    figure = f" {number(spread[-1], '.2f')}    "
+    lines.append(line(f"{'diversity':{WIDE}} ", (curve, "cyan"), figure, (shown.level, style)))
     return [*lines, *(line((text, "dim")) for text in wrapped(LEGEND, width))]
 
 
 def _ends(values: Sequence[float | None]) -> tuple[float, float]:
     """Return the lowest and the highest value; 0 and 0 if there is none."""
-    known = [value for value in values if value is not None]
-    return min(known, default=0.0), max(known, default=0.0)
+    numbers = [value for value in values if value is not None]
+    return min(numbers, default=0.0), max(numbers, default=0.0)
 
 
 def _population(shown: Snapshot, room: int) -> list[Any]:

@@ -91,9 +91,9 @@ def merge_command(
     if model:
         raise ConfigError("--model says where a recipe file's sources are; a config names its own.")
     options = {"seed": seed, "device": resolve(device), "threads": threads, "shard_bytes": size}
-    told = _merged(_documents(paths, words), out, options, check, dry_run, strict, as_json)
+    merges = _merged(_documents(paths, words), out, options, check, dry_run, strict, as_json)
     if as_json:
-        emit({"merges": told})
+        emit({"merges": merges})
 
 
 def _documents(paths: tuple[str, ...], words: dict[str, Any]) -> list[Document]:
@@ -107,9 +107,9 @@ def _documents(paths: tuple[str, ...], words: dict[str, Any]) -> list[Document]:
     return merge.parse(text, f"the config that --method {method} stands for")
 
 
-def _check(out: Path, asked: bool) -> None:
+def _check(out: Path, must_load: bool) -> None:
     """Load the result with transformers, if the user asks for it."""
-    if asked:
+    if must_load:
         from evomerge.tasks.results.champion import check_loads
 
         check_loads(out)
@@ -149,17 +149,17 @@ def _merged(
     from evomerge.tasks import merge
 
     named = _names()
-    made: dict[str, Path] = {}
-    told = []
+    folders: dict[str, Path] = {}
+    entries = []
     for document, place in zip(documents, merge.outputs(documents, out), strict=True):
-        earlier = sorted({r.model for r in document.references()} & set(made))
+        earlier = sorted({r.model for r in document.references()} & set(folders))
         if dry_run and earlier:
-            told.append({"name": document.name, "folder": str(place), "needs": earlier})
+            entries.append({"name": document.name, "folder": str(place), "needs": earlier})
             if not quiet:
                 click.echo(f"{place}: builds on {', '.join(earlier)}, so not looked at yet")
-            made[str(document.name)] = place
+            folders[str(document.name)] = place
             continue
-        prepared = merge.prepare(document, place, made, named, _tell)
+        prepared = merge.prepare(document, place, folders, named, _tell)
         _warn(prepared.warnings, strict)
         entry: dict[str, Any] = {"name": document.name, "folder": str(place)}
         if dry_run:
@@ -172,11 +172,11 @@ def _merged(
             show.end()
             line = f"weights digest {entry['digest']}"
             _check(prepared.out, check)
-        made[str(document.name)] = prepared.out
-        told.append(entry)
+        folders[str(document.name)] = prepared.out
+        entries.append(entry)
         if not quiet:
             click.echo(f"{place}: {line}")
-    return told
+    return entries
 
 
 def _rebuilt(

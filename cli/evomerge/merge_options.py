@@ -122,8 +122,8 @@ def config_text(
                 f"{len(values)} --{option} for {len(models)} models: give{alternative} one for each, "
                 "in their order."
             )
-    known = METHODS[method.lower()].known if method.lower() in METHODS else ()
-    weighted = weights is not None or "weight" in known
+    names = METHODS[method.lower()].known if method.lower() in METHODS else ()
+    weighted = weights is not None or "weight" in names
     each: list[dict[str, Any]] = [{"weight": share} if weighted else {} for share in shares]
     parameters: dict[str, Any] = {}
     for word in parameter:
@@ -135,14 +135,15 @@ def config_text(
         except yaml.YAMLError as error:
             raise ConfigError(f"--parameter {word}: the value is not YAML.") from error
     if len(data) == len(models):
-        for own, path in zip(each, data, strict=True):
-            own["data"] = path
+        for settings, path in zip(each, data, strict=True):
+            settings["data"] = path
     elif data:
         parameters["data"] = data[0]
     document: dict[str, Any] = {"merge_method": method}
     if base is not None:
         document["base_model"] = base
     document["models"] = [
-        {"model": model, "parameters": own} for model, own in zip(models, each, strict=True)
+        {"model": model, "parameters": own_settings}
+        for model, own_settings in zip(models, each, strict=True)
     ]
     return yaml.safe_dump({**document, "parameters": parameters}, sort_keys=False)

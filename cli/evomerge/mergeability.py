@@ -97,7 +97,7 @@ def _measured(references: list[Any], names: list[str], options: dict[str, Any]) 
     from weights.folders.sources import open_family
 
     opened = open_family(references[1:], references[0], strict=False)
-    folders = [one.folder for one in (opened.base, *opened.sources)]
+    folders = [reference.folder for reference in (opened.base, *opened.sources)]
     strange = source_warnings.other_tokens(names, folders, strict=False)
     for warning in (*opened.warnings, *strange):
         _tell(f"warning: {warning}")

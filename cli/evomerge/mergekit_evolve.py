@@ -45,12 +45,12 @@ def read(document: dict[str, Any], file: str) -> tuple[dict[str, Any], list[str]
             "no ancestor: both are sources."
         )
         base = None
-    found: dict[str, Any] = {"base_models": [m for m in models if m != base]}
+    settings: dict[str, Any] = {"base_models": [m for m in models if m != base]}
     if base is not None:
-        found["base_model"] = base
+        settings["base_model"] = base
     species = _SAID_BY.get(method, method)
     if species in SPECIES:
-        found["species"] = [species]
+        settings["species"] = [species]
         if species != method:
             warnings.append(
                 f"{file}: merge_method {method}: {species} says all that it says, and more."
@@ -60,12 +60,12 @@ def read(document: dict[str, Any], file: str) -> tuple[dict[str, Any], list[str]
             f"{file}: merge_method {method} is not among the techniques that are searched with genes "
             f"({', '.join(SPECIES[:5])}): the usual ones are."
         )
-    for where, given in (("genome.", genome), ("", document)):
-        for key in given:
+    for where, section in (("genome.", genome), ("", document)):
+        for key in section:
             if key not in ("genome", "models", "base_model", "merge_method"):
                 why = _INSTEAD.get(key, "a run has nothing that it would say")
                 warnings.append(f"{file}: {where}{key} has no effect: {why}.")
-    return found, warnings
+    return settings, warnings
 
 
 def _model(entry: Any, where: str) -> str:

@@ -40,13 +40,13 @@ def recipe_command(run: str, candidate: str, as_json: bool) -> None:
     document = recipe_document(state, recipe_id, head)
     started = state.started
     assert started
-    said = None
+    text = None
     if not as_json:
-        said = as_config(recipe_id, state.recipes, places(state), started.profile.dtype)
-    if said is None:
+        text = as_config(recipe_id, state.recipes, places(state), started.profile.dtype)
+    if text is None:
         if not as_json:
             click.echo("a config cannot say this recipe: this is the recipe file", err=True)
         emit(document)
         return
     click.echo(f"# run {state.run}, candidate {recipe_id[:12]}, digest {document['digest']}")
-    click.echo(said, nl=False)
+    click.echo(text, nl=False)

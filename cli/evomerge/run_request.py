@@ -47,7 +47,7 @@ def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
     """
     file = read_file(options.get("config_file"))
     about = {key: file.pop(key) for key in ABOUT_MODELS if key in file}
-    given = {
+    flags = {
         "generations": options.get("gens"),
         "budget_hours": options.get("budget"),
         "seed": options.get("seed"),
@@ -55,11 +55,11 @@ def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
         "device": options.get("device"),
         "strict": options.get("strict") or None,
     }
-    chosen = {name: value for name, value in given.items() if value is not None}
-    own = dict(map(setting, options.get("settings") or ()))
-    if twice := sorted({RENAMED.get(name, name) for name in own} & set(chosen)):
+    chosen = {name: value for name, value in flags.items() if value is not None}
+    settings = dict(map(setting, options.get("settings") or ()))
+    if twice := sorted({RENAMED.get(name, name) for name in settings} & set(chosen)):
         raise ConfigError(f"--set {twice[0]} has an option of its own, too: leave one of both out.")
-    chosen |= own
+    chosen |= settings
     file = _without(file, chosen)
     if isinstance(file.get("search"), dict):
         file["search"] = _without(file["search"], chosen)
@@ -71,7 +71,7 @@ def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
             "model of a run; or `forge init` in the folder of your models, then --config run.toml. "
             f"The names {', '.join(ALIASES)} stand for models of the Hub, about 9 GB together."
         )
-    asked = Asked(
+    request = Asked(
         "evomerge",
         {**file, **chosen},
         {
@@ -81,8 +81,8 @@ def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
         options.get("data") or about.get("data") or (),
         options.get("output_dir") or about.get("output_dir"),
     )
-    named = Finder(Home.default(), lambda told: click.echo(told, err=True))
-    return validate.plan(asked, Lookup({}, named, elsewhere))
+    named = Finder(Home.default(), lambda line: click.echo(line, err=True))
+    return validate.plan(request, Lookup({}, named, elsewhere))
 
 
 def _without(file: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:

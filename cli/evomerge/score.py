@@ -82,8 +82,8 @@ def score_command(
     if as_json:
         emit(_all_as_data(scores, speeds, show_items))
         return
-    for found in scores:
-        _show(found, show_items)
+    for model_score in scores:
+        _show(model_score, show_items)
     _show_speeds(scores, speeds)
 
 
@@ -92,31 +92,31 @@ def _tell(what: str) -> None:
 
 
 def _all_as_data(scores: list[Any], speeds: list[Any], show_items: bool) -> list[dict[str, Any]]:
-    data = [_as_data(found, show_items) for found in scores]
-    for told, beside in zip(data, speeds, strict=False):
-        told["speed"] = dataclasses.asdict(beside) | {"speed": beside.speed.model_dump()}
+    data = [_as_data(model_score, show_items) for model_score in scores]
+    for row, beside in zip(data, speeds, strict=False):
+        row["speed"] = dataclasses.asdict(beside) | {"speed": beside.speed.model_dump()}
     return data
 
 
-def _as_data(found: Any, show_items: bool) -> dict[str, Any]:
+def _as_data(model_score: Any, show_items: bool) -> dict[str, Any]:
     data = {
-        "model": found.name,
-        "slice": found.slice,
-        "context": found.context,
-        "components": found.components.model_dump(),
-        "grades": found.grades,
-        "unscored": {k: v for o in found.outcomes.values() for k, v in o.unscored.items()},
-        "left_out": found.left_out,
-        "seconds": found.seconds,
+        "model": model_score.name,
+        "slice": model_score.slice,
+        "context": model_score.context,
+        "components": model_score.components.model_dump(),
+        "grades": model_score.grades,
+        "unscored": {k: v for o in model_score.outcomes.values() for k, v in o.unscored.items()},
+        "left_out": model_score.left_out,
+        "seconds": model_score.seconds,
     }
     if show_items:
-        data["items"] = [vars(item) for item in found.items]
+        data["items"] = [vars(item) for item in model_score.items]
     return data
 
 
-def _show(found: Any, show_items: bool) -> None:
-    measured = found.components
-    rows = [_row(domain, found) for domain in sorted(found.outcomes)]
+def _show(model_score: Any, show_items: bool) -> None:
+    measured = model_score.components
+    rows = [_row(domain, model_score) for domain in sorted(model_score.outcomes)]
     rows.append(
         [
             "all",
@@ -128,32 +128,36 @@ def _show(found: Any, show_items: bool) -> None:
         ]
     )
     columns = ["domain", "perplexity", "bits/byte", "tokens", "questions", "problems"]
-    table(columns, rows, title=f"{found.name}, {found.slice} slice")
-    for told in found.left_out:
-        click.echo(f"warning: {told}", err=True)
-    for outcomes in found.outcomes.values():
+    table(columns, rows, title=f"{model_score.name}, {model_score.slice} slice")
+    for warning in model_score.left_out:
+        click.echo(f"warning: {warning}", err=True)
+    for outcomes in model_score.outcomes.values():
         for id_, why in outcomes.unscored.items():
             click.echo(f"warning: {id_} counts 0 because its verifier failed: {why}", err=True)
     if show_items:
         table(
             ["domain", "kind", "item", "value"],
-            [[i.domain, i.kind, i.name, f"{i.value:.4f}"] for i in found.items],
+            [[i.domain, i.kind, i.name, f"{i.value:.4f}"] for i in model_score.items],
         )
 
 
-def _row(domain: str, found: Any) -> list[str]:
+def _row(domain: str, model_score: Any) -> list[str]:
     """Return a domain's row; shares are counts ("5 of 8"), so that the number of items can be seen."""
-    seen = found.outcomes[domain]
-    bits = sum(seen.nll) / 0.6931471805599453 / sum(seen.bytes) if sum(seen.bytes) else None
-    tokens = sum(seen.tokens)
-    chance = sum(seen.chance)
+    outcomes = model_score.outcomes[domain]
+    bits = (
+        sum(outcomes.nll) / 0.6931471805599453 / sum(outcomes.bytes)
+        if sum(outcomes.bytes)
+        else None
+    )
+    tokens = sum(outcomes.tokens)
+    chance = sum(outcomes.chance)
     return [
         domain,
-        number(found.components.domains.get(domain), ".3f"),
+        number(model_score.components.domains.get(domain), ".3f"),
         number(bits, ".4f"),
-        number(sum(seen.hits) / tokens if tokens else None, ".4f"),
-        f"{sum(seen.right)} of {len(seen.right)} ({chance:.0f})" if seen.right else "-",
-        f"{sum(seen.solved):g} of {len(seen.solved)}" if seen.solved else "-",
+        number(sum(outcomes.hits) / tokens if tokens else None, ".4f"),
+        f"{sum(outcomes.right)} of {len(outcomes.right)} ({chance:.0f})" if outcomes.right else "-",
+        f"{sum(outcomes.solved):g} of {len(outcomes.solved)}" if outcomes.solved else "-",
     ]
 
 
@@ -162,12 +166,12 @@ def _show_speeds(scores: list[Any], speeds: list[Any]) -> None:
     if not speeds:
         return
     rows = []
-    for found, beside in zip(scores, speeds, strict=True):
-        speed, measured = beside.speed, found.components
+    for model_score, beside in zip(scores, speeds, strict=True):
+        speed, measured = beside.speed, model_score.components
         peak = "-" if speed.peak_bytes is None else f"{speed.peak_bytes / 1e6:,.1f}"
         rows.append(
             [
-                found.name,
+                model_score.name,
                 f"{measured.flops / 1e9:.4g}",
                 f"{measured.bytes / 1e6:,.1f}",
                 f"{speed.tokens_per_second:,.0f} ± {speed.spread:,.0f}",

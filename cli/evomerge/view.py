@@ -39,8 +39,8 @@ class EvoMergeView(View):
         """Print the champion beside its rivals on the test slice."""
         click.echo(f"run {name} completed: champion {short(state.champion)}")
         test = data["test"]
-        own = ["champion", number(test["score"])]
-        rows = [[*own, number(test["components"]["perplexity"], ".3f"), "", ""]]
+        champion_cells = ["champion", number(test["score"])]
+        rows = [[*champion_cells, number(test["components"]["perplexity"], ".3f"), "", ""]]
         for r in data["rivals"]:
             between = f"({number(r['low'], '+.4f')} to {number(r['high'], '+.4f')})"
             numbers = [number(r["score"]), number(r["perplexity"], ".3f")]
@@ -50,10 +50,10 @@ class EvoMergeView(View):
         show_table(columns, rows, title="on the test slice")
         from evomerge.reports import skills
 
-        found = data["skills"]
-        if found and found["rows"]:
-            heads, cells = skills.table(found)
-            show_table(heads, cells, title=f"skills by model, on the {found['slice']} slice")
+        skill_table = data["skills"]
+        if skill_table and skill_table["rows"]:
+            heads, cells = skills.table(skill_table)
+            show_table(heads, cells, title=f"skills by model, on the {skill_table['slice']} slice")
         tell(data["verdict"]["sentence"])
         say(f"champion: {data['folder']}")
         say(f"report:   {data['folder']}/report.md; for a browser: report.html")
@@ -143,11 +143,11 @@ class EvoMergeView(View):
         done = state.generations[state.generation - 1]
         scores = [s for s in done.scores if s is not None]
         best = number(max(scores) if scores else None)
-        found = state.diversities[done.generation]
+        spread = state.diversities[done.generation]
         return (
             f"       generation {done.generation}: best on its draw {best}, champion "
             f"{short(state.champion)}, "
-            f"diversity {found.diversity:.2f} ({found.level})"
+            f"diversity {spread.diversity:.2f} ({spread.level})"
         )
 
     def differences(self, data: dict[str, Any]) -> None:
@@ -159,14 +159,14 @@ class EvoMergeView(View):
                 f"{which}  {name_of(side['run'])}  after event {side['place']}  {side['status']}  "
                 f"last complete generation {done}"
             )
-        for name, (mine, theirs) in data["settings"].items():
-            say(f"setting {name}: {mine} | {theirs}")
+        for name, (first, second) in data["settings"].items():
+            say(f"setting {name}: {first} | {second}")
         for names in data["sources"]:
             say(f"sources: {', '.join(names)}")
-        found = data["candidates"]
+        counts = data["candidates"]
         click.echo(
-            f"candidates: {found['both']} in both, {len(found['only_a'])} only in a, "
-            f"{len(found['only_b'])} only in b"
+            f"candidates: {counts['both']} in both, {len(counts['only_a'])} only in a, "
+            f"{len(counts['only_b'])} only in b"
         )
         if data["weights"]:
             click.echo(
@@ -177,6 +177,6 @@ class EvoMergeView(View):
         for what in measured["different"]:
             click.echo(f"OTHER OUTCOMES of the same evaluation: {what}")
         for which, best in zip("ab", data["champion"], strict=True):
-            told = f"{short(best['recipe_id'])} {best['score']:.4f}" if best else "none yet"
-            click.echo(f"champion {which}: {told}")
+            words = f"{short(best['recipe_id'])} {best['score']:.4f}" if best else "none yet"
+            click.echo(f"champion {which}: {words}")
         click.echo(f"lineage: {'the same' if data['same_lineage'] else 'different'}")

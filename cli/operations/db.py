@@ -63,17 +63,17 @@ def check_command(as_json: bool) -> None:
 
     database = home().database_alone()
     try:
-        found = [*schema.check(database), *gaps(database)]
+        problems = [*schema.check(database), *gaps(database)]
     finally:
         database.close()
     if as_json:
-        emit({"database": database.name, "revision": schema.HEAD, "problems": found})
+        emit({"database": database.name, "revision": schema.HEAD, "problems": problems})
     else:
-        for problem in found:
+        for problem in problems:
             click.echo(f"error: {visible(problem)}")
-        if not found:
+        if not problems:
             click.echo(f"{database.name}: revision {schema.HEAD}, ok")
-    if found:
+    if problems:
         sys.exit(1)
 
 

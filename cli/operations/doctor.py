@@ -45,13 +45,13 @@ def doctor_command(as_json: bool) -> None:
     Example:
       forge doctor
     """
-    found = [*_packages(), *_shadows(), *_device(), *_home(), *_database()]
+    findings = [*_packages(), *_shadows(), *_device(), *_home(), *_database()]
     if as_json:
-        emit([{"level": level, "what": what, "detail": detail} for level, what, detail in found])
+        emit([{"level": level, "what": what, "detail": detail} for level, what, detail in findings])
     else:
-        for level, what, detail in found:
+        for level, what, detail in findings:
             click.echo(f"{level:8s}{what:18s}{detail}")
-    if any(level == "error" for level, _, _ in found):
+    if any(level == "error" for level, _, _ in findings):
         sys.exit(3)
 
 

@@ -78,8 +78,8 @@ def up_command(
         home.open_store().close()
     home.make()
     signals: list[int] = []
-    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(one, lambda number, _frame: signals.append(number))
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, lambda number, _frame: signals.append(number))
     options = ["--device", device, "--concurrency", str(concurrency)]
     options += [] if metrics_port is None else ["--metrics-port", str(metrics_port)]
     with _lock(home.folder):
@@ -206,29 +206,29 @@ def _carry(
     worker = subprocess.Popen(tied(command), env=env, start_new_session=True)
     running.note("worker", worker.pid)
     _say(home, env)
-    asked = 0
+    signal_count = 0
     page = next((server.page for server in started if isinstance(server, Served)), None)
     endings = Endings(replace(home, url=env.get("FORGE_DATABASE_URL") or home.url))
     try:
         while worker.poll() is None:
             for text in endings.news():
                 click.echo(f"{text}; dashboard {page}" if page else text, err=True)
-            if len(signals) > asked:
-                asked = len(signals)
+            if len(signals) > signal_count:
+                signal_count = len(signals)
                 worker.send_signal(signal.SIGINT)
             for server in started:
-                if hasattr(server, "running") and not server.running() and not asked:
+                if hasattr(server, "running") and not server.running() and not signal_count:
                     _again(server)
                     if server.running():
                         running.note("Redis", server.pid)
-                if isinstance(server, Served) and not asked:
+                if isinstance(server, Served) and not signal_count:
                     server.say_where_ended()
             time.sleep(0.1)
     finally:
         endings.close()
         if worker.poll() is None:
             worker.kill()
-    if worker.returncode and not asked:
+    if worker.returncode and not signal_count:
         raise click.ClickException(
             f"the worker ended with exit code {worker.returncode}; see above"
         )

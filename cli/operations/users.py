@@ -43,21 +43,21 @@ def list_users(as_json: bool) -> None:
     """
     from worker.commands import accounts
 
-    known = _with_store(accounts.read)
+    users = _with_store(accounts.read)
     rows = [
-        {"name": name, "role": role, "tokens": [vars(t) for t in known.tokens_of(name)]}
-        for name, role in sorted(known.roles.items())
+        {"name": name, "role": role, "tokens": [vars(t) for t in users.tokens_of(name)]}
+        for name, role in sorted(users.roles.items())
     ]
     if as_json:
         emit(rows)
         return
     if not rows:
         click.echo("no users yet: forge users add NAME --role admin", err=True)
-    told = [
+    cells = [
         [r["name"], r["role"], ", ".join(f"{t['id']} {t['note']}".strip() for t in r["tokens"])]
         for r in rows
     ]
-    table(["user", "role", "tokens"], told)
+    table(["user", "role", "tokens"], cells)
 
 
 @users_command.command("add")

@@ -72,12 +72,12 @@ def worker_command(
         raise click.UsageError("--only goes with --queues.")
     threads()
     home, broker = Home.default(), broker_url()
-    found = placements(device, concurrency)
+    places = placements(device, concurrency)
     if home.store is not None:
         open_vault(home)  # raises what is wrong before anything is started
     os.environ["FORGE_LOG"] = form = form or ("text" if sys.stderr.isatty() else "json")
     logging_setup.set_up("json" if form == "json" else "text")
-    crew = Crew(home, found, broker, frozenset(labels), only)
+    crew = Crew(home, places, broker, frozenset(labels), only)
     try:
         if metrics_port is not None:
             port = crew.metrics.serve(metrics_port, metrics_address)
@@ -169,17 +169,17 @@ def limits_command(
             rules = user_limits.change(store, user, weight, tasks, run_tasks)
     finally:
         store.close()
-    own = {
+    limits = {
         name: {"weight": rules.weights.get(name, 1.0), "tasks": rules.tasks.get(name)}
         for name in sorted({*rules.weights, *rules.tasks} | ({user} if user else set()))
     }
     everybody = {"tasks": rules.everybody.per_user, "run_tasks": rules.everybody.per_run}
     if as_json:
-        emit({"everybody": everybody, "users": own})
+        emit({"everybody": everybody, "users": limits})
         return
-    head = "all other users" if own else "all users"
+    head = "all other users" if limits else "all users"
     rows = [[head, "1", _limit(rules.everybody.per_user)]]
-    for name, r in own.items():
+    for name, r in limits.items():
         rows.append([name, f"{r['weight']:g}", str(r["tasks"] or "as all users")])
     table(["user", "weight", "tasks at once"], rows)
     click.echo(f"tasks of one run at once: {_limit(rules.everybody.per_run)}")

@@ -27,12 +27,12 @@ class CompressionView(View):
         for row in data["points"]:
             if row["failure"] is not None:
                 say(f"{row['point']:14s} {row['bytes']:>14,} bytes  failed: {row['failure']}")
-        chosen, kept = data["chosen"], data["figures"]["retention"]
+        chosen, retention = data["chosen"], data["figures"]["retention"]
         say(
             f"chosen: {chosen['point']}, {chosen['bytes']:,} bytes, "
             f"{data['figures']['ratio']['value']:.2f} times smaller than float32; on the test slice it "
-            f"keeps {kept['value']:.4f} "
-            f"({kept['low']:.4f} to {kept['high']:.4f})"
+            f"keeps {retention['value']:.4f} "
+            f"({retention['low']:.4f} to {retention['high']:.4f})"
         )
         if "folder" in data:
             say(f"file:   {data['folder']}/model.forge  (forge decompress FILE DIR)")
@@ -56,13 +56,13 @@ class CompressionView(View):
         if row.type == "unmeasurable":
             return f"{name}: failed: {data['reason']}"
         values = data["values"].values()
-        made = state.made.get(data["recipe_id"])
-        size = f"{made.bytes:,} bytes, " if made is not None else ""
+        encoding = state.made.get(data["recipe_id"])
+        size = f"{encoding.bytes:,} bytes, " if encoding is not None else ""
         bits = math.fsum(values) / len(values)
         return f"{name}: {size}{bits:.4f} bits per byte on the slice {data['on']}"
 
 
 def _encoded(state: Any) -> int:
     """Return the number of encodings that are done or refused."""
-    made = sum(made.type == "encoded" for made in state.made.values())
-    return made + len(state.refused)
+    count = sum(event.type == "encoded" for event in state.made.values())
+    return count + len(state.refused)

@@ -15,6 +15,6 @@ class MeasureView(View):
     def announce(self, state: Any, data: dict[str, Any], name: str) -> None:
         """Print the figures, each with its interval and the number of documents."""
         super().announce(state, data, name)
-        for name, one in state.completed.figures.items():
-            count = "" if one.n is None else f"  on {one.n} documents"
-            say(f"{figure_text(self.kind, name, one)}{count}")
+        for name, figure in state.completed.figures.items():
+            count = "" if figure.n is None else f"  on {figure.n} documents"
+            say(f"{figure_text(self.kind, name, figure)}{count}")

@@ -31,28 +31,28 @@ def run(home: Any, plan: Any, checked: dict[str, Any], as_json: bool) -> None:
     click.echo("trying each phase's work here: its start, some steps, some readings", err=True)
     for note in checked["warnings"]:
         click.echo(f"warning: {note}", err=True)
-    named, found = Finder(home, lambda told: click.echo(told, err=True)), []
+    named, costs = Finder(home, lambda line: click.echo(line, err=True)), []
     there = home.url is not None or home.database.exists()
     with closing(home.open_store()) if there else nullcontext() as store:
         for cost in dry_run.costs(plan, named, store):
-            found.append(cost)
+            costs.append(cost)
             click.echo(f"tried {cost.label}", err=True)
-    told = dry_run.told(found)
+    report = dry_run.told(costs)
     if as_json:
-        emit({**checked, **told})
+        emit({**checked, **report})
         return
-    _show(told)
+    _show(report)
 
 
-def _show(told: dict[str, Any]) -> None:
+def _show(report: dict[str, Any]) -> None:
     """Print the table, and why some of its numbers are not known."""
     rows = [
-        [row["label"], row["kind"], *(_amount(row, n) for n in _AMOUNTS)] for row in told["costs"]
+        [row["label"], row["kind"], *(_amount(row, n) for n in _AMOUNTS)] for row in report["costs"]
     ]
-    rows.append(["in all", "", *(_whole(told["in_all"][name], name) for name in _AMOUNTS)])
+    rows.append(["in all", "", *(_whole(report["in_all"][name], name) for name in _AMOUNTS)])
     show_table(["phase", "kind", *(heading for heading, _ in _AMOUNTS.values())], rows)
     unknown: dict[str, dict[str, None]] = {}
-    for row in told["costs"]:
+    for row in report["costs"]:
         for name in _AMOUNTS:
             if row[name]["value"] is None:
                 unknown.setdefault(row[name]["from"], {})[row["label"]] = None
@@ -67,8 +67,8 @@ def _amount(row: dict[str, Any], name: str) -> str:
     return "not known" if value is None else _AMOUNTS[name][1](value)
 
 
-def _whole(found: dict[str, Any], name: str) -> str:
-    if found["value"] is None:
+def _whole(total: dict[str, Any], name: str) -> str:
+    if total["value"] is None:
         return "not known"
-    least = "at least " if found["without"] else ""
-    return least + _AMOUNTS[name][1](found["value"])
+    least = "at least " if total["without"] else ""
+    return least + _AMOUNTS[name][1](total["value"])

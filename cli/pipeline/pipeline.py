@@ -75,11 +75,11 @@ def run_command(
     plan = _plan(home, Path(file), output_dir, detach)
     plan = replace(plan, fields={**plan.fields, "reuse": reuse})
     if check or dry_run:
-        told = _checked(plan)
+        report = _checked(plan)
         if dry_run:
-            dry_run_costs.run(home, plan, told, as_json)
+            dry_run_costs.run(home, plan, report, as_json)
         else:
-            _say_checked(told, as_json)
+            _say_checked(report, as_json)
         return
     begin(home, plan, queued, detach, False, as_json, file)
 
@@ -91,10 +91,10 @@ def _plan(home: Home, file: Path, output_dir: str | None, elsewhere: bool) -> Pl
     from weights.storage.model_origin import Finder
     from worker.commands import validate
 
-    named = Finder(home, lambda told: click.echo(told, err=True))
+    named = Finder(home, lambda line: click.echo(line, err=True))
     folder = str(Path(output_dir).absolute()) if output_dir else None
-    asked = Asked("pipeline", files.read(file), {}, (), folder)
-    return validate.plan(asked, Lookup({}, named, elsewhere=elsewhere))
+    request = Asked("pipeline", files.read(file), {}, (), folder)
+    return validate.plan(request, Lookup({}, named, elsewhere=elsewhere))
 
 
 def _checked(plan: Plan) -> dict[str, Any]:
@@ -118,8 +118,8 @@ def _say_checked(checked: dict[str, Any], as_json: bool) -> None:
     if as_json:
         emit(checked)
         return
-    for number, told in enumerate(checked["phases"], start=1):
-        gates = "gates: " + ", ".join(told["gates"]) if told["gates"] else ""
-        say(f"{number}  {told['phase']:16s} {told['kind']:10s} {gates}".rstrip())
+    for number, phase in enumerate(checked["phases"], start=1):
+        gates = "gates: " + ", ".join(phase["gates"]) if phase["gates"] else ""
+        say(f"{number}  {phase['phase']:16s} {phase['kind']:10s} {gates}".rstrip())
     for note in checked["warnings"]:
         click.echo(f"warning: {note}", err=True)

@@ -41,8 +41,8 @@ def carry_on(
     from cli.runs import export
     from worker.exports import wandb_follower
 
-    wanted = tracked() if followed is None else followed
-    with wandb_follower.beside(home, run, _warn) if wanted else nullcontext():
+    follows = tracked() if followed is None else followed
+    with wandb_follower.beside(home, run, _warn) if follows else nullcontext():
         state = _follow(home, run)
         export.announce(state, _written(home, state, output), as_json)
     if not state.completed:
@@ -218,7 +218,7 @@ def resumed(home: Any, run: str, options: dict[str, Any]) -> tuple[str, str | No
     fixed = [
         name.replace("_", "-")
         for name, value in options.items()
-        if name != "output_dir" and not any(value is one for one in unset)
+        if name != "output_dir" and not any(value is default for default in unset)
     ]
     if fixed:
         raise ConfigError(
@@ -229,8 +229,8 @@ def resumed(home: Any, run: str, options: dict[str, Any]) -> tuple[str, str | No
         state = adopted(store, run)
     finally:
         store.close()
-    given = state.submitted.output_dir if state.submitted else None
-    output = options.get("output_dir") or given
+    folder = state.submitted.output_dir if state.submitted else None
+    output = options.get("output_dir") or folder
     place = check_target(Path(output or _folder(kinds.of(state.kind), state.run)))
     check_apart(place, inputs(plan_of(state.submitted, state.kind)))
     return state.run, output

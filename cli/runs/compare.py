@@ -33,11 +33,11 @@ def compare_command(runs: tuple[str, ...], panel: str | None, as_json: bool) -> 
       forge compare 20261121-3fa9c1 20261122-77aa01
       forge compare 20261121-3fa9c1 20261122-77aa01 --panel rivals
     """
-    seen = [
+    views = [
         kinds.of(state.kind).seen_beside(state, overview(state, rows))
         for state, rows in places(*runs)
     ]
-    data = side_by_side(seen)
+    data = side_by_side(views)
     data = data.model_copy(update={"names": names_of([head.run for head in data.heads])})
     if as_json:
         emit(data.model_dump(mode="json"))
@@ -49,26 +49,26 @@ def compare_command(runs: tuple[str, ...], panel: str | None, as_json: bool) -> 
 
 def _echo_panel(data: SideBySide, name: str) -> None:
     """Print the panels of one name. Raises NotFoundError, which names those that there are."""
-    known = _panels(data)
-    if name not in known:
-        there = ", ".join(known) or "none"
+    panels = _panels(data)
+    if name not in panels:
+        there = ", ".join(panels) or "none"
         raise NotFoundError(f"these runs have no panel {name!r} in common. They have: {there}.")
-    for run, panel in known[name]:
+    for run, panel in panels[name]:
         say("\n".join(["", *screen.whole(panel, run, screen_width())]))
 
 
 def _panels(data: SideBySide) -> dict[str, list[tuple[str, Panel]]]:
     """Return name → (run, panel) of all that the runs have in common: lines first."""
-    found: dict[str, list[tuple[str, Panel]]] = {}
+    panels: dict[str, list[tuple[str, Panel]]] = {}
     for lines in data.lines:
-        found[lines.name] = [(data.heads[0].run, lines)]
+        panels[lines.name] = [(data.heads[0].run, lines)]
     for beside in data.beside:
-        found[beside.name] = [
-            (own.run, own.panel.model_copy(update={"title": f"{own.panel.title}, {name}"}))
-            for own in beside.panels
-            for name in (data.names.get(own.run, own.run),)
+        panels[beside.name] = [
+            (part.run, part.panel.model_copy(update={"title": f"{part.panel.title}, {name}"}))
+            for part in beside.panels
+            for name in (data.names.get(part.run, part.run),)
         ]
-    return found
+    return panels
 
 
 def _echo(data: SideBySide) -> None:
@@ -106,9 +106,9 @@ def _result(result: Result | None) -> tuple[str, str, str]:
     if result is None:
         return "-", "-", "-"
     metric = result.metric
-    said = in_words(metric.name, result.value, metric.unit, metric.better)
+    words = in_words(metric.name, result.value, metric.unit, metric.better)
     ends = [quantity(end, metric.unit) for end in (result.low, result.high) if end is not None]
-    return said, " to ".join(ends) or "-", result.on or "-"
+    return words, " to ".join(ends) or "-", result.on or "-"
 
 
 def _setting(value: Any) -> str:

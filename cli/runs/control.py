@@ -14,13 +14,13 @@ from runs.kinds.controls import control_of
 
 def command_of(word: str, line: str) -> click.Command:
     """Return the command that asks a run for something; `line` says what."""
-    asked = control_of(word)
+    command = control_of(word)
     params: list[click.Parameter] = [click.Argument(["run"])]
-    if asked.value:
-        type_ = PRIORITY if asked.value == "priority" else click.STRING
-        params.append(click.Argument(["value"], metavar=asked.value.upper(), type=type_))
-    if asked.takes_reason:
-        words = {"required": asked.needs_reason, "help": "Why; it is recorded."}
+    if command.value:
+        type_ = PRIORITY if command.value == "priority" else click.STRING
+        params.append(click.Argument(["value"], metavar=command.value.upper(), type=type_))
+    if command.takes_reason:
+        words = {"required": command.needs_reason, "help": "Why; it is recorded."}
         params.append(click.Option(["--reason"], **words))
 
     def ask(run: str, as_json: bool, value: Any = None, reason: str | None = None) -> None:
@@ -29,18 +29,20 @@ def command_of(word: str, line: str) -> click.Command:
         _recorded(
             run,
             lambda store, home, id_: control.ask(store, home, id_, word, value, reason),
-            asked.done.format(value=value) if value != "" else "has no name of its own",
+            command.done.format(value=value) if value != "" else "has no name of its own",
             as_json,
         )
 
-    example = f"\b\nExample:\n  forge {word} 20261121-3fa9c1 {asked.example}".rstrip()
+    example = f"\b\nExample:\n  forge {word} 20261121-3fa9c1 {command.example}".rstrip()
     return json_option(
         click.Command(
             word,
             params=params,
             callback=ask,
-            help=f"{line}\n\n{asked.more}\n\n{example}",
-            context_settings={"ignore_unknown_options": asked.value == "priority"},  # it may be -1
+            help=f"{line}\n\n{command.more}\n\n{example}",
+            context_settings={
+                "ignore_unknown_options": command.value == "priority"
+            },  # it may be -1
         )
     )
 
@@ -55,8 +57,8 @@ def _recorded(run: str, ask: Callable[[Any, Any, str], Any], done: str, as_json:
         id_ = full_name(store, run)
         name = name_of(id_)  # as it is before the event, which may rename it
         before = ask(store, home, id_)
-    told = {"run": before.run, "before": before.status, "asked": done}
-    emit(told) if as_json else click.echo(f"run {name} {done}")
+    report = {"run": before.run, "before": before.status, "asked": done}
+    emit(report) if as_json else click.echo(f"run {name} {done}")
 
 
 def _describe(run: str, done: str, as_json: bool, **words: Any) -> None:

@@ -159,17 +159,17 @@ def _tables(home: Any, run: str, folder: Path, as_json: bool) -> dict[str, Any]:
     finally:
         store.close()
     warn_skipped(state)
-    told = {
+    report = {
         "run": name,
         "folder": str(folder.absolute()),
         "rows": parquet.write(folder, state, rows),
     }
     if as_json:
-        emit(told)
-        return told
-    counts = ", ".join(f"{count:,} {table}" for table, count in told["rows"].items())
-    click.echo(f"tables:   {told['folder']} ({counts})", err=as_json)
-    return told
+        emit(report)
+        return report
+    counts = ", ".join(f"{count:,} {table}" for table, count in report["rows"].items())
+    click.echo(f"tables:   {report['folder']} ({counts})", err=as_json)
+    return report
 
 
 def _model(
@@ -187,12 +187,12 @@ def _model(
     run, _, name = model.partition(":")
     state, written = delivery.deliver(home, run, out, reason, model=name)
     sent = formats.send(to, out)
-    told = written | ({"tables": tables} if tables else {}) | sent
+    report = written | ({"tables": tables} if tables else {}) | sent
     if (copied := written.get("exported")) and not as_json:
         click.echo(f"model:    {copied['what']}, weights {copied['digest'][:12]}")
         click.echo(f"folder:   {written['folder']}")
     else:
-        announce(state, told, as_json)
+        announce(state, report, as_json)
     if not as_json:
         formats.say_sent(sent)
 

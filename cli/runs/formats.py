@@ -50,8 +50,8 @@ def _gguf(written: formats.Written) -> None:
     for file in written.get("files", [written]):
         _say_file(file)
     if "imatrix_tokens" in written:
-        kept = f", kept as {written['imatrix']}" if "imatrix" in written else ""
-        click.echo(f"imatrix:  measured on {written['imatrix_tokens']:,} tokens{kept}")
+        suffix = f", kept as {written['imatrix']}" if "imatrix" in written else ""
+        click.echo(f"imatrix:  measured on {written['imatrix_tokens']:,} tokens{suffix}")
     if "measured_tokens" in written:
         click.echo(f"measured: on {written['measured_tokens']:,} tokens, in llama.cpp")
     if "modelfile" in written:
@@ -65,9 +65,9 @@ def _say_file(file: formats.Written) -> None:
     """Print a GGUF file's size, its loss if it was measured, and which matrices have other types."""
     loss = f", {file['bits_per_byte']:.4f} bits per byte" if "bits_per_byte" in file else ""
     click.echo(f"model:    {file['file']} ({file['bytes']:,} bytes, {file['type']}{loss})")
-    others = file["other_types"]
-    for type_ in sorted(set(others.values())):
-        names = [name for name, other in others.items() if other == type_]
+    matrix_types = file["other_types"]
+    for type_ in sorted(set(matrix_types.values())):
+        names = [name for name, other in matrix_types.items() if other == type_]
         click.echo(
             f"{type_ + ':':9} {len(names)} matrices, whose rows {file['type']} cannot cut into blocks, "
             f"such as {names[0]}"
@@ -109,8 +109,8 @@ def send(to: Any, out: Path, *more: Path) -> formats.Written:
 
 def say_sent(data: formats.Written) -> None:
     """Print where an export is at a Hub, if it is there."""
-    if told := data.get("hub"):
-        click.echo(f"hub:      {told['url']} ({'private' if told['private'] else 'public'})")
+    if hub := data.get("hub"):
+        click.echo(f"hub:      {hub['url']} ({'private' if hub['private'] else 'public'})")
 
 
 #: Name → (what --out names, the function that prints what was written).

@@ -30,9 +30,11 @@ def _under_parents(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         parts.setdefault(row["part_of"] if row["part_of"] in runs else None, []).append(row)
 
     def below(run: str | None, depth: int) -> list[dict[str, Any]]:
-        own = parts.get(run, [])[:: 1 if run is None else -1]
+        children = parts.get(run, [])[:: 1 if run is None else -1]
         return [
-            line for row in own for line in ({**row, "depth": depth}, *below(row["run"], depth + 1))
+            line
+            for row in children
+            for line in ({**row, "depth": depth}, *below(row["run"], depth + 1))
         ]
 
     return below(None, 0)
@@ -89,9 +91,9 @@ def runs_command(
         emit(rows)
         return
     if not rows:
-        some = words or tag or kind or status
+        is_filtered = words or tag or kind or status
         none = "no run is like that: list all with `forge runs`"
-        click.echo(none if some else "no runs yet: start one with `forge evo`", err=True)
+        click.echo(none if is_filtered else "no runs yet: start one with `forge evo`", err=True)
     _runs_table(_under_parents(rows))
     if total > len(rows):
         click.echo(f"{total - len(rows)} more: forge runs --all", err=True)
@@ -269,5 +271,5 @@ def print_event(row: Any, place: int, as_json: bool) -> None:
     else:
         from runs.kinds.wording import gist
 
-        told = gist(row.stream.partition("/")[0], row.type, json.loads(row.data))
-        click.echo(visible(f"{place:5d}  {row.recorded_at[:19]}  {row.type:22s} {told}"))
+        words = gist(row.stream.partition("/")[0], row.type, json.loads(row.data))
+        click.echo(visible(f"{place:5d}  {row.recorded_at[:19]}  {row.type:22s} {words}"))

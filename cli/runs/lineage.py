@@ -28,22 +28,28 @@ def lineage_command(run: str, model: str, as_json: bool) -> None:
 
     store = home().open_store()
     try:
-        found = (
+        generations = (
             family.family(store, full_name(store, run), model)
             if model
             else family.named(store, run)
         )
-        for one in found:
-            warn_skipped(load(store, one.run, showing=True))
+        for node in generations:
+            warn_skipped(load(store, node.run, showing=True))
     finally:
         store.close()
     if as_json:
-        emit({one.recipe_id: one.recipe for group in found for one in reversed(group.ancestors)})
+        emit(
+            {
+                ancestor.recipe_id: ancestor.recipe
+                for group in generations
+                for ancestor in reversed(group.ancestors)
+            }
+        )
         return
-    if not found:
+    if not generations:
         say(f"no run of this log made model {run}")
-    for id_, ancestors in family.by_run(found).items():
-        if id_ != found[0].run:
+    for id_, ancestors in family.by_run(generations).items():
+        if id_ != generations[0].run:
             say(f"run {named(id_)}:")
-        for one in ancestors:
-            say(f"{short(one.recipe_id)}  {one.place:18s} {one.words}")
+        for node in ancestors:
+            say(f"{short(node.recipe_id)}  {node.place:18s} {node.words}")

@@ -49,9 +49,9 @@ def markdown(state: Any, rows: list[Any]) -> str:
 
 def with_now(state: Any, rows: list[Any]) -> Panels:
     """Return the same with what the run does now, by the tables of devices and leases."""
-    seen = overview(state, rows)
+    page = overview(state, rows)
     now = None if state.ended else _now(state)
-    return seen.model_copy(update={"head": seen.head.model_copy(update={"now": now})})
+    return page.model_copy(update={"head": page.head.model_copy(update={"now": now})})
 
 
 def _now(state: Any) -> Live | None:
@@ -80,9 +80,9 @@ def _now(state: Any) -> Live | None:
         store.close()
 
 
-def write(seen: Panels, name: str, form: str) -> None:
+def write(page: Panels, name: str, form: str) -> None:
     """Write one panel with all of its data to stdout. Raises NotFoundError for an unknown panel."""
-    panel = tables.find(seen.panels, name, seen.head.run)
+    panel = tables.find(page.panels, name, page.head.run)
     if form == "text":
         _text(panel)
     elif form == "csv":

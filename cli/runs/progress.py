@@ -55,8 +55,8 @@ class _Followed:
 
         names = wording.names(state)
         for row in rows[-live.NEWS :]:
-            told = wording.gist(state.kind, row.type, json.loads(row.data), names)
-            self.news.append(f"{row.recorded_at[11:19]} {row.type} {told}")
+            words = wording.gist(state.kind, row.type, json.loads(row.data), names)
+            self.news.append(f"{row.recorded_at[11:19]} {row.type} {words}")
         self._curve.take(rows)
 
     def frame(self, state: Any, hands: Sequence[live.Hand], rehearsal: Any) -> Any:
@@ -114,10 +114,10 @@ class Progress:
             followed = self._runs[state.run] = _Followed(state)
         for row in rows:
             followed.time(row)
-            told = None if self._live is not None else followed.view.unit(state, row)
-            if told:
+            line = None if self._live is not None else followed.view.unit(state, row)
+            if line:
                 self._say_run(state)
-                print(told + self._how_far(state), file=sys.stderr, flush=True)
+                print(line + self._how_far(state), file=sys.stderr, flush=True)
             self._say(state, row)
         if self._live is not None and state.submitted is not None:
             self._take(followed, state, rows)
@@ -136,15 +136,15 @@ class Progress:
         """Return how far a run is and the time left; empty if it has ended, or if that is unknown."""
         if state.ended:
             return ""
-        seen = kinds.of(state.kind).outlook(state, self._rehearsals.of(state))
-        return "" if seen.eta_s is None else f"  ({activity.progress(state, seen)})"
+        outlook = kinds.of(state.kind).outlook(state, self._rehearsals.of(state))
+        return "" if outlook.eta_s is None else f"  ({activity.progress(state, outlook)})"
 
     def _say(self, state: Any, row: Any) -> None:
         """Print what was measured at the start, and what users asked."""
         lines = []
         if row.type == "started":
-            told = json.loads(row.data)["warnings"]
-            lines = [line for line in told if line.startswith(_MEASURED)]
+            warnings = json.loads(row.data)["warnings"]
+            lines = [line for line in warnings if line.startswith(_MEASURED)]
         if row.type in _SAID:
             name = self._runs[state.run].name
             lines.append(f"{row.type} by {row.actor}{_SAID[row.type].format(run=name)}")
@@ -154,8 +154,8 @@ class Progress:
     def _take(self, followed: _Followed, state: Any, rows: list[Any]) -> None:
         """Keep what is to be drawn; the drawing is another thread's."""
         followed.take(state, rows)
-        known, self._known = self._known, self._at_work(state)
-        if rows or known != self._known:
+        earlier_work, self._known = self._known, self._at_work(state)
+        if rows or earlier_work != self._known:
             rehearsal = self._rehearsals.of(state)
             self._shown = followed, followed.frame(state, self._known, rehearsal)
 

@@ -93,9 +93,9 @@ def _follow(
         now.absorb(group, showing=True)
         for place, row in enumerate(group, start=now.place - len(group) + 1):
             print_event(row, place, as_json)
-        told = None if as_json else view.after(now, group)
-        if told:
-            click.echo(told)
+        line = None if as_json else view.after(now, group)
+        if line:
+            click.echo(line)
     if not live or now.ended:
         return
     for row in _coming(store, now):
@@ -138,15 +138,15 @@ def diff_command(a: str, b: str, as_json: bool) -> None:
     from runs import kinds
     from runs.errors import ConfigError
 
-    (one, _), (other, _) = places(a, b)
-    if one.kind != other.kind:
-        names = name_of(one.run), name_of(other.run)
+    (first, _), (other, _) = places(a, b)
+    if first.kind != other.kind:
+        names = name_of(first.run), name_of(other.run)
         raise ConfigError(
-            f"{names[0]} is {kinds.of(one.kind).title}, {names[1]} {kinds.of(other.kind).title}: "
+            f"{names[0]} is {kinds.of(first.kind).title}, {names[1]} {kinds.of(other.kind).title}: "
             f"`forge compare {' '.join(names)}` shows what such runs have in common."
         )
-    data = kinds.of(one.kind).difference(one, other)
-    emit(data) if as_json else kind_views.of(one.kind).differences(data)
+    data = kinds.of(first.kind).difference(first, other)
+    emit(data) if as_json else kind_views.of(first.kind).differences(data)
 
 
 def places(*texts: str) -> list[tuple[Any, list[Any]]]:

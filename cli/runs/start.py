@@ -81,7 +81,7 @@ def start_command(
     from runs.home import Home
 
     if resume is not None:
-        given = {
+        arguments = {
             "KIND": kind,
             "config": config_file,
             "set": settings,
@@ -90,7 +90,7 @@ def start_command(
         }
         rest = {"output_dir": output_dir, "detach": detach, "dry_run": dry_run, **queued}
         home = Home.default()
-        run, output = resumed(home, resume, {**given, **rest})
+        run, output = resumed(home, resume, {**arguments, **rest})
         carry_on(home, run, output, as_json)
         return
     if kind is None:
@@ -131,8 +131,8 @@ def command_of(word: str, line: str) -> click.Command:
     from runs.kinds.asked import roles
 
     run_kind = kinds.of(kind := KINDS.get(word, word))
-    others = roles(run_kind.submitted)
-    main = run_kind.main_role if run_kind.main_role in others else None
+    role_names = roles(run_kind.submitted)
+    main = run_kind.main_role if run_kind.main_role in role_names else None
     words = run_kind.command.words or line
     examples = run_kind.command.examples or (
         f"forge {word}{f' {EXAMPLE}' if main else ''} --out out",
@@ -143,11 +143,11 @@ def command_of(word: str, line: str) -> click.Command:
         + "\n  ".join(examples)
     )
     params = [param for param in start_command.params if param.name not in ("kind", "resume")]
-    settings = [name for name in run_kind.command.options if name not in others]
+    settings = [name for name in run_kind.command.options if name not in role_names]
     if "lora_rank" in run_kind.config.model_fields:
         params.insert(0, LORA)
     params = [*(_setting_option(run_kind, name) for name in settings), *params]
-    params = [*(_role_option(run_kind, name) for name in others if name != main), *params]
+    params = [*(_role_option(run_kind, name) for name in role_names if name != main), *params]
     if main:
         params.insert(0, click.Argument([main], required=False, metavar=main.upper()))
     return click.Command(word, params=params, help=text, callback=partial(_started, kind, main))
@@ -180,31 +180,31 @@ def _setting_option(kind: Kind, name: str) -> click.Option:
     return click.Option([flag, f"setting_{name}"], help=words, **form)
 
 
-def _started(word: str, main: str | None, **given: Any) -> None:
+def _started(word: str, main: str | None, **arguments: Any) -> None:
     """Start a run of a kind, from the arguments of its command. Raises UsageError, ConfigError."""
     from runs import kinds
 
-    kind, models = kinds.of(word), list(given.pop("models"))
-    model = given.pop(main) if main else None
+    kind, models = kinds.of(word), list(arguments.pop("models"))
+    model = arguments.pop(main) if main else None
     if model is not None:
         models.append(f"{main}={model}")
-    elif main and not any(one.startswith(f"{main}=") for one in models):
+    elif main and not any(entry.startswith(f"{main}=") for entry in models):
         raise click.UsageError(f"give the {main}: a folder, Hub id, RUN or RUN:ROLE.")
     config: dict[str, object] = {}
-    sets = dict(map(setting, given.pop("settings")))
-    if (rank := given.pop("rank", None)) is not None:
+    sets = dict(map(setting, arguments.pop("settings")))
+    if (rank := arguments.pop("rank", None)) is not None:
         config |= {"train": "lora", "lora_rank": rank}
-    for option in [option for option in given if option.startswith(("role_", "setting_"))]:
+    for option in [option for option in arguments if option.startswith(("role_", "setting_"))]:
         sort, _, name = option.partition("_")
-        value = given.pop(option)
+        value = arguments.pop(option)
         if sort == "role":
-            models += [f"{name}={one}" for one in value]
+            models += [f"{name}={place}" for place in value]
         elif value is not None and value is not False and value != ():
             config |= _chosen(kind, name, value)
     # Prompts without checks beside them stand for none, which is no word of the user's.
     if twice := [name for name in sets if config.get(name, sets[name]) not in (sets[name], [])]:
         raise click.UsageError(f"--set {twice[0]} contradicts another option: leave one out.")
-    _start(word, config | sets, tuple(models), **given)
+    _start(word, config | sets, tuple(models), **arguments)
 
 
 def _chosen(kind: Kind, name: str, value: Any) -> dict[str, object]:
@@ -234,9 +234,9 @@ def planned(
     roles: dict[str, list[str]] = {}
     for role, model in map(_role, models):
         roles.setdefault(role, []).append(model)
-    named = Finder(home, lambda told: click.echo(told, err=True))
-    asked = Asked(kind, config, roles, data, output_dir)
-    return validate.plan(asked, Lookup({}, named, elsewhere=elsewhere))
+    named = Finder(home, lambda line: click.echo(line, err=True))
+    request = Asked(kind, config, roles, data, output_dir)
+    return validate.plan(request, Lookup({}, named, elsewhere=elsewhere))
 
 
 def _role(text: str) -> tuple[str, str]:

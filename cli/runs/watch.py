@@ -53,10 +53,10 @@ def watch_command(run: str, as_json: bool) -> None:
         kind_views.of(shown.kind).show(shown, lambda: panels.overview(shown, log))
     reason = state.failed.reason if state.failed else None
     result = kinds.of(state.kind).result_id(state)
-    told = {"run": name, "status": state.status, "champion": result, "reason": reason}
+    report = {"run": name, "status": state.status, "champion": result, "reason": reason}
     called = name_of(name)
     why = f": {renamed(reason, name, called)}" if reason else ""
     sentence = f"run {called} {state.status}{why}"
-    emit(told) if as_json else click.echo(sentence)
+    emit(report) if as_json else click.echo(sentence)
     if not state.completed:
         sys.exit(1)

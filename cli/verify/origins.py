@@ -43,17 +43,19 @@ def _walk(
         if name != run and name not in reports:
             names.append(name)
             reports[name] = check(name)
-            findings += [_of(name, found) for found in reports[name]["findings"]]
+            findings += [_of(name, finding) for finding in reports[name]["findings"]]
         if name != run and again is not None and reports[name]["state"] is not None:
-            findings += [_of(name, found) for found in again(reports[name], model)]
+            findings += [_of(name, finding) for finding in again(reports[name], model)]
         open_ += [
-            one for one in _children(store, name) if one not in open_ and one[0] not in reports
+            child
+            for child in _children(store, name)
+            if child not in open_ and child[0] not in reports
         ]
-        for given, maker in _givers(store, name, model):
+        for digest, maker in _givers(store, name, model):
             if isinstance(maker, str):
                 findings.append(Finding("error", "origins", maker))
             elif maker is None:
-                words = f"no run of this log made {given[:12]}, which run {name} was given"
+                words = f"no run of this log made {digest[:12]}, which run {name} was given"
                 findings.append(Finding("note", "origins", words))
             elif maker not in open_:
                 open_.append(maker)
@@ -74,8 +76,10 @@ def _children(store: EventStore, run: str) -> list[tuple[str, str]]:
         return []
 
 
-def _of(run: str, found: Finding) -> Finding:
-    return replace(found, check="origins", message=f"run {run}: {found.check}: {found.message}")
+def _of(run: str, finding: Finding) -> Finding:
+    return replace(
+        finding, check="origins", message=f"run {run}: {finding.check}: {finding.message}"
+    )
 
 
 def _givers(store: EventStore, run: str, model: str) -> list[tuple[str, Any]]:
@@ -91,18 +95,18 @@ def _givers(store: EventStore, run: str, model: str) -> list[tuple[str, Any]]:
         ancestors = kinds.of(state.kind).ancestry(state, model)
     except (ForgeError, EventsError) as error:
         return [("", f"run {run}: what its models were made from cannot be read: {error}")]
-    found: list[tuple[str, Any]] = []
-    for one in ancestors:
-        if not one.given:
+    givers: list[tuple[str, Any]] = []
+    for ancestor in ancestors:
+        if not ancestor.given:
             continue
-        said = family.said(store, one.given)
+        registry_run = family.said(store, ancestor.given)
         try:
-            maker = family.maker(store, run, one.given)
+            maker = family.maker(store, run, ancestor.given)
         except (ForgeError, EventsError):  # its log is damaged: verifying it says how
-            maker = (str(said), "")
-        if maker is None and said not in (None, run):
-            words = f"the registry says that run {said} made {one.given[:12]}, and its log does not"
-            found.append((one.given, words))
+            maker = (str(registry_run), "")
+        if maker is None and registry_run not in (None, run):
+            words = f"the registry says that run {registry_run} made {ancestor.given[:12]}, and its log does not"
+            givers.append((ancestor.given, words))
         else:
-            found.append((one.given, maker))
-    return found
+            givers.append((ancestor.given, maker))
+    return givers

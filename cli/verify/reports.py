@@ -42,15 +42,15 @@ def _other(store: Any, name: str, head: str | None) -> dict[str, Any]:
     if head is not None:
         raise click.UsageError("--head is for a run.")
     rows = store.everything(name)
-    found = audit_stream(rows, verify_streams.registry_of(name))
+    findings = audit_stream(rows, verify_streams.registry_of(name))
     if why := verify_streams.misfiled(store, name, rows):
-        found.append(Finding("error", "chain", why))
+        findings.append(Finding("error", "chain", why))
     return {
         "run": name,
         "events": len(rows),
         "head": rows[-1].hash if rows else None,
         "checks": ["chain", "events"],
-        "findings": [*chain_heads.lost(store), *found],
+        "findings": [*chain_heads.lost(store), *findings],
         "state": None,
     }
 
@@ -81,15 +81,15 @@ def folder(folder: Path) -> dict[str, Any]:
     home = Home.default()
     store = home.open_store()
     try:
-        known = repository.full_name(store, document["run"]) == document["run"]
+        is_logged = repository.full_name(store, document["run"]) == document["run"]
     except NotFoundError:
-        known = False
+        is_logged = False
     finally:
         store.close()
-    if known:
+    if is_logged:
         report = stream(f"{kind.name}/{document['run']}", document["chain_head"])
-    report["checks"] += ["weights", "files"] if known else ["weights"]
-    report["findings"] += kind.verify_folder(home, folder, document, report["state"], known)
+    report["checks"] += ["weights", "files"] if is_logged else ["weights"]
+    report["findings"] += kind.verify_folder(home, folder, document, report["state"], is_logged)
     return report
 
 

@@ -85,13 +85,13 @@ def verify_command(
         )
     _check(path, rebuild, tolerance, head)
     report = _report(path, target, head)
-    wanted = _Again(rebuild, tolerance if recompute else None)
-    if wanted:
-        _make_again(report, wanted, origins)
+    choice = _Again(rebuild, tolerance if recompute else None)
+    if choice:
+        _make_again(report, choice, origins)
     if origins:
-        _origins(report, wanted)
+        _origins(report, choice)
     if not (no_record or path.exists()) and "decisions" in report["checks"]:
-        _record(report, wanted.tolerance)
+        _record(report, choice.tolerance)
     _tell(report, as_json)
 
 
@@ -144,8 +144,8 @@ def _verify_all(as_json: bool, recorded: bool) -> None:
     reports = [_whole(name, recorded) for name in names]
     findings = list(dict.fromkeys(f for report in reports for f in report["findings"]))
     if as_json:
-        told = [{**r, "findings": [asdict(f) for f in r["findings"]]} for r in reports]
-        emit({"ok": not _wrong(findings), "streams": told})
+        streams = [{**r, "findings": [asdict(f) for f in r["findings"]]} for r in reports]
+        emit({"ok": not _wrong(findings), "streams": streams})
     else:
         for name, report in zip(names, reports, strict=True):
             _print_stream(name, report)
@@ -169,8 +169,8 @@ def _whole(name: str, recorded: bool) -> dict[str, Any]:
     except StoreUnavailableError:
         raise
     except (EventsError, ForgeError) as error:
-        found = [Finding("error", "events", f"the stream cannot be verified: {error}")]
-        report = {"run": name, "events": 0, "head": None, "checks": [], "findings": found}
+        findings = [Finding("error", "events", f"the stream cannot be verified: {error}")]
+        report = {"run": name, "events": 0, "head": None, "checks": [], "findings": findings}
     if recorded and kinds.is_run(name):
         _record({**report, "run": run_of(name)})
     for name_ in ("state", "rows"):
@@ -179,10 +179,10 @@ def _whole(name: str, recorded: bool) -> dict[str, Any]:
 
 
 def _print_stream(name: str, report: dict[str, Any]) -> None:
-    found = report["findings"]
-    word = "WRONG" if _wrong(found) else "not checked" if _unchecked(found) else "ok"
+    findings = report["findings"]
+    word = "WRONG" if _wrong(findings) else "not checked" if _unchecked(findings) else "ok"
     click.echo(f"{word:11s}  {visible(name)}  {report['events']} events")
-    _print_findings(found)
+    _print_findings(findings)
 
 
 @dataclass(frozen=True)
@@ -199,11 +199,11 @@ class _Again:
 
     def of_origin(self, model: str) -> _Again:
         """Return what is wanted of an origin; `model` is the id of what that gave, or ""."""
-        one = self.rebuild if self.rebuild in (None, "all") else model or "champion"
-        return _Again(one, self.tolerance)
+        rebuild = self.rebuild if self.rebuild in (None, "all") else model or "champion"
+        return _Again(rebuild, self.tolerance)
 
 
-def _make_again(report: dict[str, Any], wanted: _Again, origins: bool) -> None:
+def _make_again(report: dict[str, Any], choice: _Again, origins: bool) -> None:
     """Make and measure again what is wanted of the report's run. Raises UsageError, NotFoundError."""
     from runs import kinds
 
@@ -212,16 +212,16 @@ def _make_again(report: dict[str, Any], wanted: _Again, origins: bool) -> None:
     if report["state"] is None:  # its findings say how it is damaged
         return
     if not kinds.of(report["state"].kind).delegates:
-        report["findings"] += _again(report, wanted)
-        report["checks"] += ["weights"] if wanted.rebuild is not None else []
-        report["checks"] += ["fitness"] if wanted.tolerance is not None else []
+        report["findings"] += _again(report, choice)
+        report["checks"] += ["weights"] if choice.rebuild is not None else []
+        report["checks"] += ["fitness"] if choice.tolerance is not None else []
     elif not origins:
         raise click.UsageError(
             f"run {report['run']} is a pipeline: its phases' runs make and measure. Add --origins."
         )
 
 
-def _again(report: dict[str, Any], wanted: _Again, before: str = "") -> list[Any]:
+def _again(report: dict[str, Any], choice: _Again, before: str = "") -> list[Any]:
     """Return what does not come out again; lines that are printed meanwhile begin with `before`."""
     from runs import kinds
     from runs.home import Home
@@ -232,12 +232,12 @@ def _again(report: dict[str, Any], wanted: _Again, before: str = "") -> list[Any
         click.echo(f"{before}{what}", err=True)
 
     state, cache = report["state"], Artifacts.of(Home.default())
-    if wanted.rebuild is not None and state.started is not None:
-        report["rebuilt"] = len(kinds.of(state.kind).chosen(state, wanted.rebuild))
-    return list(again(report["rows"], cache, wanted.rebuild, wanted.tolerance, say))
+    if choice.rebuild is not None and state.started is not None:
+        report["rebuilt"] = len(kinds.of(state.kind).chosen(state, choice.rebuild))
+    return list(again(report["rows"], cache, choice.rebuild, choice.tolerance, say))
 
 
-def _origins(report: dict[str, Any], wanted: _Again) -> None:
+def _origins(report: dict[str, Any], choice: _Again) -> None:
     """Verify the runs that the report's run has its models from. Raises UsageError for no run."""
     from cli.verify.origins import origins
     from runs import kinds
@@ -253,20 +253,20 @@ def _origins(report: dict[str, Any], wanted: _Again) -> None:
         return
     done = set[tuple[str, _Again]]()
 
-    def again(told: dict[str, Any], model: str) -> list[Any]:
-        run, own = told["run"], wanted.of_origin(model)
-        if (run, own) in done or kinds.of(told["state"].kind).delegates:
+    def again(origin_report: dict[str, Any], model: str) -> list[Any]:
+        run, origin_choice = origin_report["run"], choice.of_origin(model)
+        if (run, origin_choice) in done or kinds.of(origin_report["state"].kind).delegates:
             return []
-        done.add((run, own))
+        done.add((run, origin_choice))
         try:
-            return _again(told, own, f"run {run}: ")
+            return _again(origin_report, origin_choice, f"run {run}: ")
         except NotFoundError as error:
             return [Finding("unchecked", "weights", str(error))]
 
     check = lambda run: verify_reports.stream(run, None)  # noqa: E731
-    names, found = origins(report["run"], check, again if wanted else None)
+    names, findings = origins(report["run"], check, again if choice else None)
     report["origins"] = names
-    report["findings"] += found
+    report["findings"] += findings
 
 
 def _tell(report: dict[str, Any], as_json: bool) -> None:
@@ -303,8 +303,14 @@ def _print(report: dict[str, Any], findings: list[Any]) -> None:
     if report["events"]:
         click.echo(f"events  {report['events']}, head {visible(str(report['head']))}")
     for check in dict.fromkeys(report["checks"]):
-        own = [f for f in findings if f.check == check]
-        word = "WRONG" if _wrong(own) else "not checked" if _unchecked(own) else "ok"
+        check_findings = [f for f in findings if f.check == check]
+        word = (
+            "WRONG"
+            if _wrong(check_findings)
+            else "not checked"
+            if _unchecked(check_findings)
+            else "ok"
+        )
         click.echo(f"{check:10s} {word}")
     if report.get("origins"):
         click.echo(f"origins are runs {visible(', '.join(report['origins']))}")

@@ -37,15 +37,15 @@ def continuations(model: LocalModel, pairs: Sequence[tuple[Ids, Ids]]) -> list[F
         members.setdefault(prompt.tobytes(), []).append(place)
     prompts = [pairs[places[0]][0] for places in members.values()]
     following = list(members.values())
-    found: dict[int, Floats] = {}
+    losses_by_place: dict[int, Floats] = {}
 
     def rows(length: int) -> int:  # few logits are computed: the vocabulary does not count
         return max(1, (model.batch_tokens or BATCH_TOKENS) // length)
 
     for length, chosen in batches(prompts, rows, PAD_TO, model.positions):
         batch = [(prompts[i], [(n, pairs[n][1]) for n in following[i]]) for i in chosen]
-        found |= _batch(model, length, batch)
-    return [found[place] for place in range(len(pairs))]
+        losses_by_place |= _batch(model, length, batch)
+    return [losses_by_place[place] for place in range(len(pairs))]
 
 
 def shareable(module: Any) -> bool:
@@ -69,31 +69,33 @@ _Asked = tuple[Ids, list[tuple[int, Ids]]]
 
 
 @torch.inference_mode()
-def _batch(model: LocalModel, length: int, asked: Sequence[_Asked]) -> dict[int, Floats]:
+def _batch(model: LocalModel, length: int, prompts: Sequence[_Asked]) -> dict[int, Floats]:
     """Return place → −log p for all continuations of one batch of prompts, padded to `length`."""
-    ids = torch.zeros((len(asked), length), dtype=torch.int64)
+    ids = torch.zeros((len(prompts), length), dtype=torch.int64)
     mask = torch.zeros_like(ids)
-    for row, (prompt, _) in enumerate(asked):
+    for row, (prompt, _) in enumerate(prompts):
         ids[row, length - len(prompt) :] = torch.from_numpy(prompt)
         mask[row, length - len(prompt) :] = 1
     read = _forward(model, ids, mask, None, 1)
     first = F.log_softmax(read.logits[:, -1].float(), dim=-1).cpu()
-    flat = [(row, n, after) for row, (_, all_) in enumerate(asked) for n, after in all_]
-    found = {n: -first[row, after[:1]].numpy() for row, n, after in flat}
+    flat = [(row, n, after) for row, (_, all_) in enumerate(prompts) for n, after in all_]
+    losses_by_place = {n: -first[row, after[:1]].numpy() for row, n, after in flat}
     longer = [(row, n, after) for row, n, after in flat if len(after) > 1]
     lengths = [after[1:] for _, _, after in longer]
-    for width, places in batches(lengths, lambda width: min(len(asked), model.rows(width))):
-        some = [longer[place] for place in places]
-        rows = torch.tensor([row for row, _, _ in some])
-        own = torch.from_numpy(np.stack([after for _, _, after in some]))
-        seen = torch.cat([mask[rows], torch.ones((len(some), width), dtype=torch.int64)], dim=1)
+    for width, places in batches(lengths, lambda width: min(len(prompts), model.rows(width))):
+        group = [longer[place] for place in places]
+        rows = torch.tensor([row for row, _, _ in group])
+        tokens = torch.from_numpy(np.stack([after for _, _, after in group]))
+        wide_mask = torch.cat(
+            [mask[rows], torch.ones((len(group), width), dtype=torch.int64)], dim=1
+        )
         cache = _selected(getattr(read, cache_name(model.module)), rows.to(model.device))
-        logits = _forward(model, own[:, :-1], seen, cache, 0).logits.float()
-        targets = own[:, 1:].to(model.device)
+        logits = _forward(model, tokens[:, :-1], wide_mask, cache, 0).logits.float()
+        targets = tokens[:, 1:].to(model.device)
         losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
-        for (_, n, _), rest in zip(some, losses.view_as(targets).cpu().numpy(), strict=True):
-            found[n] = np.concatenate([found[n], rest])
-    return found
+        for (_, n, _), rest in zip(group, losses.view_as(targets).cpu().numpy(), strict=True):
+            losses_by_place[n] = np.concatenate([losses_by_place[n], rest])
+    return losses_by_place
 
 
 def _forward(
@@ -113,7 +115,7 @@ def _forward(
 
 def _selected(cache: Any, rows: torch.Tensor) -> Any:
     """Return a copy of the cache with these rows; a row may be taken several times."""
-    own = copy.copy(cache)
-    own.layers = [copy.copy(layer) for layer in cache.layers]
-    own.batch_select_indices(rows)
-    return own
+    selection = copy.copy(cache)
+    selection.layers = [copy.copy(layer) for layer in cache.layers]
+    selection.batch_select_indices(rows)
+    return selection

@@ -49,8 +49,8 @@ def replies(model: LocalModel, problems: Sequence[Posed], tokenizer: Any) -> lis
 
 def end_tokens(model: LocalModel, tokenizer: Any) -> frozenset[int]:
     """Return the tokens that end a reply: the tokenizer's end token and those of the config."""
-    given = getattr(model.config.get_text_config(), "eos_token_id", None)
-    several = given if isinstance(given, list | tuple) else [given]
+    ends = getattr(model.config.get_text_config(), "eos_token_id", None)
+    several = ends if isinstance(ends, list | tuple) else [ends]
     return frozenset(int(t) for t in (*several, tokenizer.eos_token_id) if t is not None)
 
 
@@ -83,12 +83,12 @@ class _Reading(StoppingCriteria):
 
     def _read(self, row: int, tokens: list[int]) -> None:
         ended = tokens[-1] in self._ends
-        said = self._text([*self._tails[row], *(tokens[:-1] if ended else tokens)])
-        said = said[len(self._before[row]) :]
+        text = self._text([*self._tails[row], *(tokens[:-1] if ended else tokens)])
+        text = text[len(self._before[row]) :]
         stops = [
-            place for stop in self._problems[row].problem.stop if (place := said.find(stop)) >= 0
+            place for stop in self._problems[row].problem.stop if (place := text.find(stop)) >= 0
         ]
-        self.replies[row] = said[: min(stops)] if stops else said
+        self.replies[row] = text[: min(stops)] if stops else text
         self._ended[row] = ended or bool(stops)
 
     def _text(self, tokens: list[int]) -> str:

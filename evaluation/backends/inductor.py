@@ -56,12 +56,12 @@ def compiler(device: torch.device) -> str:
 def _of_system(name: str) -> str:
     if shutil.which(name) is None:
         return ""
-    told = subprocess.run([name, "--version"], capture_output=True, text=True, check=False)
-    if told.returncode or not told.stdout:
+    process = subprocess.run([name, "--version"], capture_output=True, text=True, check=False)
+    if process.returncode or not process.stdout:
         return ""
     from torch._inductor.cpu_vec_isa import pick_vec_isa
 
-    return f"{told.stdout.splitlines()[0]}, {pick_vec_isa()}"
+    return f"{process.stdout.splitlines()[0]}, {pick_vec_isa()}"
 
 
 def scorer(module: Any) -> Scorer:
@@ -87,9 +87,9 @@ def scorer(module: Any) -> Scorer:
         try:
             return run(ids)
         except TorchDynamoException as error:
-            said = str(error).strip().splitlines()
+            lines = str(error).strip().splitlines()
             raise NotCompiledError(
-                f"evaluation cannot be compiled here, {type(error).__name__}: {said[0] if said else ''}"
+                f"evaluation cannot be compiled here, {type(error).__name__}: {lines[0] if lines else ''}"
             ) from error
 
     return compiled
@@ -127,7 +127,7 @@ def _folder(made_by: str) -> str:
     digest = hashlib.sha256(made_by.encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"evomerge-compiled-{os.getuid()}-{digest}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    told = folder.lstat()
-    if stat.S_ISDIR(told.st_mode) and told.st_uid == os.getuid() and not told.st_mode & 0o022:
+    status = folder.lstat()
+    if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022:
         return str(folder)
     return tempfile.mkdtemp(prefix="evomerge-compiled-")

@@ -148,7 +148,7 @@ class ResidentModel:
         `pad`: sequences are padded on the right to a length that is a multiple of it, so that more
         of them share a forward pass. Causal attention does not see this padding.
         """
-        found: list[Losses | None] = [None] * len(sequences)
+        sequence_losses: list[Losses | None] = [None] * len(sequences)
         for length, places in batches(sequences, self.rows, pad, self.positions):
             ids = np.zeros((len(places), length), np.int64)
             for row, place in enumerate(places):
@@ -156,8 +156,8 @@ class ResidentModel:
             losses, best = self.token_losses(torch.from_numpy(ids))
             for row, place in enumerate(places):
                 last = len(sequences[place]) - 1
-                found[place] = losses[row, :last], best[row, :last]
-        return [each for each in found if each is not None]
+                sequence_losses[place] = losses[row, :last], best[row, :last]
+        return [each for each in sequence_losses if each is not None]
 
     @torch.inference_mode()
     def token_losses(self, ids: torch.Tensor) -> Losses:
@@ -201,11 +201,11 @@ class ResidentModel:
         how = GenerationConfig(
             do_sample=False, max_new_tokens=limit, use_cache=True, pad_token_id=0, eos_token_id=None
         )
-        found = self.module.generate(
+        tokens = self.module.generate(
             input_ids=ids.to(self.device),
             attention_mask=mask.to(self.device),
             generation_config=how,
             stopping_criteria=[until],
             logits_processor=LogitsProcessorList([] if choose is None else [choose]),
         )
-        return found[:, ids.shape[1] :].cpu()
+        return tokens[:, ids.shape[1] :].cpu()

@@ -64,19 +64,22 @@ class Endpoint:
 
     def continuations(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[NDArray[np.float32]]:
         """Return −log p of continuations, as `Evaluator` says. Raises EndpointError."""
-        found = self.losses([np.concatenate(pair) for pair in pairs])
-        return [own[len(prompt) - 1 :] for (prompt, _), (own, _) in zip(pairs, found, strict=True)]
+        losses = self.losses([np.concatenate(pair) for pair in pairs])
+        return [
+            row_losses[len(prompt) - 1 :]
+            for (prompt, _), (row_losses, _) in zip(pairs, losses, strict=True)
+        ]
 
     def losses(self, sequences: Sequence[Ids]) -> list[Losses]:
         """Return the losses of every sequence, as `Evaluator` says. Raises EndpointError."""
-        found: list[Losses | None] = [None] * len(sequences)
+        sequence_losses: list[Losses | None] = [None] * len(sequences)
         for _, places in batches(sequences, lambda length: rows_per_batch(length, 1)):
             prompts = [sequences[place].tolist() for place in places]
             choices = self._ask(prompts, max_tokens=1, echo=True, logprobs=1)
             with self._understood():
                 for place, prompt, choice in zip(places, prompts, choices, strict=True):
-                    found[place] = self._read(choice, len(prompt))
-        return [each for each in found if each is not None]
+                    sequence_losses[place] = self._read(choice, len(prompt))
+        return [each for each in sequence_losses if each is not None]
 
     def replies(self, problems: Sequence[Posed], tokenizer: Any) -> list[str]:
         """Return greedy replies, as `Evaluator` says. Raises EndpointError.
@@ -88,11 +91,11 @@ class Endpoint:
             problem = posed.problem
             stops = {"stop": list(problem.stop[:4])} if problem.stop else {}
             (choice,) = self._ask([posed.ids.tolist()], max_tokens=problem.max_tokens, **stops)
-            said = choice.get("text")
-            if not isinstance(said, str):
+            text = choice.get("text")
+            if not isinstance(text, str):
                 raise self._error("an answer has no text")
-            ends = [place for stop in problem.stop if (place := said.find(stop)) >= 0]
-            result.append(said[: min(ends)] if ends else said)
+            ends = [place for stop in problem.stop if (place := text.find(stop)) >= 0]
+            result.append(text[: min(ends)] if ends else text)
         return result
 
     def close(self) -> None:
@@ -100,30 +103,30 @@ class Endpoint:
         self._client.close()
 
     def _read(self, choice: Mapping[str, Any], length: int) -> Losses:
-        given = choice.get("logprobs") or {}
-        if not given.get("token_logprobs") or not given.get("top_logprobs"):
+        fields = choice.get("logprobs") or {}
+        if not fields.get("token_logprobs") or not fields.get("top_logprobs"):
             raise self._error(
                 "it gives no log-probabilities of prompts: the server must support `echo` "
                 "together with `logprobs`"
             )
-        logprobs, tops = list(given["token_logprobs"]), list(given["top_logprobs"])
+        logprobs, tops = list(fields["token_logprobs"]), list(fields["top_logprobs"])
         if len(logprobs) < length or len(tops) < length:
             raise self._error(
                 f"a prompt of {length} tokens came back with {len(logprobs)} log-probabilities"
             )
         if any(not isinstance(value, int | float) for value in logprobs[1:length]):
             raise self._error("a token of a prompt has no log-probability")
-        own = np.asarray(logprobs[1:length], np.float64)
-        if not (own <= ROUNDING).all():  # False for NaN
+        own_logprobs = np.asarray(logprobs[1:length], np.float64)
+        if not (own_logprobs <= ROUNDING).all():  # False for NaN
             raise self._error("a log-probability is above 0, or no number")
         highest = np.asarray([max(top.values()) for top in tops[1:length]], np.float64)
-        return (-own).astype(np.float32), own >= highest - ROUNDING
+        return (-own_logprobs).astype(np.float32), own_logprobs >= highest - ROUNDING
 
     def _ask(self, prompts: list[list[int]], **fields: Any) -> list[Mapping[str, Any]]:
         """Send one request and return its choices, in the order of the prompts."""
-        wanted = {"model": self._model, "prompt": prompts, "temperature": 0, "n": 1, **fields}
+        body = {"model": self._model, "prompt": prompts, "temperature": 0, "n": 1, **fields}
         try:
-            answer = self._client.post(f"{self._address.bare}/completions", json=wanted)
+            answer = self._client.post(f"{self._address.bare}/completions", json=body)
         except httpx.TimeoutException as error:
             raise self._error(f"no answer in {PATIENCE:g} s") from error
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
@@ -153,8 +156,8 @@ class Endpoint:
             raise self._error(f"its answer is not that of a completion ({what})") from error
 
     def _error(self, what: str) -> EndpointError:
-        said = self._address.masked(what, self._key)  # a server may repeat what it was sent
+        message = self._address.masked(what, self._key)  # a server may repeat what it was sent
         return EndpointError(
-            f"endpoint {self._address.shown}, model {self._model!r}: {said}. Check the address, the "
+            f"endpoint {self._address.shown}, model {self._model!r}: {message}. Check the address, the "
             "name under which the model is served, and the key in FORGE_ENDPOINT_KEY."
         )

@@ -85,9 +85,11 @@ def of_folder(folder: Path) -> Choice:
     )
 
 
-def _number(file: Path, told: dict[str, Any], key: str, low: float, high: float) -> float | None:
+def _number(
+    file: Path, settings: dict[str, Any], key: str, low: float, high: float
+) -> float | None:
     """Return a number above `low`, at most `high`; None without one. Raise SourceError."""
-    value = told.get(key)
+    value = settings.get(key)
     if value is None or (key == "top_k" and value == 0):  # 0 tokens: all of them
         return None
     number = isinstance(value, int | float) and not isinstance(value, bool)

@@ -68,7 +68,7 @@ class LlamaCppSpeaker:
     def ids(self, messages: Sequence[Message]) -> list[int]:
         """Return a conversation as token ids, as `Speaker` says."""
         if not self.templated:
-            return self._tokens("".join(one["content"] for one in messages), True)
+            return self._tokens("".join(message["content"] for message in messages), True)
         try:
             text = template_rendering.rendered_by(
                 self._template, self._special, self.name, messages

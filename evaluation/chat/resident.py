@@ -54,7 +54,7 @@ class ResidentSpeaker:
     def ids(self, messages: Sequence[Message]) -> list[int]:
         """Return a conversation as token ids, as `Speaker` says."""
         if not self.templated:
-            text = "".join(one["content"] for one in messages)
+            text = "".join(message["content"] for message in messages)
             return [*self._first, *self._tokenizer.encode(text, add_special_tokens=False)]
         try:
             text = template_rendering.rendered(self._tokenizer, messages)

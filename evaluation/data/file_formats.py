@@ -81,7 +81,7 @@ def text(path: Path) -> str:
     try:
         content = _unpacked(path) if path.suffix.lower() == ".gz" else _regular(path).read_bytes()
         # As Python reads text: every line ends in a line feed.
-        found = io.TextIOWrapper(io.BytesIO(content), "utf-8").read()
+        plain_text = io.TextIOWrapper(io.BytesIO(content), "utf-8").read()
     except UnicodeDecodeError as error:
         raise DataError(
             f"data file {path} is not UTF-8 text (byte {error.start}). Is it a binary file?"
@@ -89,11 +89,11 @@ def text(path: Path) -> str:
     except (OSError, EOFError, zlib.error) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise DataError(f"data file {path} cannot be read: {why}.") from error
-    if not found.strip():
+    if not plain_text.strip():
         raise DataError(f"data file {path} is empty.")
-    if "\0" in found:
+    if "\0" in plain_text:
         raise DataError(f"data file {path} has NUL bytes: it is a binary file, not text.")
-    return found
+    return plain_text
 
 
 def _regular(path: Path) -> Path:
@@ -139,14 +139,14 @@ def _unpacks_to_too_much(path: Path) -> DataError:
     )
 
 
-def rows(path: Path, note: Note, ours: bool = False) -> Iterator[Row]:
+def rows(path: Path, note: Note, from_program: bool = False) -> Iterator[Row]:
     """Yield the rows of a file that is no plain text as items. Raises DataError naming file and line.
 
     Rows without text are left out. `note` is told of them, of the forms of rows and of keys left out.
-    `ours`: the program wrote the file; its rows are items already, and stay as they are.
+    `from_program`: the program wrote the file; its rows are items already, and stay as they are.
     """
     read = {".jsonl": _lines, ".json": _array, ".csv": _table, ".parquet": _parquet}[kind(path)]
-    if ours:
+    if from_program:
         yield from read(path)
         return
     counts, first = Counts(), ""
@@ -195,16 +195,16 @@ class Counts:
         self.forms[shaped.how, shaped.kind] += 1
         for key in shaped.rest:
             value = row_forms.value(row, key)
-            found = self.rest.setdefault(key, set())
+            values = self.rest.setdefault(key, set())
             if not isinstance(value, str) or not 0 < len(value) <= LONGEST_DOMAIN:
                 self.rest[key] = None
-            elif found is not None and len(found) <= MOST_DOMAINS:
-                found.add(value)
+            elif values is not None and len(values) <= MOST_DOMAINS:
+                values.add(value)
         self._compare_choices(where, shaped.row)
 
     def _compare_choices(self, where: str, row: dict[str, Any]) -> None:
         choices, answer = row.get("choices"), row.get("answer")
-        if not isinstance(choices, list) or not all(isinstance(one, str) for one in choices):
+        if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
             return
         if len(set(choices)) == len(choices):
             return
@@ -228,8 +228,8 @@ class Counts:
         names = sorted(self.rest)
         if names:
             more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-            told = ", ".join(map(visible, names[:MOST_NAMED]))
-            yield f"{noun} left out: {told}{more}."
+            listing = ", ".join(map(visible, names[:MOST_NAMED]))
+            yield f"{noun} left out: {listing}{more}."
         for key in names:
             values = self.rest[key] or ()
             if 1 < len(values) <= min(MOST_DOMAINS, self.items // FULL_DOMAIN):
@@ -297,11 +297,11 @@ class _TwiceError(ValueError):
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object. Raises _TwiceError."""
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         raise _TwiceError(f"the key {visible(twice)!r} is there twice in one object: leave one out")
-    return made
+    return members
 
 
 def _parts(content: str) -> int:
@@ -310,10 +310,10 @@ def _parts(content: str) -> int:
 
 
 def _array(path: Path) -> Iterator[Row]:
-    found = _json(_unmarked(path), str(path))
-    if not isinstance(found, list):
+    document = _json(_unmarked(path), str(path))
+    if not isinstance(document, list):
         raise DataError(f"{path}: a .json file must be an array of objects or texts.")
-    for number, row in enumerate(found, start=1):
+    for number, row in enumerate(document, start=1):
         where = f"{path}: element {number}"
         row = {"text": row} if isinstance(row, str) else row
         if not isinstance(row, dict):

@@ -141,53 +141,53 @@ class Reading:
     name: str = ""
 
 
-def absolute(given: str | Path) -> str:
+def absolute(place: str | Path) -> str:
     """Return the name of built-in items as it is, a task's with an absolute file, else the path.
 
     The path is absolute, with links resolved. Raises DataError.
     """
-    if str(given) == domains.NAME:
-        return str(given)
-    if spec.is_task(given):
-        return spec.absolute(str(given))
+    if str(place) == domains.NAME:
+        return str(place)
+    if spec.is_task(place):
+        return spec.absolute(str(place))
     try:
-        return str(user_folders.expanded(given, DataError).resolve())
+        return str(user_folders.expanded(place, DataError).resolve())
     except RuntimeError as error:
-        raise DataError(f"data file {given} is a link to itself.") from error
+        raise DataError(f"data file {place} is a link to itself.") from error
     except OSError as error:
-        raise DataError(f"data {str(given)[:200]!r} is no path: {error.strerror}.") from error
+        raise DataError(f"data {str(place)[:200]!r} is no path: {error.strerror}.") from error
 
 
 def load(
     paths: Sequence[Path],
     more: Iterable[dict[str, Any]] = (),
-    ours: bool = False,
+    from_program: bool = False,
     note: file_formats.Note = lambda words: None,
     needed: Sequence[Slice] = SLICES,
 ) -> list[Item]:
     """Return all items of files and folders (`file_formats.KINDS`), and of `more` rows, by id.
 
-    `ours`: the files were written by this program. In other files no item may name a task of
+    `from_program`: the files were written by this program. In other files no item may name a task of
     lm-evaluation-harness: a task is code, and data is not. `note` is told how files were read that
     are not written as items. Each slice of `needed` must have text. Raises DataError naming file and
     line.
     """
-    given, more = files(paths, note), list(more)
-    said: list[str] = []
-    items = _items(given, more, Reading(said.append, ours))
-    texts = [file for file in given if file_formats.kind(file) == ".txt"]
+    data_files, more = files(paths, note), list(more)
+    notes: list[str] = []
+    items = _items(data_files, more, Reading(notes.append, from_program))
+    texts = [file for file in data_files if file_formats.kind(file) == ".txt"]
     if texts and empty(items.values(), needed):
-        said = []
-        finer = _items(given, more, Reading(said.append, ours, finer=True))
+        notes = []
+        finer = _items(data_files, more, Reading(notes.append, from_program, finer=True))
         if not empty(finer.values(), needed):
             items = finer
             names = ", ".join(file.name for file in texts)
-            said.append(
+            notes.append(
                 f"{names}: too few paragraphs for every slice, so cut at line ends, slices in turn."
             )
     check(items.values(), needed)
-    said += [] if ours else uneven(items.values(), needed)
-    for words in said:
+    notes += [] if from_program else uneven(items.values(), needed)
+    for words in notes:
         note(words)
     return [items[id_] for id_ in sorted(items)]
 
@@ -224,15 +224,15 @@ def uneven(items: Iterable[Item], needed: Sequence[Slice] = SLICES) -> list[str]
     for item in items:
         if item.slice != "train":
             slices.setdefault(item.domain, set()).add(item.slice)
-    found = []
+    sentences = []
     for domain, there in sorted(slices.items()):
         if lacking := [s for s in needed if s != "train" and s not in there]:
-            found.append(
+            sentences.append(
                 f"domain {domain} has no items in the slice{'s' if len(lacking) > 1 else ''} "
                 f"{', '.join(lacking)}: models are not measured on it there. Give more items of it, "
                 'or name the slice of each with "slice".'
             )
-    return found
+    return sentences
 
 
 def check(items: Iterable[Item], needed: Sequence[Slice] = SLICES) -> None:
@@ -265,8 +265,8 @@ def digest(items: Sequence[Item]) -> str:
     hasher = hashlib.sha256()
     for item in items:
         # Defaults are left out, so that a new field does not change the digest of old items.
-        said = item.model_dump(mode="json", exclude_defaults=True)
-        hasher.update(canonical_json(said).encode() + b"\n")
+        fields = item.model_dump(mode="json", exclude_defaults=True)
+        hasher.update(canonical_json(fields).encode() + b"\n")
     return hasher.hexdigest()
 
 
@@ -279,7 +279,7 @@ def from_rows(rows: Iterable[dict[str, Any]]) -> list[Item]:
 
 def files(paths: Sequence[Path], note: file_formats.Note) -> list[Path]:
     """Return the data files that paths of files and folders mean. Raises DataError."""
-    found: list[Path] = []
+    data_files: list[Path] = []
     for path in paths:
         if path.is_dir():
             every = sorted(path.iterdir())
@@ -289,7 +289,7 @@ def files(paths: Sequence[Path], note: file_formats.Note) -> list[Path]:
                 raise DataError(
                     f"data folder {path} has no .jsonl and no .txt file, and no {', '.join(IN_FOLDERS)}"
                 )
-            found += inside
+            data_files += inside
             beside = [p for p in every if file_formats.kind(p) and p not in inside]
             if beside:
                 note(
@@ -304,8 +304,8 @@ def files(paths: Sequence[Path], note: file_formats.Note) -> list[Path]:
                 "the first four)."
             )
         else:
-            found.append(path)
-    return found
+            data_files.append(path)
+    return data_files
 
 
 def _listed(files: Sequence[Path]) -> str:
@@ -382,9 +382,9 @@ def _pieces(file: Path, content: str, how: Reading) -> Iterator[tuple[str, Item]
         end = start + size
         if end < len(content):
             for mark in ("\n", " "):
-                found = content.rfind(mark, start + size // 2, end)
-                if found >= 0:
-                    end = found + 1
+                position = content.rfind(mark, start + size // 2, end)
+                if position >= 0:
+                    end = position + 1
                     break
         piece = content[start:end]
         if piece.strip():

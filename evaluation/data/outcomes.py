@@ -105,13 +105,15 @@ def draw(pools: Mapping[str, Pool], sizes: Sizes, *key: str | int) -> Draws:
     """Draw items of every domain by key, without replacement, from each grade its share."""
     result: Draws = {}
     for domain, p in sorted(pools.items()):
-        own = (*key, domain)
+        domain_key = (*key, domain)
         result[domain] = Draw(
-            windows=_drawn((p.windows,), sizes.windows, *own, "windows"),
+            windows=_drawn((p.windows,), sizes.windows, *domain_key, "windows"),
             questions=_drawn(
-                p.question_grades or (p.questions,), sizes.questions, *own, "questions"
+                p.question_grades or (p.questions,), sizes.questions, *domain_key, "questions"
             ),
-            problems=_drawn(p.problem_grades or (p.problems,), sizes.problems, *own, "problems"),
+            problems=_drawn(
+                p.problem_grades or (p.problems,), sizes.problems, *domain_key, "problems"
+            ),
         )
     return result
 
@@ -121,8 +123,8 @@ def _drawn(strata: Sequence[int], count: int, *key: str | int) -> tuple[int, ...
     places: list[int] = []
     first = 0
     for number, (size, share) in enumerate(zip(strata, shares(strata, count), strict=True)):
-        own = key if len(strata) == 1 else (*key, number)
-        order = randomness.permutation(size, *own)
+        stratum_key = key if len(strata) == 1 else (*key, number)
+        order = randomness.permutation(size, *stratum_key)
         places += [first + int(i) for i in order[:share]]
         first += size
     return tuple(sorted(places))
@@ -146,13 +148,14 @@ def pick(outcomes: Outcomes, draws: Draws) -> Outcomes:
     return {d: outcomes[d].pick(draws[d]) for d in sorted(draws)}
 
 
-def joined(some: Sequence[Draws]) -> Draws:
+def joined(blocks: Sequence[Draws]) -> Draws:
     """Join the windows of several blocks into one draw, ascending."""
     return {
         domain: Draw(
-            windows=tuple(sorted(i for block in some for i in block[domain].windows)), questions=()
+            windows=tuple(sorted(i for block in blocks for i in block[domain].windows)),
+            questions=(),
         )
-        for domain in some[0]
+        for domain in blocks[0]
     }
 
 
@@ -160,7 +163,7 @@ def narrowed(outcomes: Outcomes, draws: Draws, scored: Draws) -> Outcomes:
     """Return the part of a draw's outcomes that belongs to the windows of `scored`."""
     result: Outcomes = {}
     for domain in sorted(draws):
-        wanted = set(scored[domain].windows)
-        places = tuple(n for n, i in enumerate(draws[domain].windows) if i in wanted)
+        windows = set(scored[domain].windows)
+        places = tuple(n for n, i in enumerate(draws[domain].windows) if i in windows)
         result[domain] = outcomes[domain].pick(Draw(windows=places, questions=()))
     return result

@@ -204,12 +204,12 @@ def _ask(item: Question, tokenizer: Any, context: int) -> Asked:
                 f"question {item.id!r}: a choice has {len(ids)} tokens, the model's context is "
                 f"{context}. Shorten it."
             )
-    kept = [(prompt[-(context - len(ids)) :], ids) for prompt, ids in parts]
+    pairs = [(prompt[-(context - len(ids)) :], ids) for prompt, ids in parts]
     if item.normalise == "mutual":
-        kept += _parts(item.model_copy(update={"prompt": ""}), tokenizer)
+        pairs += _parts(item.model_copy(update={"prompt": ""}), tokenizer)
     return Asked(
-        sequences=tuple(np.asarray([*prompt, *ids], np.int64) for prompt, ids in kept),
-        starts=tuple(len(prompt) for prompt, _ in kept),
+        sequences=tuple(np.asarray([*prompt, *ids], np.int64) for prompt, ids in pairs),
+        starts=tuple(len(prompt) for prompt, _ in pairs),
         sizes=item.sizes or tuple(_sizes(item, choices)),
         answer=item.answer,
         id=item.id,

@@ -19,8 +19,8 @@ def pair(prompt: str, continuation: str, tokenizer: Any) -> tuple[list[int], lis
         start = tokenizer.eos_token_id if start is None else start
         ids = tokenizer.encode(continuation, add_special_tokens=False)
         return (ids[:1], ids[1:]) if ids[:1] == [start] else ([start or 0], ids)
-    kept = prompt.rstrip()
-    before = alone(kept, tokenizer)
+    stem = prompt.rstrip()
+    before = alone(stem, tokenizer)
     return before, alone(prompt + continuation, tokenizer)[len(before) :]
 
 
@@ -31,7 +31,7 @@ def alone(text: str, tokenizer: Any) -> list[int]:
     """
     first = tokenizer.bos_token_id
     first = tokenizer.eos_token_id if first is None else first
-    said = tokenizer.decode([first]) if first is not None else ""
-    if said and text.startswith(said):
+    first_text = tokenizer.decode([first]) if first is not None else ""
+    if first_text and text.startswith(first_text):
         return tokenizer.encode(text, add_special_tokens=False)
     return tokenizer.encode(text)

@@ -98,9 +98,9 @@ def shape(row: dict[str, Any]) -> Shaped | None:
         return Shaped(_answered(row))
     for form in FORMS:
         fields = _Fields(row)
-        made = form(fields)
-        if made is not None:
-            item, how = made
+        pair = form(fields)
+        if pair is not None:
+            item, how = pair
             return Shaped({**fields.common(), **item}, how, fields.left())
     return Shaped(row) if "choices" in row else None
 
@@ -110,8 +110,8 @@ def value(row: Mapping[str, Any], path: str) -> Any:
     if path in row:
         return row[path]
     key, _, inner = path.partition(".")
-    found = row.get(key)
-    return found.get(inner) if isinstance(found, Mapping) else None
+    column = row.get(key)
+    return column.get(inner) if isinstance(column, Mapping) else None
 
 
 def _paths(row: Mapping[str, Any], taken: set[str]) -> Iterator[str]:
@@ -190,10 +190,10 @@ def _question(fields: _Fields) -> tuple[dict[str, Any], str] | None:
     stem = fields.first(STEMS)
     if stem is None or not fields.has(stem):
         return None
-    found = _choices(fields)
-    if found is None:
+    pair = _choices(fields)
+    if pair is None:
         return None
-    choices, labels = found
+    choices, labels = pair
     answer = fields.first(ANSWERS)
     if answer is None:
         raise FormError(f"a question with choices, and no answer: call it {', '.join(ANSWERS)}")
@@ -210,23 +210,25 @@ def _choices(fields: _Fields) -> tuple[list[str], list[str]] | None:
     name = fields.first(CHOICES)
     if name is None:
         return _lettered(fields)
-    given = fields.row[name]
-    if not isinstance(given, list | Mapping):
+    cell = fields.row[name]
+    if not isinstance(cell, list | Mapping):
         raise FormError(
-            f"its {name} are {_shown(given)}: write them as a list, or as columns A, B, …"
+            f"its {name} are {_shown(cell)}: write them as a list, or as columns A, B, …"
         )
     fields.take(name)
     labels: Any = []
-    texts: Any = given
-    if isinstance(given, Mapping):
-        if {"text", "label"} <= set(given):
-            texts, labels = given["text"], given["label"]
-            fields.rest += [f"{name}.{key}" for key in given if key not in ("text", "label")]
+    texts: Any = cell
+    if isinstance(cell, Mapping):
+        if {"text", "label"} <= set(cell):
+            texts, labels = cell["text"], cell["label"]
+            fields.rest += [f"{name}.{key}" for key in cell if key not in ("text", "label")]
         else:
-            labels, texts = list(given), list(given.values())
-    elif given and all(isinstance(one, Mapping) and {"text", "label"} <= set(one) for one in given):
-        texts, labels = [one["text"] for one in given], [one["label"] for one in given]
-        inner = {key: None for one in given for key in one if key not in ("text", "label")}
+            labels, texts = list(cell), list(cell.values())
+    elif cell and all(
+        isinstance(choice, Mapping) and {"text", "label"} <= set(choice) for choice in cell
+    ):
+        texts, labels = [choice["text"] for choice in cell], [choice["label"] for choice in cell]
+        inner = {key: None for choice in cell for key in choice if key not in ("text", "label")}
         fields.rest += [f"{name}.{key}" for key in inner]
     choices = _checked(texts, name)
     if labels and (not isinstance(labels, list) or len(labels) != len(choices)):

@@ -52,46 +52,46 @@ class Texts:
     notes: Sequence[str]
 
 
-def parts(given: str) -> tuple[str, str]:
+def parts(argument: str) -> tuple[str, str]:
     """Return the domain (empty: none is written) and the place of DOMAIN=PLACE."""
-    found = NAMED.match(given)
-    return (found[1], found[2]) if found else ("", given)
+    match = NAMED.match(argument)
+    return (match[1], match[2]) if match else ("", argument)
 
 
-def absolute(given: str) -> str:
+def absolute(argument: str) -> str:
     """Return a place of data with an absolute path; a data set of the Hub is fetched.
 
     Raises DataError, UnavailableError.
     """
-    domain, place = _parts(given)
+    domain, place = _parts(argument)
     if hub_data.is_hub(place):
         if not domain:
             raise DataError(f"say which domain the data set is of: --data DOMAIN={place}.")
-        found = str(hub_data.fetch(place))
+        location = str(hub_data.fetch(place))
     else:
-        found = data_items.absolute(place)
-    return f"{domain}={found}" if domain else found
+        location = data_items.absolute(place)
+    return f"{domain}={location}" if domain else location
 
 
 def read(data: Sequence[str]) -> Texts:
     """Read all data. Raises DataError naming what is wrong: a file and line, or a domain."""
     notes: list[str] = []
     how = Reading(notes.append, shares=TRAINING_SHARES, turn=IN_TURN)
-    files = [pair for given in data for pair in _files(given, how)]
-    found = [list(data_items.read(file, one)) for file, one in files]
-    for index in _short(files, found):
-        file, one = files[index]
-        found[index] = list(data_items.read(file, replace(one, finer=True)))
+    files = [pair for argument in data for pair in _files(argument, how)]
+    item_lists = [list(data_items.read(file, reading)) for file, reading in files]
+    for index in _short(files, item_lists):
+        file, file_reading = files[index]
+        item_lists[index] = list(data_items.read(file, replace(file_reading, finer=True)))
         notes.append(f"{file.name}: too few paragraphs for every slice, so cut at line ends.")
-    items = data_items.by_id(pair for pairs in found for pair in pairs).values()
+    items = data_items.by_id(pair for pairs in item_lists for pair in pairs).values()
     documents: dict[str, dict[Slice, list[Document]]] = {}
     for item in sorted(items, key=lambda item: item.id):
         if isinstance(item, Text):
             split = documents.setdefault(item.domain, {slice_: [] for slice_ in SLICES})
             split[item.slice].append(Document(item.id, item.domain, item.text))
     _check(documents)
-    others = sorted((i for i in items if not isinstance(i, Text)), key=lambda item: item.id)
-    return Texts(dict(sorted(documents.items())), others, tuple(dict.fromkeys(notes)))
+    other_items = sorted((i for i in items if not isinstance(i, Text)), key=lambda item: item.id)
+    return Texts(dict(sorted(documents.items())), other_items, tuple(dict.fromkeys(notes)))
 
 
 def domains(data: Sequence[str]) -> tuple[str, ...]:
@@ -99,34 +99,36 @@ def domains(data: Sequence[str]) -> tuple[str, ...]:
     return tuple(read(data).documents)
 
 
-def check_domains(who: str, wanted: Sequence[str], there: Sequence[str], own: bool) -> None:
-    """Raise DataError if there is no text of a domain. `who` asks; `own`: the text is the user's."""
-    for domain in wanted:
+def check_domains(who: str, names: Sequence[str], there: Sequence[str], from_user: bool) -> None:
+    """Raise DataError if there is no text of a domain. `who` asks; `from_user`: the text is the user's."""
+    for domain in names:
         if domain not in there:
-            whose = "the data" if own else "the built-in text"
+            whose = "the data" if from_user else "the built-in text"
             raise DataError(
                 f"{who} {domain}, and {whose} has no text of it: it has {', '.join(there)}."
             )
 
 
-def _parts(given: str) -> tuple[str, str]:
+def _parts(argument: str) -> tuple[str, str]:
     """Return `parts`, or no domain if a file or folder has the whole text as its name.
 
     Raises DataError for a text that no path can have.
     """
     try:
-        return ("", given) if Path(given).exists() else parts(given)
+        return ("", argument) if Path(argument).exists() else parts(argument)
     except OSError as error:
-        raise DataError(f"data {given[:200]!r} is no path: {error.strerror}.") from error
+        raise DataError(f"data {argument[:200]!r} is no path: {error.strerror}.") from error
 
 
-def _files(given: str, how: Reading) -> Iterator[tuple[Path, Reading]]:
+def _files(argument: str, how: Reading) -> Iterator[tuple[Path, Reading]]:
     """Yield the files of a place of data, and how each is read."""
-    domain, place = _parts(given)
+    domain, place = _parts(argument)
     path = Path(place)
     if not domain or not path.is_dir():
-        one = replace(how, domain=domain or None, name=f"{domain}/{path.name}" if domain else "")
-        yield from ((file, one) for file in data_items.files([path], how.note))
+        reading = replace(
+            how, domain=domain or None, name=f"{domain}/{path.name}" if domain else ""
+        )
+        yield from ((file, reading) for file in data_items.files([path], how.note))
         return
     inside = sorted(p for p in path.rglob("*") if p.is_file() and file_formats.kind(p))
     if not inside:
@@ -139,11 +141,11 @@ def _files(given: str, how: Reading) -> Iterator[tuple[Path, Reading]]:
 
 
 def _short(
-    files: Sequence[tuple[Path, Reading]], found: Sequence[list[tuple[str, Item]]]
+    files: Sequence[tuple[Path, Reading]], item_lists: Sequence[list[tuple[str, Item]]]
 ) -> list[int]:
     """Return the places of the text files of domains that lack text in a slice."""
     slices: dict[str, set[str]] = {}
-    for pairs in found:
+    for pairs in item_lists:
         for _, item in pairs:
             if isinstance(item, Text):
                 slices.setdefault(item.domain, set()).add(item.slice)

@@ -30,19 +30,19 @@ class Read:
     names: tuple[str, ...]
 
 
-def rows(given: Sequence[str], allow_benchmarks: bool) -> list[dict[str, Any]]:
+def rows(arguments: Sequence[str], allow_benchmarks: bool) -> list[dict[str, Any]]:
     """Return rows of items, in the format of JSONL data, of all tasks among the given strings.
 
     Raises DataError, UnavailableError.
     """
     result = []
-    for spec in map(lm_eval_spec.parse, filter(lm_eval_spec.is_task, given)):
+    for spec in map(lm_eval_spec.parse, filter(lm_eval_spec.is_task, arguments)):
         if not allow_benchmarks:
             lm_eval_spec.guard(spec, [spec.file.stem if spec.file else spec.task])
-        found = _read(spec)
+        contents = _read(spec)
         if not allow_benchmarks:
-            lm_eval_spec.guard(spec, found.names)
-        result += found.rows
+            lm_eval_spec.guard(spec, contents.names)
+        result += contents.rows
     return result
 
 
@@ -69,10 +69,10 @@ def _read(spec: Spec) -> Read:
         if not out.exists():
             last = (done.stderr.strip() or f"it ended with {done.returncode}").splitlines()[-1]
             raise DataError(f"{spec}: lm-evaluation-harness could not read it ({last[:300]}).")
-        found = json.loads(out.read_text("utf-8"))
-    if "error" in found:
-        raise DataError(f"{spec}: {found['error']}")
-    return Read(tuple(found["rows"]), tuple(found["names"]))
+        document = json.loads(out.read_text("utf-8"))
+    if "error" in document:
+        raise DataError(f"{spec}: {document['error']}")
+    return Read(tuple(document["rows"]), tuple(document["names"]))
 
 
 def check(spec: Spec) -> None:

@@ -28,12 +28,12 @@ def _task(named: str, name: str, pinned: str) -> Any:
     try:
         items.check(Spec(named))
         task = {str(task.config.task): task for task in reader.tasks(named)}[name]
-        found = reader.pin(task)
+        digest = reader.pin(task)
     except UnavailableError:
         raise
     except Exception as error:
         raise UnavailableError(f"task {named} cannot be read on this machine: {error}") from error
-    if found != pinned:
+    if digest != pinned:
         raise UnavailableError(
             f"task {named} judges otherwise than when its documents were read, or this is another "
             "version of lm-evaluation-harness. Put the old one back, or start a new run."

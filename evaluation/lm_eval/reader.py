@@ -55,21 +55,21 @@ def tasks(task: str) -> list[Any]:
     np.random.seed(FEWSHOT_SEED)
     torch.manual_seed(FEWSHOT_SEED)
     file = Spec(task).file
-    given = os.environ.get(lm_eval_spec.FOLDERS, "").split(os.pathsep)
-    folders: list[str | Path] = [Path(folder).resolve() for folder in given if folder]
+    paths = os.environ.get(lm_eval_spec.FOLDERS, "").split(os.pathsep)
+    folders: list[str | Path] = [Path(folder).resolve() for folder in paths if folder]
     manager = TaskManager(include_path=folders or None, include_defaults=file is None)
     if file is None and task not in manager.task_index:  # it would be taken for a path
         raise Refused("lm-evaluation-harness has no task of that name")
     with _nowhere() if file is None else nullcontext():
         loaded = manager.load([task if file is None else str(file.resolve())])["tasks"]
-    found = [loaded[name] for name in sorted(loaded)]
-    for each in found:
+    ordered_tasks = [loaded[name] for name in sorted(loaded)]
+    for each in ordered_tasks:
         if getattr(each, "UNSAFE_CODE", False):
             raise Refused("it runs code that models write, and not in our sandbox")
         if getattr(each, "MULTIMODAL", False):
             raise Refused("it has pictures or sound, which language models do not read")
         each.set_fewshot_seed(FEWSHOT_SEED)
-    return found
+    return ordered_tasks
 
 
 @contextmanager
@@ -82,8 +82,8 @@ def _nowhere() -> Iterator[None]:
 @lru_cache(maxsize=64)
 def pin(task: Any) -> str:
     """Return a digest of everything that judges: the task's settings and code, the harness."""
-    said = json.dumps(task.dump_config(), sort_keys=True, default=str)
-    plain = re.sub(r" at 0x[0-9a-f]+", "", said)  # memory addresses
+    text = json.dumps(task.dump_config(), sort_keys=True, default=str)
+    plain = re.sub(r" at 0x[0-9a-f]+", "", text)  # memory addresses
     return hashlib.sha256(f"{version('lm-eval')}\0{plain}".encode()).hexdigest()
 
 
@@ -141,8 +141,8 @@ def _choices(spec: Spec, task: Any, requests: list[Any]) -> Row:
 def _reply(spec: Spec, task: Any, requests: list[Any]) -> Row:
     from lm_eval.models.utils import normalize_gen_kwargs
 
-    prompt, given = requests[0].args
-    how: dict[str, Any] = dict(normalize_gen_kwargs(given))
+    prompt, settings = requests[0].args
+    how: dict[str, Any] = dict(normalize_gen_kwargs(settings))
     if how.get("do_sample") or len(requests) > 1 or (task.config.repeats or 1) > 1:
         raise Refused("it samples replies; only the most likely reply is a measurement here")
     if (how.get("num_beams") or 1) > 1:
@@ -167,12 +167,12 @@ def _reply(spec: Spec, task: Any, requests: list[Any]) -> Row:
 def _try(task: Any, metric: str, prompt: str, doc: dict[str, Any]) -> None:
     """Raise Refused if the metric fails on a single reply or is not from 0 to 1."""
     try:
-        found = judged(task, metric, prompt, doc, "a reply")
+        score = judged(task, metric, prompt, doc, "a reply")
     except Exception as error:
         what = f"{type(error).__name__}: {error}"
         raise Refused(f"its metric {metric} is none of a single reply ({what})") from error
-    if not 0 <= found <= 1:
-        raise Refused(f"its metric {metric} gave {found:g}, and an item's is from 0 to 1")
+    if not 0 <= score <= 1:
+        raise Refused(f"its metric {metric} gave {score:g}, and an item's is from 0 to 1")
 
 
 def _text(spec: Spec, task: Any, requests: list[Any]) -> Row:
@@ -184,19 +184,19 @@ def _text(spec: Spec, task: Any, requests: list[Any]) -> Row:
 _KINDS = {"multiple_choice": _choices, "generate_until": _reply, "loglikelihood_rolling": _text}
 
 
-def metric_of(spec: Spec, task: Any, known: Any) -> str:
+def metric_of(spec: Spec, task: Any, allowed_names: Any) -> str:
     """Return the requested metric, or the first one that fits single items. Raises Refused."""
     better = task.higher_is_better()
-    own = [
+    metrics = [
         name
         for name in task._metric_fn_list
-        if better.get(name) and (known is None or name in known)
+        if better.get(name) and (allowed_names is None or name in allowed_names)
     ]
-    if not own:
+    if not metrics:
         raise Refused(f"none of its metrics ({', '.join(better)}) is a share of an item")
-    if spec.metric not in (None, *own):
-        raise Refused(f"it has no metric {spec.metric!r} for items: it has {', '.join(own)}")
-    return spec.metric or own[0]
+    if spec.metric not in (None, *metrics):
+        raise Refused(f"it has no metric {spec.metric!r} for items: it has {', '.join(metrics)}")
+    return spec.metric or metrics[0]
 
 
 def _plain(value: Any) -> Any:
@@ -209,8 +209,8 @@ def written(spec: Spec) -> str:
         rows, names = read(spec)
         return json.dumps({"rows": rows, "names": names}, default=_plain)
     except Exception as error:  # the harness can raise any error; the caller gets its text
-        said = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
-        return json.dumps({"error": f"{' '.join(said.split())[:500].rstrip('.')}."})
+        message = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
+        return json.dumps({"error": f"{' '.join(message.split())[:500].rstrip('.')}."})
 
 
 if __name__ == "__main__":

@@ -105,26 +105,26 @@ class Spec:
         return f"{PREFIX}{self.task}{metric}" + (f"@{self.count}" if self.count else "")
 
 
-def is_task(given: str | Path) -> bool:
+def is_task(argument: str | Path) -> bool:
     """Return True if a data argument is a task."""
-    return str(given).startswith(PREFIX)
+    return str(argument).startswith(PREFIX)
 
 
-def parse(given: str) -> Spec:
+def parse(argument: str) -> Spec:
     """Parse `lm-eval:NAME[#METRIC][@COUNT]`. Raises DataError."""
-    match = re.fullmatch(r"lm-eval:([^#@]+)(?:#([^#@]+))?(?:@(\d+))?", given)
+    match = re.fullmatch(r"lm-eval:([^#@]+)(?:#([^#@]+))?(?:@(\d+))?", argument)
     named = match is not None and re.fullmatch(r"[\w.-]+|.*\.ya?ml", match[1], re.IGNORECASE)
     if match is None or not named or match[3] == "0":
         raise DataError(
-            f"{given!r} is no task: give lm-eval:NAME, or lm-eval:FILE.yaml, with #METRIC and "
+            f"{argument!r} is no task: give lm-eval:NAME, or lm-eval:FILE.yaml, with #METRIC and "
             "@COUNT where you want them, as in lm-eval:my_task#acc_norm@500."
         )
     return Spec(match[1], match[2], int(match[3]) if match[3] else None)
 
 
-def absolute(given: str) -> str:
+def absolute(argument: str) -> str:
     """Return the spec with an absolute path if its task is a file. Raises DataError."""
-    spec = parse(given)
+    spec = parse(argument)
     if spec.file is None:
         return str(spec)
     whole = user_folders.expanded(spec.file, DataError).resolve()
@@ -160,9 +160,9 @@ def benchmark(names: Iterable[str]) -> str | None:
 
 def guard(spec: Spec, names: Iterable[str]) -> None:
     """Raise DataError if one of the names is a well-known benchmark's."""
-    if found := benchmark(names):
+    if name := benchmark(names):
         raise DataError(
-            f"{spec} is of the well-known benchmark {found!r}. A champion that was chosen on it says "
+            f"{spec} is of the well-known benchmark {name!r}. A champion that was chosen on it says "
             "nothing when it is measured on it: take other items, or set allow_benchmarks if you "
             "will not report it."
         )

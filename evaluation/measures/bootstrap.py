@@ -41,8 +41,8 @@ class Comparison(BaseModel):
 
 def draws(size: int, *key: str | int) -> Counts:
     """Return the counts of `size` items in `RESAMPLES` resamples, drawn with the key."""
-    found = keys.generator(*key).multinomial(size, [1 / size] * size, RESAMPLES) if size else []
-    return np.asarray(found, np.float64).reshape(RESAMPLES, size)
+    counts = keys.generator(*key).multinomial(size, [1 / size] * size, RESAMPLES) if size else []
+    return np.asarray(counts, np.float64).reshape(RESAMPLES, size)
 
 
 def ratio(counts: Counts, above: Sequence[float], below: Sequence[float]) -> Counts:

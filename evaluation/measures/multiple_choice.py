@@ -18,10 +18,10 @@ from evaluation.data.packing import Asked
 def score_questions(model: Evaluator, questions: Sequence[Asked]) -> list[int]:
     """Return for each question 1 if the right choice won, else 0. Ties go to the earlier choice."""
     flat = [(q, c) for q, question in enumerate(questions) for c in range(len(question.sequences))]
-    found = model.continuations([questions[q].pair(c) for q, c in flat])
+    loss_rows = model.continuations([questions[q].pair(c) for q, c in flat])
     scores = {
         place: -float(losses.astype(np.float64).sum())
-        for place, losses in zip(flat, found, strict=True)
+        for place, losses in zip(flat, loss_rows, strict=True)
     }
     return [_won(question, q, scores) for q, question in enumerate(questions)]
 

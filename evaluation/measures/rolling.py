@@ -31,10 +31,10 @@ def scored(
     """
     items: dict[str, tuple[float, ...]] = {}
     sizes: dict[str, tuple[int, ...]] = {}
-    for domain, some in texts.items():
-        split = documents(some, tokenizer, context)
+    for domain, domain_texts in texts.items():
+        split = documents(domain_texts, tokenizer, context)
         items[domain] = tuple(score(model, split))
-        sizes[domain] = tuple(one.bytes for one in split)
+        sizes[domain] = tuple(piece.bytes for piece in split)
         for document, nats in zip(split, items[domain], strict=True):
             if not math.isfinite(nats):
                 raise UnmeasurableError(name, document.id)

@@ -200,8 +200,8 @@ def _locked(number: int, answer: int, jail: int) -> None:
         os.setresuid(NOBODY, NOBODY, NOBODY)
     seccomp.die_with_parent()  # again: a change of user cleared it
     seccomp.apply()
-    told = _run(request["program"], request["calls"])
-    os.write(_OUT, json.dumps(told).encode())
+    outcome = _run(request["program"], request["calls"])
+    os.write(_OUT, json.dumps(outcome).encode())
 
 
 def _request(number: int, jail: int) -> dict[str, Any]:
@@ -216,8 +216,8 @@ def _request(number: int, jail: int) -> dict[str, Any]:
             break
         line += piece
     try:
-        asked, request = json.loads(line)
-        if asked == number:
+        sent_number, request = json.loads(line)
+        if sent_number == number:
             return request
     except (ValueError, TypeError):
         pass

@@ -87,10 +87,10 @@ class Sandbox:
             raise SandboxUnavailableError(
                 f"the sandbox cannot be started ({error}). Items that run code are not measured here."
             ) from error
-        if found := sandbox.escapes():
+        if escape := sandbox.escapes():
             sandbox.close()
             raise SandboxUnavailableError(
-                f"the sandbox does not hold on this machine: {found}. Items that run code are not "
+                f"the sandbox does not hold on this machine: {escape}. Items that run code are not "
                 "measured here."
             )
         return sandbox
@@ -109,7 +109,7 @@ class Sandbox:
         """Run a program and evaluate expressions in it, in order. Raises SandboxUnavailableError."""
         request = {"program": program, "calls": list(calls), **self._limits}
         try:
-            answer, said = self._jail.ask_for_bytes(request, self._wall * jail.BUSY + 30)
+            answer, output = self._jail.ask_for_bytes(request, self._wall * jail.BUSY + 30)
         except (OSError, ValueError) as error:
             raise SandboxUnavailableError(
                 f"the sandbox's process has ended ({error}). If this happens again, items that run "
@@ -117,7 +117,7 @@ class Sandbox:
             ) from error
         if answer["how"]:
             return _nothing(calls, answer["how"])
-        return _understood(said.decode("utf-8", "replace"), calls)
+        return _understood(output.decode("utf-8", "replace"), calls)
 
     def __enter__(self) -> Sandbox:
         return self
@@ -131,15 +131,15 @@ def _nothing(calls: Sequence[str], why: str) -> Ran:
     return Ran(nothing, nothing, why)
 
 
-def _understood(said: str, calls: Sequence[str]) -> Ran:
+def _understood(output: str, calls: Sequence[str]) -> Ran:
     """Parse the child's answer without trust: its program may have written it itself."""
     try:
-        told: Any = json.loads(said)
-        if "values" in told:
-            pairs = [(_text(value), _text(error)) for value, error in told["values"]]
+        answer: Any = json.loads(output)
+        if "values" in answer:
+            pairs = [(_text(value), _text(error)) for value, error in answer["values"]]
             if len(pairs) == len(calls):
                 return Ran(tuple(v for v, _ in pairs), tuple(e for _, e in pairs))
-        if why := told.get("error") or told.get("jail"):
+        if why := answer.get("error") or answer.get("jail"):
             return _nothing(calls, str(why))
     except (ValueError, TypeError, AttributeError, RecursionError):
         pass

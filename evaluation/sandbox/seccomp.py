@@ -140,10 +140,10 @@ class _Program(ctypes.Structure):
 def apply() -> None:
     """Lock this process in, irrevocably. Raises OSError if the kernel refuses."""
     steps = program(platform.machine())
-    kept = ctypes.create_string_buffer(steps, len(steps))
-    given = _Program(len(steps) // 8, ctypes.addressof(kept))
+    buffer = ctypes.create_string_buffer(steps, len(steps))
+    filter_program = _Program(len(steps) // 8, ctypes.addressof(buffer))
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
-    _prctl(_PR_SET_SECCOMP, _FILTER, ctypes.byref(given))
+    _prctl(_PR_SET_SECCOMP, _FILTER, ctypes.byref(filter_program))
 
 
 def die_with_parent() -> None:

@@ -31,12 +31,12 @@ def _volume(points: list[Point], size: int) -> float:
         return _swept(points)
     last, total = size - 1, 0.0
     order = sorted(points, key=lambda p: p[last], reverse=True)
-    kept: list[Point] = []
+    front: list[Point] = []
     for place, point in enumerate(order):
-        _keep(kept, point, last)
+        _keep(front, point, last)
         below = order[place + 1][last] if place + 1 < len(order) else 0.0
         if point[last] > below:
-            total += (point[last] - below) * _volume(sorted(kept, reverse=True), last)
+            total += (point[last] - below) * _volume(sorted(front, reverse=True), last)
     return total
 
 
@@ -50,11 +50,11 @@ def _swept(points: list[Point]) -> float:
     return area
 
 
-def _keep(kept: list[Point], point: Point, size: int) -> None:
+def _keep(front: list[Point], point: Point, size: int) -> None:
     """Add a point to those that no other one beats in the first `size` objectives."""
-    own = point[:size]
-    for other in kept:
-        if all(a >= b for a, b in zip(other, own, strict=False)):
+    head = point[:size]
+    for other in front:
+        if all(a >= b for a, b in zip(other, head, strict=False)):
             return
-    kept[:] = [o for o in kept if not all(a <= b for a, b in zip(o, own, strict=False))]
-    kept.append(point)
+    front[:] = [o for o in front if not all(a <= b for a, b in zip(o, head, strict=False))]
+    front.append(point)

@@ -22,12 +22,12 @@ def dominates(a: Point, b: Point) -> bool:
 
 def fronts(points: Sequence[Point]) -> list[list[int]]:
     """Return the points' indices, front by front; no point dominates one of the first front."""
-    left, found = list(range(len(points))), []
+    left, layers = list(range(len(points))), []
     while left:
         front = [i for i in left if not any(dominates(points[j], points[i]) for j in left)]
-        found.append(front)
+        layers.append(front)
         left = [i for i in left if i not in set(front)]
-    return found
+    return layers
 
 
 def crowding(points: Sequence[Point]) -> list[float]:

@@ -26,12 +26,12 @@ def survivors(points: Mapping[str, Point]) -> list[Survivor]:
 
     `points` are objectives to maximise by id. Among equals the smaller id is first.
     """
-    ids, found = list(points), list[Survivor]()
+    ids, ranking = list(points), list[Survivor]()
     for number, front in enumerate(pareto.fronts([points[i] for i in ids])):
         crowded = pareto.crowding([points[ids[i]] for i in front])
         ranked = sorted(zip(front, crowded, strict=True), key=lambda p: (-p[1], ids[p[0]]))
-        found += [Survivor(ids[i], number, distance) for i, distance in ranked]
-    return found
+        ranking += [Survivor(ids[i], number, distance) for i, distance in ranked]
+    return ranking
 
 
 def tournament(parents: Sequence[Survivor], draws: Draws) -> str:

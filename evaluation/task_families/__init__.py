@@ -51,9 +51,9 @@ def find(name: str) -> Family | Gym:
         return FAMILIES[name]
     if name.startswith(gym.START):
         return gym.find(name)
-    found = _AUTOMATON.fullmatch(name)
-    if found and int(found[1]) < RULES:
-        return Automaton(int(found[1]))
+    match = _AUTOMATON.fullmatch(name)
+    if match and int(match[1]) < RULES:
+        return Automaton(int(match[1]))
     raise ConfigError(
         f"there is no task family {name!r}: there are {', '.join(FAMILIES)}, automaton-0 to "
         f"automaton-{RULES - 1}, and {gym.START}NAME with the data sets of reasoning-gym."
@@ -73,11 +73,11 @@ def item(family: str, level: int, seed: int, number: int) -> Item | None:
     """
     if not 1 <= level <= LEVELS:
         raise ValueError(f"level {level}: there are levels 1 to {LEVELS}")
-    found = find(family)
-    if isinstance(found, Gym):
-        return found.item(level, seed, number)
-    prompt = found.prompt(level, Draws("task-families", family, level, seed, number))
-    return Item(family, level, prompt, found.answer(prompt))
+    task_family = find(family)
+    if isinstance(task_family, Gym):
+        return task_family.item(level, seed, number)
+    prompt = task_family.prompt(level, Draws("task-families", family, level, seed, number))
+    return Item(family, level, prompt, task_family.answer(prompt))
 
 
 def verify(item: Item, reply: str) -> bool:
@@ -86,10 +86,10 @@ def verify(item: Item, reply: str) -> bool:
     Blanks do not count. The answer is computed from the prompt; an error in this counts as wrong.
     """
     try:
-        found = find(item.family)
-        if isinstance(found, Gym):
-            return found.right(item, reply)
-        right = found.answer(item.prompt)
+        task_family = find(item.family)
+        if isinstance(task_family, Gym):
+            return task_family.right(item, reply)
+        right = task_family.answer(item.prompt)
         return "".join(reply.split()) == "".join(right.split())
     except Exception:  # any error of a verifier means that the reply is not shown to be right
         return False

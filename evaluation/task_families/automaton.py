@@ -32,8 +32,8 @@ class Automaton:
     def answer(self, prompt: str) -> str:
         """Return the next state. Raises ValueError for a cell that is not 0 or 1."""
         cells = [("0", "1").index(symbol) for symbol in body(prompt, "step")]
-        found = [
+        states = [
             self.rule >> (4 * cells[i - 1] + 2 * cell + cells[(i + 1) % len(cells)]) & 1
             for i, cell in enumerate(cells)
         ]
-        return " ".join(map(str, found))
+        return " ".join(map(str, states))

@@ -29,9 +29,9 @@ class Draws:
             text = self._key + b"/%d" % self._count
             self._value = int.from_bytes(hashlib.blake2b(text).digest(), "big")
             self._range, self._count = 1 << _BITS, self._count + 1
-        self._value, found = divmod(self._value, count)
+        self._value, digit = divmod(self._value, count)
         self._range //= count
-        return found
+        return digit
 
     def some(self, symbols: str, count: int) -> list[str]:
         """Return `count` symbols, drawn with replacement."""

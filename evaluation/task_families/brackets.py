@@ -18,14 +18,14 @@ class Brackets:
 
     def prompt(self, level: int, draws: Draws) -> str:
         """Return a random walk of opening and closing brackets, of which some stay open."""
-        found, opened = list[str](), list[str]()
+        brackets, opened = list[str](), list[str]()
         for _ in range(2 * level + 1):
             if opened and draws.below(2):
-                found.append(PAIRS[opened.pop()])
+                brackets.append(PAIRS[opened.pop()])
             else:
                 opened += draws.some("".join(PAIRS), 1)
-                found.append(opened[-1])
-        return f"close {' '.join(found)} ="
+                brackets.append(opened[-1])
+        return f"close {' '.join(brackets)} ="
 
     def answer(self, prompt: str) -> str:
         """Return the closing brackets, the last opened first. Raises ValueError for a wrong pair."""

@@ -68,10 +68,10 @@ class Gym:
         Raises DataError for a generator that fails or takes too long.
         """
         chunk, place = divmod(number, CHUNK)
-        made = _made(self.name, level, seed, chunk)[place]
-        if made is None:
+        pair = _made(self.name, level, seed, chunk)[place]
+        if pair is None:
             return None
-        prompt, answer = made
+        prompt, answer = pair
         return Item(self.family, level, prompt, answer, (seed, number))
 
     def right(self, item: Item, reply: str) -> bool:
@@ -79,8 +79,8 @@ class Gym:
         if item.origin is None:
             return reply.strip() == item.answer
         seed, number = item.origin
-        asked = {**_key(self.name, item.level, seed), "number": number, "reply": reply.strip()}
-        return bool(_ask({"right": asked}, DataError))
+        request = {**_key(self.name, item.level, seed), "number": number, "reply": reply.strip()}
+        return bool(_ask({"right": request}, DataError))
 
 
 def find(family: str) -> Gym:
@@ -102,15 +102,15 @@ def find(family: str) -> Gym:
 
 def _key(name: str, level: int, seed: int) -> dict[str, Any]:
     """Return a cell as the process reads it, with a seed of its own below 2³¹."""
-    told = hashlib.sha256(f"task-families/{START}{name}/{level}/{seed}".encode()).digest()
-    return {"name": name, "level": level, "seed": int.from_bytes(told[:4], "big") >> 1}
+    digest = hashlib.sha256(f"task-families/{START}{name}/{level}/{seed}".encode()).digest()
+    return {"name": name, "level": level, "seed": int.from_bytes(digest[:4], "big") >> 1}
 
 
 @lru_cache(maxsize=4096)
 def _made(name: str, level: int, seed: int, chunk: int) -> tuple[tuple[str, str] | None, ...]:
     """Return (prompt, answer) of the items of a chunk; None for one without a valid answer."""
-    asked = {**_key(name, level, seed), "first": chunk * CHUNK, "count": CHUNK}
-    return tuple(one and (one[0], one[1]) for one in _ask({"make": asked}, DataError))
+    request = {**_key(name, level, seed), "first": chunk * CHUNK, "count": CHUNK}
+    return tuple(pair and (pair[0], pair[1]) for pair in _ask({"make": request}, DataError))
 
 
 @cache
@@ -132,8 +132,8 @@ def _ask(question: dict[str, Any], error: type[ConfigError] | type[DataError]) -
         }
         place[:] = [Respondent([sys.executable, "-P", str(_CHILD)], env=environment)]
     (what,) = question
-    told = question[what]
-    name = f"{START}{told if isinstance(told, str) else told['name']}"
+    details = question[what]
+    name = f"{START}{details if isinstance(details, str) else details['name']}"
     try:
         answer = place[0].ask(question, PATIENCE)
     except TimeoutError:

@@ -25,8 +25,8 @@ def data_set(name: str, level: int, seed: int, size: int) -> Any:
     from reasoning_gym.factory import create_curriculum, create_dataset  # pyright: ignore
 
     curriculum = create_curriculum(name)
-    for attribute, one in curriculum.attributes.items():
-        curriculum.set_attr_level(attribute, min(level, len(one.levels)) - 1)
+    for attribute, definition in curriculum.attributes.items():
+        curriculum.set_attr_level(attribute, min(level, len(definition.levels)) - 1)
     config = curriculum.generate_configuration({"seed": seed, "size": size})
     return create_dataset(name, **vars(config))
 
@@ -39,42 +39,42 @@ def levels(name: str) -> int:
         raise ValueError("there is no such data set")
     if name not in CURRICULA:
         raise ValueError("the data set has no levels")
-    return max(len(one.levels) for one in create_curriculum(name).attributes.values())
+    return max(len(definition.levels) for definition in create_curriculum(name).attributes.values())
 
 
-def score(made: Any, answer: str, entry: dict[str, Any]) -> float:
+def score(dataset: Any, answer: str, entry: dict[str, Any]) -> float:
     """Return what the data set's verifier gives an answer; 0 if it fails."""
     try:
-        return float(made.score_answer(answer, entry))
+        return float(dataset.score_answer(answer, entry))
     except Exception:  # some verifiers fail on an answer that they cannot read
         return 0.0
 
 
 def make(name: str, level: int, seed: int, first: int, count: int) -> list[list[str] | None]:
     """Return [question, answer] of some items; None for one whose own answer is not right."""
-    made = data_set(name, level, seed, first + count)
-    found: list[list[str] | None] = []
+    dataset = data_set(name, level, seed, first + count)
+    pairs: list[list[str] | None] = []
     for number in range(first, first + count):
-        entry = made[number]
+        entry = dataset[number]
         question, answer = entry["question"], entry["answer"]
-        valid = isinstance(answer, str) and answer.strip() and score(made, answer, entry) >= FULL
-        found.append([question.strip(), answer.strip()] if valid else None)
-    return found
+        valid = isinstance(answer, str) and answer.strip() and score(dataset, answer, entry) >= FULL
+        pairs.append([question.strip(), answer.strip()] if valid else None)
+    return pairs
 
 
 def right(name: str, level: int, seed: int, number: int, reply: str) -> bool:
     """Return True if a reply has the full score."""
-    made = data_set(name, level, seed, number + 1)
-    return score(made, reply, made[number]) >= FULL
+    dataset = data_set(name, level, seed, number + 1)
+    return score(dataset, reply, dataset[number]) >= FULL
 
 
 def answered(question: dict[str, Any]) -> dict[str, Any]:
     """Return the answer to a question, or the error in words."""
-    (what, told), *_ = question.items()
+    (what, arguments), *_ = question.items()
     try:
         if what == "levels":
-            return {"answer": levels(told)}
-        return {"answer": make(**told) if what == "make" else right(**told)}
+            return {"answer": levels(arguments)}
+        return {"answer": make(**arguments) if what == "make" else right(**arguments)}
     except Exception as error:  # any error of a generator is told, and the process goes on
         return {"error": f"{type(error).__name__}: {error}"[:300]}
 

@@ -24,26 +24,26 @@ def slice_of_prompt(family: str, prompt: str) -> Slice:
     return slice_of(f"task-families/{family}/{prompt}", SHARES)
 
 
-def items(family: str, level: int, seed: int, on: Slice, wanted: int) -> list[Item]:
-    """Return up to `wanted` different items of a slice, in the order of their numbers.
+def items(family: str, level: int, seed: int, on: Slice, limit: int) -> list[Item]:
+    """Return up to `limit` different items of a slice, in the order of their numbers.
 
     There are fewer if the cell has fewer prompts. Raises ConfigError for an unknown family.
     """
-    return list(islice(_new(family, level, seed, on), wanted))
+    return list(islice(_new(family, level, seed, on), limit))
 
 
 def _new(family: str, level: int, seed: int, on: Slice) -> Iterator[Item]:
     """Yield the items of a slice with another prompt than those before, until a lull."""
-    seen, last = set[str](), 0
+    prompts, last = set[str](), 0
     for number in count():
-        found = task_families.item(family, level, seed, number)
+        item = task_families.item(family, level, seed, number)
         if (
-            found is not None
-            and found.prompt not in seen
-            and slice_of_prompt(family, found.prompt) == on
+            item is not None
+            and item.prompt not in prompts
+            and slice_of_prompt(family, item.prompt) == on
         ):
-            seen.add(found.prompt)
+            prompts.add(item.prompt)
             last = number
-            yield found
+            yield item
         if number - last >= LULL:
             return

@@ -26,13 +26,13 @@ class Recall:
     def prompt(self, level: int, draws: Draws) -> str:
         """Return four pairs, filler, and one of the keys."""
         keys, values = draws.distinct(KEYS, PAIRS), draws.some(digits, PAIRS)
-        told = " ".join(f"{k} {v}" for k, v in zip(keys, values, strict=True))
+        pairs = " ".join(f"{k} {v}" for k, v in zip(keys, values, strict=True))
         start = draws.below(len(FILLER))
         filler = (FILLER[(start + i) % len(FILLER)] for i in range(DISTANCES[level - 1]))
-        return f"recall {told} : {' '.join(filler)} : {keys[draws.below(PAIRS)]} ="
+        return f"recall {pairs} : {' '.join(filler)} : {keys[draws.below(PAIRS)]} ="
 
     def answer(self, prompt: str) -> str:
         """Return the digit after the key. Raises ValueError for a key that is not told."""
         symbols = body(prompt, "recall")
-        told, asked = symbols[: symbols.index(":")], symbols[-1]
-        return told[1::2][told[::2].index(asked)]
+        pairs, key = symbols[: symbols.index(":")], symbols[-1]
+        return pairs[1::2][pairs[::2].index(key)]

@@ -55,12 +55,12 @@ class Family(Protocol):
         ...
 
 
-def right(answer: str, said: str) -> bool:
+def right(answer: str, reply: str) -> bool:
     """Return True if a reply is the answer, or says it after the last "answer:".
 
     Blanks do not count, nor does a full stop at the end.
     """
-    lowered = said.lower()
+    lowered = reply.lower()
     at = lowered.rfind(ANSWER)
-    own = said[at + len(ANSWER) :] if at >= 0 else said
-    return "".join(own.split()).removesuffix(".") == "".join(answer.split()).removesuffix(".")
+    claim = reply[at + len(ANSWER) :] if at >= 0 else reply
+    return "".join(claim.split()).removesuffix(".") == "".join(answer.split()).removesuffix(".")

@@ -21,8 +21,8 @@ class Calculation:
     def item(self, level: int, draws: Draws) -> ToolItem:
         """Return two random numbers and an operator."""
         a, b = number(draws, level + 1), number(draws, level + 1)
-        asked = f"{a} {'+-*'[draws.below(3)]} {b}"
-        answer, calls = Calculator().run(asked), ((Call("calc", asked),),)
+        expression = f"{a} {'+-*'[draws.below(3)]} {b}"
+        answer, calls = Calculator().run(expression), ((Call("calc", expression),),)
         return ToolItem(
-            "calculation", level, (f"compute {asked} =",), answer, World(), calls, self.tools
+            "calculation", level, (f"compute {expression} =",), answer, World(), calls, self.tools
         )

@@ -115,29 +115,38 @@ class Player:
                 folder = Path(place) / str(number)
                 folder.mkdir()
                 boxes.append(Toolbox(item.world, folder, self._sandbox))
-            found = [Episode(item, []) for item in items]
-            for asked in range(max((len(item.questions) for item in items), default=0)):
-                chosen = [n for n, item in enumerate(items) if asked < len(item.questions)]
+            episodes = [Episode(item, []) for item in items]
+            for question_number in range(max((len(item.questions) for item in items), default=0)):
+                chosen = [
+                    n for n, item in enumerate(items) if question_number < len(item.questions)
+                ]
                 for number in chosen:
-                    question = items[number].questions[asked]
+                    question = items[number].questions[question_number]
                     begin = self._speech.begin(prompt, question, tools)
-                    found[number].sessions.append(Session(begin))
-                self._session([(n, found[n].sessions[-1], boxes[n]) for n in chosen], asked, key)
-            for episode, box in zip(found, boxes, strict=True):
+                    episodes[number].sessions.append(Session(begin))
+                self._session(
+                    [(n, episodes[n].sessions[-1], boxes[n]) for n in chosen], question_number, key
+                )
+            for episode, box in zip(episodes, boxes, strict=True):
                 episode.solved = _solved(episode, box)
-        return found
+        return episodes
 
     def _session(
-        self, talks: Sequence[tuple[int, Session, Toolbox]], asked: int, key: tuple[str | int, ...]
+        self,
+        talks: Sequence[tuple[int, Session, Toolbox]],
+        question_number: int,
+        key: tuple[str | int, ...],
     ) -> None:
         """Carry one session of every item to its end."""
         for turn in range(self._bounds.calls + 1):
-            open_ = [one for one in talks if not one[1].over and self._fits(one[1])]
-            for some in _batches(open_, lambda one: len(one[1].context), self._rows):
-                names = [(*key, asked, turn, number) for number, _, _ in some] if key else []
-                turns = self._turns([one[1].context for one in some], names)
-                for (_, session, box), said in zip(some, turns, strict=True):
-                    self._take(session, box, said)
+            open_ = [talk for talk in talks if not talk[1].over and self._fits(talk[1])]
+            for batch in _batches(open_, lambda talk: len(talk[1].context), self._rows):
+                names = (
+                    [(*key, question_number, turn, number) for number, _, _ in batch] if key else []
+                )
+                turns = self._turns([talk[1].context for talk in batch], names)
+                for (_, session, box), reply in zip(batch, turns, strict=True):
+                    self._take(session, box, reply)
 
     def _fits(self, session: Session) -> bool:
         limit = self._model.positions
@@ -180,16 +189,18 @@ class Player:
             places = np.stack([randomness.uniform(limit, *name, "turn") for name in names])
             drawing = Drawing(places, length)
         ending = _Ending(self._speech, self._ends, length, len(contexts))
-        made = self._model.continued(
+        output = self._model.continued(
             torch.from_numpy(ids), torch.from_numpy(mask), limit, ending, drawing
         )
-        rows = made.numpy().astype(np.int32)
+        rows = output.numpy().astype(np.int32)
         return [row[: size or len(row)] for row, size in zip(rows, ending.sizes, strict=True)]
 
 
-def _batches(some: Sequence[Any], length: Callable[[Any], int], rows: Callable[[int], int]) -> Any:
+def _batches(
+    entries: Sequence[Any], length: Callable[[Any], int], rows: Callable[[int], int]
+) -> Any:
     """Yield things of similar length together, the shortest first."""
-    order = sorted(some, key=length)
+    order = sorted(entries, key=length)
     while order:
         longest = length(order[min(ROWS, len(order)) - 1])
         count = rows(longest)
@@ -200,7 +211,7 @@ def _batches(some: Sequence[Any], length: Callable[[Any], int], rows: Callable[[
 def _solved(episode: Episode, box: Toolbox) -> bool:
     """Return True if every session had a call that ran, and the end is right."""
     item = episode.item
-    if not all(any(one.ran for one in session.answers) for session in episode.sessions):
+    if not all(any(answer.ran for answer in session.answers) for session in episode.sessions):
         return False
     if item.answer is None:
         return not box.repository.failing(item.world.tests)

@@ -22,8 +22,10 @@ class Execution:
         rounds = 10 + draws.below(10 * 3**level)
         factor, modulus = 2 + draws.below(8), 3 + draws.below(17)
         named = ("sum", "max")[draws.below(2)]
-        asked = f"{named}(i * i * {factor} % {modulus} for i in range({rounds}))"
+        expression = f"{named}(i * i * {factor} % {modulus} for i in range({rounds}))"
         values = [i * i * factor % modulus for i in range(rounds)]
         answer = str(sum(values) if named == "sum" else max(values))
-        calls = ((Call("python", asked),),)
-        return ToolItem("execution", level, (f"run {asked}",), answer, World(), calls, self.tools)
+        calls = ((Call("python", expression),),)
+        return ToolItem(
+            "execution", level, (f"run {expression}",), answer, World(), calls, self.tools
+        )

@@ -18,44 +18,44 @@ from evaluation.tool_tasks.base import ToolItem
 from events import canonical_json
 
 
-def items(family: str, levels: int, seed: int, on: Slice, wanted: int) -> list[ToolItem]:
-    """Return up to `wanted` different items of a slice, of the levels 1 … `levels` in turn.
+def items(family: str, levels: int, seed: int, on: Slice, limit: int) -> list[ToolItem]:
+    """Return up to `limit` different items of a slice, of the levels 1 … `levels` in turn.
 
     There are fewer if the family has fewer. Raises ConfigError for an unknown family.
     """
-    seen = set[str]()
-    turns = [_new(family, level, seed, on, seen) for level in range(1, levels + 1)]
-    found: list[ToolItem] = []
-    while turns and len(found) < wanted:
+    keys = set[str]()
+    turns = [_new(family, level, seed, on, keys) for level in range(1, levels + 1)]
+    tool_items: list[ToolItem] = []
+    while turns and len(tool_items) < limit:
         for turn in list(turns):
-            one = next(islice(turn, 1), None)
-            if one is None:
+            item = next(islice(turn, 1), None)
+            if item is None:
                 turns.remove(turn)
-            elif len(found) < wanted:
-                found.append(one)
-    return found
+            elif len(tool_items) < limit:
+                tool_items.append(item)
+    return tool_items
 
 
-def of_level(family: str, level: int, seed: int, on: Slice, wanted: int) -> list[ToolItem]:
-    """Return up to `wanted` different items of one level of a slice, in the order of their numbers."""
-    return list(islice(_new(family, level, seed, on, set()), wanted))
+def of_level(family: str, level: int, seed: int, on: Slice, limit: int) -> list[ToolItem]:
+    """Return up to `limit` different items of one level of a slice, in the order of their numbers."""
+    return list(islice(_new(family, level, seed, on, set()), limit))
 
 
-def _new(family: str, level: int, seed: int, on: Slice, seen: set[str]) -> Iterator[ToolItem]:
-    """Yield the items of a slice that are not among those `seen`, until a lull; add them there."""
+def _new(family: str, level: int, seed: int, on: Slice, keys: set[str]) -> Iterator[ToolItem]:
+    """Yield the items of a slice that are not among those `keys`, until a lull; add them there."""
     last = 0
     for number in count():
-        found = tool_tasks.item(family, level, seed, number)
-        key = "\n".join((*found.questions, found.answer or ""))
-        if key not in seen and slice_of(f"tool-tasks/{family}/{key}", SHARES) == on:
-            seen.add(key)
+        item = tool_tasks.item(family, level, seed, number)
+        key = "\n".join((*item.questions, item.answer or ""))
+        if key not in keys and slice_of(f"tool-tasks/{family}/{key}", SHARES) == on:
+            keys.add(key)
             last = number
-            yield found
+            yield item
         if number - last >= LULL:
             return
 
 
 def digest(items: dict[str, list[ToolItem]]) -> str:
     """Return BLAKE2b over all items by name, 64 hexadecimal digits."""
-    told: dict[str, Any] = {name: [asdict(one) for one in some] for name, some in items.items()}
-    return hashlib.blake2b(canonical_json(told).encode(), digest_size=32).hexdigest()
+    dump: dict[str, Any] = {name: [asdict(item) for item in group] for name, group in items.items()}
+    return hashlib.blake2b(canonical_json(dump).encode(), digest_size=32).hexdigest()

@@ -69,12 +69,14 @@ class OwnRepair(BaseModel):
 
     @model_validator(mode="after")
     def _can_be_mended(self) -> OwnRepair:
-        names = [one.name for one in self.files]
+        names = [file.name for file in self.files]
         if len(set(names)) < len(names):
             raise ValueError(f"repair {self.id!r}: two files have one name")
-        for one in self.fix:
-            if one.file not in names:
-                raise ValueError(f"repair {self.id!r}: the fix changes {one.file!r}, no file of it")
+        for edit in self.fix:
+            if edit.file not in names:
+                raise ValueError(
+                    f"repair {self.id!r}: the fix changes {edit.file!r}, no file of it"
+                )
         return self
 
     @property
@@ -86,14 +88,14 @@ class OwnRepair(BaseModel):
     def size(self) -> int:
         """Characters of all its parts."""
         texts = [self.id, self.issue, *self.tests]
-        texts += [one.name + one.text for one in self.files]
-        texts += [one.file + one.text for one in self.fix]
+        texts += [file.name + file.text for file in self.files]
+        texts += [edit.file + edit.text for edit in self.fix]
         return sum(map(len, texts))
 
     @property
     def contents(self) -> dict[str, str]:
         """The files by name, in their order."""
-        return {one.name: one.text for one in self.files}
+        return {file.name: file.text for file in self.files}
 
     @property
     def question(self) -> str:
@@ -107,7 +109,7 @@ class OwnRepair(BaseModel):
     @property
     def calls(self) -> tuple[Call, ...]:
         """The edits of the solution."""
-        return tuple(Call("edit", f"{one.file} {one.line} {one.text}") for one in self.fix)
+        return tuple(Call("edit", f"{edit.file} {edit.line} {edit.text}") for edit in self.fix)
 
     def item(self) -> ToolItem:
         """Return the repair as a task."""
@@ -115,29 +117,29 @@ class OwnRepair(BaseModel):
         return ToolItem(NAME, 1, (self.question,), None, world, (self.calls,), TOOLS)
 
 
-def taken(repairs: Sequence[OwnRepair], on: Slice, wanted: int) -> list[OwnRepair]:
-    """Return up to `wanted` repairs of a slice, in the order in which they are given."""
-    return [one for one in repairs if one.slice == on][:wanted]
+def taken(repairs: Sequence[OwnRepair], on: Slice, limit: int) -> list[OwnRepair]:
+    """Return up to `limit` repairs of a slice, in the order in which they are given."""
+    return [repair for repair in repairs if repair.slice == on][:limit]
 
 
 def check_written(repairs: Sequence[OwnRepair], form: Form, calls: int) -> None:
     """Raise DataError for a repair whose fix a model cannot write: too many calls, or a mark in one."""
-    for one in repairs:
-        if len(one.fix) > calls:
+    for repair in repairs:
+        if len(repair.fix) > calls:
             raise DataError(
-                f"repair {one.id!r}: its fix has {len(one.fix)} edits, and a session has {calls} "
+                f"repair {repair.id!r}: its fix has {len(repair.fix)} edits, and a session has {calls} "
                 "calls at most: set `calls`."
             )
-        for call in one.calls:
-            said = form.written(call)
-            end = said.find(form.close.strip()) + len(form.close.strip())  # a turn ends there
+        for call in repair.calls:
+            text = form.written(call)
+            end = text.find(form.close.strip()) + len(form.close.strip())  # a turn ends there
             try:
-                read = form.parse(said[:end])
+                read = form.parse(text[:end])
             except ToolError:
                 read = None
             if read != Call(call.tool, call.arguments.strip()):
                 raise DataError(
-                    f"repair {one.id!r}: the call {call.arguments[:80]!r} of its fix cannot be written "
+                    f"repair {repair.id!r}: the call {call.arguments[:80]!r} of its fix cannot be written "
                     f"in the form {form.name!r}: it has a mark of that form. Set another `form`."
                 )
 
@@ -145,19 +147,19 @@ def check_written(repairs: Sequence[OwnRepair], form: Form, calls: int) -> None:
 def check_tests(repairs: Sequence[OwnRepair], sandbox: Callable[[], Sandbox]) -> None:
     """Raise DataError for a repair whose tests all pass before the fix, or do not after it."""
     began = time.monotonic()
-    for one in repairs:
-        repository = Repository(one.contents, sandbox)
-        if not any(repository.failing([test]) for test in one.tests):
-            raise DataError(f"repair {one.id!r}: all its tests pass before it is mended.")
+    for repair in repairs:
+        repository = Repository(repair.contents, sandbox)
+        if not any(repository.failing([test]) for test in repair.tests):
+            raise DataError(f"repair {repair.id!r}: all its tests pass before it is mended.")
         try:
-            for edit in one.fix:
+            for edit in repair.fix:
                 repository.replace(edit.file, edit.line, edit.text)
         except ToolError as error:
-            raise DataError(f"repair {one.id!r}: its fix cannot be made: {error}.") from error
-        if failing := repository.failing(one.tests):
-            raise DataError(f"repair {one.id!r}: after its fix the test {failing[0]!r} fails.")
+            raise DataError(f"repair {repair.id!r}: its fix cannot be made: {error}.") from error
+        if failing := repository.failing(repair.tests):
+            raise DataError(f"repair {repair.id!r}: after its fix the test {failing[0]!r} fails.")
         if time.monotonic() - began > TRIED_SECONDS:
             raise DataError(
-                f"repair {one.id!r}: to try the tests of all repairs up to this one took more than "
+                f"repair {repair.id!r}: to try the tests of all repairs up to this one took more than "
                 f"{TRIED_SECONDS} s. Give quicker tests, or fewer."
             )

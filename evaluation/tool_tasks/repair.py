@@ -95,8 +95,8 @@ class Repair:
         lines += [*right[: bug.at], _filled(bug.wrong, k), *right[bug.at + 1 :]]
         file = f"{bug.name}s.py"
         files = {"helper.py": _filled(HELPER, k), file: "\n".join(lines) + "\n"}
-        kept = f"assert __import__('helper').clamp({k + 1}) == {k}"
-        tests = (*(_filled(test, k) for test in bug.tests), kept)
+        helper_test = f"assert __import__('helper').clamp({k + 1}) == {k}"
+        tests = (*(_filled(test, k) for test in bug.tests), helper_test)
         shown = "\n".join(f"{n} {line}" for n, line in enumerate(lines, 1))
         question = f"issue: {bug.issue}\n{file}\n{shown}\nfix:"
         fix = Call("edit", f"{file} {number} {right[bug.at].strip()}")

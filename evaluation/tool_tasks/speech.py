@@ -52,8 +52,8 @@ class Speech:
             messages = [{"role": "system", "content": prompt.strip()}] if prompt else []
             messages.append({"role": "user", "content": question})
             return self._ids(self._rendered(messages, tools))
-        asked = question if self._chat else f"{question}\n"
-        context = self._ids(asked)
+        text = question if self._chat else f"{question}\n"
+        context = self._ids(text)
         if prompt:
             return self._beginnings.prompted([prompt], context)
         return self._beginnings.plain(context)
@@ -62,11 +62,11 @@ class Speech:
         """Return the ids that follow a call: its result, as the model reads it."""
         if not self._native:
             return self._ids(self.form.result(output))
-        asked = {"role": "user", "content": "q"}
-        said = {"role": "assistant", "content": "a"}
+        question = {"role": "user", "content": "q"}
+        reply = {"role": "assistant", "content": "a"}
         result = {"role": "tool", "content": output}
-        before = self._rendered([asked], False)
-        whole = self._rendered([asked, said, result], False)
+        before = self._rendered([question], False)
+        whole = self._rendered([question, reply, result], False)
         return self._ids(whole[len(before) + 1 :])
 
     def prompt(self) -> str:
@@ -77,15 +77,15 @@ class Speech:
 
     def _renders_tools(self) -> bool:
         """Return True if the template lists tools, and writes what was said before a result."""
-        asked = [{"role": "user", "content": "q"}]
-        if self._rendered(asked, True) == self._rendered(asked, False):
+        messages = [{"role": "user", "content": "q"}]
+        if self._rendered(messages, True) == self._rendered(messages, False):
             return False
         talk = [
-            *asked,
+            *messages,
             {"role": "assistant", "content": "a"},
             {"role": "tool", "content": "result"},
         ]
-        begun, whole = self._rendered(asked, False), self._rendered(talk, False)
+        begun, whole = self._rendered(messages, False), self._rendered(talk, False)
         return whole.startswith(f"{begun}a") and "result" in whole[len(begun) :]
 
     def _rendered(self, messages: Sequence[Mapping[str, str]], tools: bool) -> str:
@@ -115,9 +115,9 @@ def chosen(
     whys: list[str] = []
     for form in FORMS.values() if name == "auto" else [FORMS[name]]:
         try:
-            found = Speech(tokenizer, form, templated, tools)
-            check_written(found, items)
-            return found
+            speech = Speech(tokenizer, form, templated, tools)
+            check_written(speech, items)
+            return speech
         except SourceError:  # the template itself: no other form helps
             raise
         except ConfigError as error:
@@ -132,10 +132,10 @@ def check_written(speech: Speech, items: Sequence[ToolItem]) -> None:
     """Raise ConfigError unless the tokenizer writes questions, calls, results and answers of items."""
     texts: list[str] = []
     for item in items:
-        written = [speech.form.written(call) for some in item.calls for call in some]
+        written = [speech.form.written(call) for session in item.calls for call in session]
         texts += [*item.questions, *written, speech.form.result(item.answer or "changed")]
     ids = [speech.tokenizer.encode(text, add_special_tokens=False) for text in texts]
-    for text, one in zip(texts, ids, strict=True):
-        again = speech.text(one)
+    for text, token_ids in zip(texts, ids, strict=True):
+        again = speech.text(token_ids)
         if "".join(again.split()) != "".join(text.split()):
             raise ConfigError(f"of {text[:60]!r} it keeps {again[:60]!r}.")

@@ -59,14 +59,14 @@ def evaluate(expression: str) -> Fraction:
 
 def _tokens(expression: str) -> list[str]:
     """Return numbers and operators. Raises ToolError for any other character."""
-    found, at, text = list[str](), 0, expression.strip()
+    tokens, at, text = list[str](), 0, expression.strip()
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
             raise ToolError(f"unexpected {text[at:].strip()[:1]!r}")
-        found.append(match[1] or match[2])
+        tokens.append(match[1] or match[2])
         at = match.end()
-    return found
+    return tokens
 
 
 class _Parser:
@@ -75,9 +75,9 @@ class _Parser:
     def __init__(self, tokens: list[str]) -> None:
         self.rest = tokens
 
-    def _next(self, wanted: Mapping[str, object] | str) -> str | None:
+    def _next(self, choices: Mapping[str, object] | str) -> str | None:
         """Return and remove the next token if it is wanted."""
-        return self.rest.pop(0) if self.rest and self.rest[0] in wanted else None
+        return self.rest.pop(0) if self.rest and self.rest[0] in choices else None
 
     def sum(self, depth: int) -> Fraction:
         value = self._product(depth)

@@ -48,7 +48,7 @@ class Form(Protocol):
         """Return a call as a model writes it."""
         ...
 
-    def parse(self, said: str) -> Call | None:
+    def parse(self, reply: str) -> Call | None:
         """Return the last call of a text that ends with one; None if it has none. Raises ToolError."""
         ...
 
@@ -71,9 +71,9 @@ class Marked:
         """Return a call between its marks."""
         return f"{self.open}{call.tool}: {call.arguments}{self.close}"
 
-    def parse(self, said: str) -> Call | None:
+    def parse(self, reply: str) -> Call | None:
         """Return the last call of a text, if that has ended. Raises ToolError for a malformed one."""
-        inner = _between(said, self.open.strip(), self.close.strip())
+        inner = _between(reply, self.open.strip(), self.close.strip())
         if inner is None:
             return None
         tool, colon, arguments = inner.partition(":")
@@ -103,9 +103,9 @@ class Chat:
         body = {"name": call.tool, "arguments": {"input": call.arguments}}
         return f"{self.open}\n{json.dumps(body)}\n{self.close}"
 
-    def parse(self, said: str) -> Call | None:
+    def parse(self, reply: str) -> Call | None:
         """Return the last call of a text, if that has ended. Raises ToolError for a malformed one."""
-        inner = _between(said, self.open, self.close)
+        inner = _between(reply, self.open, self.close)
         if inner is None:
             return None
         try:
@@ -123,12 +123,12 @@ class Chat:
 
 CHAT = Chat()
 #: Name → form of calls.
-FORMS: Mapping[str, Form] = {one.name: one for one in (CHAT, TAGS, BRACKETS, WORDS)}
+FORMS: Mapping[str, Form] = {form.name: form for form in (CHAT, TAGS, BRACKETS, WORDS)}
 
 
-def _between(said: str, opened: str, closed: str) -> str | None:
+def _between(reply: str, opened: str, closed: str) -> str | None:
     """Return the text between the last opening mark and the closing one that ends a text."""
-    text = said.rstrip()
+    text = reply.rstrip()
     if not text.endswith(closed):
         return None
     _, mark, inner = text[: -len(closed)].rpartition(opened)

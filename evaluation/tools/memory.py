@@ -40,8 +40,8 @@ class Store:
         if not self.file.exists():
             return []
         try:
-            found: Any = json.loads(self.file.read_text("utf-8"))
-            return [(str(key), str(text)) for key, text in found]
+            pairs: Any = json.loads(self.file.read_text("utf-8"))
+            return [(str(key), str(text)) for key, text in pairs]
         except (ValueError, TypeError) as error:
             raise ToolError(f"the file {self.file.name} holds no memory") from error
 
@@ -73,24 +73,26 @@ class Memory:
         key, text = key.strip(), text.strip()
         if not key or not text or len(key) > KEY or len(text) > TEXT:
             raise ToolError(f"a key has 1 to {KEY} characters, a text 1 to {TEXT}")
-        found = self._store(store).entries()
-        kept = found if store == "episodic" else [one for one in found if one[0] != key]
-        self._store(store).write([*kept, (key, text)])
+        entries = self._store(store).entries()
+        rest = entries if store == "episodic" else [entry for entry in entries if entry[0] != key]
+        self._store(store).write([*rest, (key, text)])
 
     def get(self, store: str, key: str) -> str:
         """Return the text of a key; of episodes, the newest. Raises ToolError if there is none."""
-        key, found = key.strip(), self._store(store).entries()
-        texts = [text for name, text in found if name == key]
+        key, entries = key.strip(), self._store(store).entries()
+        texts = [text for name, text in entries if name == key]
         if not texts:
             raise ToolError(f"nothing is kept under {key[:40]!r}")
         if store == "working":  # it was used now
-            self._store(store).write([one for one in found if one[0] != key] + [(key, texts[-1])])
+            self._store(store).write(
+                [entry for entry in entries if entry[0] != key] + [(key, texts[-1])]
+            )
         return texts[-1]
 
     def search(self, store: str, query: str, count: int = 1) -> list[str]:
         """Return up to `count` texts that fit a query, the best first."""
-        found = self._store(store).entries()
-        return Index([f"{key} {text}" for key, text in found]).best(query, count)
+        entries = self._store(store).entries()
+        return Index([f"{key} {text}" for key, text in entries]).best(query, count)
 
     def _store(self, name: str) -> Store:
         if name not in self._stores:
@@ -128,7 +130,7 @@ class Recall:
         try:
             return self._memory.get(self._store, arguments)
         except ToolError:
-            found = self._memory.search(self._store, arguments)
-            if not found:
+            texts = self._memory.search(self._store, arguments)
+            if not texts:
                 raise
-            return found[0]
+            return texts[0]

@@ -40,9 +40,11 @@ class Index:
 
     def scores(self, query: str) -> list[float]:
         """Return the BM25 score of every document."""
-        asked = dict.fromkeys(words(query))
+        query_words = dict.fromkeys(words(query))
         return [
-            math.fsum(self._weight(word, count[word], length) for word in asked if count[word])
+            math.fsum(
+                self._weight(word, count[word], length) for word in query_words if count[word]
+            )
             for count, length in zip(self._counts, self._lengths, strict=True)
         ]
 
@@ -72,7 +74,7 @@ class Search:
 
     def run(self, arguments: str) -> str:
         """Return the best document. Raises ToolError if none has one of the words."""
-        found = self._index.best(arguments)
-        if not found:
+        documents = self._index.best(arguments)
+        if not documents:
             raise ToolError("no document has these words")
-        return found[0]
+        return documents[0]

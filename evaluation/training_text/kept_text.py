@@ -91,14 +91,14 @@ class Text:
         Raises DataError for a domain whose texts are too short to predict anything.
         """
         texts = [text for text in self.texts if text.slice == on]
-        found = pack(texts, self.tokenizer, context)[on]
-        for domain, packed in found.items():
+        packs = pack(texts, self.tokenizer, context)[on]
+        for domain, packed in packs.items():
             if not sum(packed.bytes):
                 raise DataError(
                     f"the text of domain {domain} in the slice {on} is too short to measure on. Give "
                     "more text."
                 )
-        return found
+        return packs
 
 
 def address(streams: Mapping[str, str], files: Mapping[str, str], items: str) -> str:
@@ -126,10 +126,10 @@ class Pins(Protocol):
         ...
 
 
-def pinned(supply: Supply, started: Pins, own: bool, fill: Fill) -> Text:
+def pinned(supply: Supply, started: Pins, from_user: bool, fill: Fill) -> Text:
     """Return the text that a run has pinned: this machine's, the store's, or made again.
 
-    `own` is True for text of the user's files. Raises DataError if the text that is made is another.
+    `from_user` is True for text of the user's files. Raises DataError if the text that is made is another.
     """
     name = address(started.streams, started.files, started.items)
     place = supply.folder / name
@@ -138,7 +138,7 @@ def pinned(supply: Supply, started: Pins, own: bool, fill: Fill) -> Text:
             return Text(place)
     text = make(supply, fill)
     if text.folder.name != name:
-        way = "Put the old files back" if own else "Go on with the version that started it"
+        way = "Put the old files back" if from_user else "Go on with the version that started it"
         raise DataError(
             "the text that would be trained on here is not the text that the run has pinned: "
             f"{', '.join(_differences(text, started)) or 'its files'} differ. {way}, or start a new "
@@ -180,9 +180,9 @@ def make(supply: Supply, fill: Fill) -> Text:
         ) from error
     finally:
         shutil.rmtree(hidden, ignore_errors=True)
-    kept = Text(place, notes)
+    text = Text(place, notes)
     supply.put(place.name, {file.name: file for file in sorted(place.iterdir())})
-    return kept
+    return text
 
 
 def write_items(text: Text, folder: Path) -> None:

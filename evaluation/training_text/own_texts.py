@@ -75,10 +75,10 @@ def _first(domain: str, seed: int, characters: int) -> Split:
 
 def _split(every: Iterable[Document]) -> Split:
     """Return documents by slice."""
-    found: Split = {slice_: [] for slice_ in TRAINING_SHARES}
+    split: Split = {slice_: [] for slice_ in TRAINING_SHARES}
     for document in every:
-        found[document.slice()].append(document)
-    return found
+        split[document.slice()].append(document)
+    return split
 
 
 def _tasks(domain: str, seed: int, characters: int) -> Iterator[Document]:
@@ -86,17 +86,17 @@ def _tasks(domain: str, seed: int, characters: int) -> Iterator[Document]:
 
     A document has its name from the prompt, so that a prompt is in one slice only; none comes twice.
     """
-    families, made, seen = TASKS[domain], 0, set[str]()
+    families, length, prompts = TASKS[domain], 0, set[str]()
     for number in count():
         family = families[number % len(families)]
         item = task_families.item(family, 1 + number // len(families) % LEVELS, seed, number)
-        if made >= characters:
+        if length >= characters:
             return
-        if item is None or item.prompt in seen:
+        if item is None or item.prompt in prompts:
             continue
-        seen.add(item.prompt)
+        prompts.add(item.prompt)
         text = f"{item.prompt} {item.answer}"
-        made += len(text)
+        length += len(text)
         yield Document(f"{family}/{sha256(item.prompt.encode()).hexdigest()[:16]}", domain, text)
 
 

@@ -24,28 +24,33 @@ Split = Mapping[Slice, Sequence[Document]]
 
 
 def builtin(
-    corpus: Mapping[str, Split], seed: int, characters: int, wanted: Iterable[str]
+    corpus: Mapping[str, Split], seed: int, characters: int, domains: Iterable[str]
 ) -> dict[str, Sequence[Document]]:
-    """Return domain → training documents of built-in text, of `corpus` and of all other `wanted`.
+    """Return domain → training documents of built-in text, of `corpus` and of all other `domains`.
 
     Of prose that is not measured, all documents are trained on.
     """
     texts: dict[str, Sequence[Document]] = {d: split["train"] for d, split in corpus.items()}
-    rest = [domain for domain in wanted if domain not in texts]
+    rest = [domain for domain in domains if domain not in texts]
     if "prose" in rest:
         texts["prose"] = list(help_prose.documents(characters))
         rest.remove("prose")
-    others = own_texts.corpus(seed, characters, rest)
-    return texts | {domain: split["train"] for domain, split in others.items()}
+    splits = own_texts.corpus(seed, characters, rest)
+    return texts | {domain: split["train"] for domain, split in splits.items()}
 
 
-def rows(documents: Mapping[str, Split], others: Iterable[Item]) -> Iterator[dict[str, Any]]:
+def rows(documents: Mapping[str, Split], items: Iterable[Item]) -> Iterator[dict[str, Any]]:
     """Yield items of the user's text, up to as many characters as of built-in text, and the others."""
     for domain, split in documents.items():
-        for slice_, found in split.items():
-            for one in builtin_corpus.held_out(found, builtin_corpus.HELD_OUT[slice_]):
-                yield {"id": one.name, "domain": domain, "slice": slice_, "text": one.text}
-    for item in others:
+        for slice_, texts in split.items():
+            for document in builtin_corpus.held_out(texts, builtin_corpus.HELD_OUT[slice_]):
+                yield {
+                    "id": document.name,
+                    "domain": domain,
+                    "slice": slice_,
+                    "text": document.text,
+                }
+    for item in items:
         yield item.model_dump(mode="json", exclude_defaults=True)
 
 
@@ -58,7 +63,7 @@ def write(
     """Write the streams of training documents by domain, and the items."""
     from safetensors.numpy import save_file
 
-    streams = {domain: stream(found, tokenizer) for domain, found in training.items()}
+    streams = {domain: stream(documents, tokenizer) for domain, documents in training.items()}
     save_file(dict(sorted(streams.items())), folder / STREAMS)
     lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in items)
     (folder / ITEMS).write_text(lines, "utf-8")

@@ -33,13 +33,13 @@ def pieces(documents: Iterable[Ids], size: int) -> list[Ids]:
 
     A document that is shorter is a piece of its own.
     """
-    found = []
+    parts = []
     for ids in documents:
         for at in range(0, len(ids), size):
             piece = ids[at : at + size]
             if at == 0 or len(piece) * 2 >= size:
-                found.append(piece)
-    return found
+                parts.append(piece)
+    return parts
 
 
 def chosen(pools: Mapping[str, Sequence[Ids]], count: int, *key: str | int) -> list[Ids]:
@@ -48,15 +48,15 @@ def chosen(pools: Mapping[str, Sequence[Ids]], count: int, *key: str | int) -> l
         domain: iter(randomness.permutation(len(pool), *key, domain).tolist())
         for domain, pool in sorted(pools.items())
     }
-    found: list[Ids] = []
-    while orders and len(found) < count:
+    contexts: list[Ids] = []
+    while orders and len(contexts) < count:
         for domain, order in list(orders.items()):
             number = next(order, None)
             if number is None:
                 del orders[domain]
-            elif len(found) < count:
-                found.append(pools[domain][number])
-    return found
+            elif len(contexts) < count:
+                contexts.append(pools[domain][number])
+    return contexts
 
 
 class Beginnings:
@@ -91,8 +91,8 @@ class Beginnings:
         return len(self.prompted(prompts, np.zeros(0, np.int32)))
 
     def _ids(self, prompt: str, context: Ids) -> Ids:
-        said = self._tokenizer.encode(prompt, add_special_tokens=False) if prompt else []
-        return np.asarray([*self._first, *said, *context.tolist()], np.int32)
+        prompt_ids = self._tokenizer.encode(prompt, add_special_tokens=False) if prompt else []
+        return np.asarray([*self._first, *prompt_ids, *context.tolist()], np.int32)
 
     def _text(self, context: Ids) -> str:
         return self._tokenizer.decode(

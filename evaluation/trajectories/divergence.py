@@ -19,11 +19,11 @@ def along(
     The writer reads the prompted beginning, the reader the plain one; every trajectory is read alone.
     A divergence that rounding makes negative is 0.
     """
-    return [max(0.0, _one(writer, reader, one)) for one in trajectories]
+    return [max(0.0, _one(writer, reader, trajectory)) for trajectory in trajectories]
 
 
-def _one(writer: ResidentModel, reader: ResidentModel, one: Trajectory) -> float:
+def _one(writer: ResidentModel, reader: ResidentModel, trajectory: Trajectory) -> float:
     double = torch.float64
-    wanted = prompted.along(writer.logits, one.prompted, one.reply, double)
-    ours = prompted.along(reader.logits, one.plain, one.reply, double)
-    return float(prompted.divergences(wanted, ours).sum())
+    writer_logits = prompted.along(writer.logits, trajectory.prompted, trajectory.reply, double)
+    reader_logits = prompted.along(reader.logits, trajectory.plain, trajectory.reply, double)
+    return float(prompted.divergences(writer_logits, reader_logits).sum())

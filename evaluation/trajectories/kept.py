@@ -21,21 +21,21 @@ Written = Mapping[str, Sequence[Trajectory]]
 def answered(task: Sample, cache: Artifacts, write: Callable[[], Written]) -> Sampled:
     """Let `write` sample, keep what it returns, and return the event."""
     began, written = time.monotonic(), write()
-    streams = {name: pack(some) for name, some in written.items()}
+    streams = {name: pack(trajectories) for name, trajectories in written.items()}
     tensors = {name: torch.from_numpy(ids) for name, ids in streams.items()}
-    seconds, found = time.monotonic() - began, digest(tensors)
-    cache.keep(found, tensors, seconds)
+    seconds, content_digest = time.monotonic() - began, digest(tensors)
+    cache.keep(content_digest, tensors, seconds)
     return Sampled(
         recipe_id=task.recipe_id,
         streams={
             name: Kept(
                 digest=stream_digest(streams[name]),
-                trajectories=len(some),
-                tokens=sum(len(one.reply) for one in some),
+                trajectories=len(trajectories),
+                tokens=sum(len(trajectory.reply) for trajectory in trajectories),
             )
-            for name, some in written.items()
+            for name, trajectories in written.items()
         },
-        digest=found,
+        digest=content_digest,
         seconds=seconds,
     )
 
@@ -45,16 +45,18 @@ def streams(event: Sampled, cache: Artifacts, write: Callable[[], Written]) -> d
 
     Raises SourceChangedError if other trajectories come out than those that are recorded.
     """
-    found = cache.get(event.digest)
-    if found is None:
-        found = {name: torch.from_numpy(pack(some)) for name, some in write().items()}
-        if digest(found) != event.digest:
+    tensors = cache.get(event.digest)
+    if tensors is None:
+        tensors = {
+            name: torch.from_numpy(pack(trajectories)) for name, trajectories in write().items()
+        }
+        if digest(tensors) != event.digest:
             raise SourceChangedError(
-                f"trajectories sampled again have the digest {digest(found)[:12]}, the log says "
+                f"trajectories sampled again have the digest {digest(tensors)[:12]}, the log says "
                 f"{event.digest[:12]}."
             )
-        cache.keep(event.digest, found, event.seconds)
-    return {name: tensor.numpy() for name, tensor in found.items()}
+        cache.keep(event.digest, tensors, event.seconds)
+    return {name: tensor.numpy() for name, tensor in tensors.items()}
 
 
 class LazyStreams(Mapping[str, Ids]):

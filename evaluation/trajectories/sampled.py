@@ -60,6 +60,6 @@ def unasked(task: Sample, event: Sampled) -> str | None:
         return "another model wrote than the one that was asked"
     if tuple(sorted(event.streams)) != tuple(sorted(task.streams)):
         return "other streams were written than those that were asked for"
-    if any(one.tokens < one.trajectories for one in event.streams.values()):
+    if any(stream.tokens < stream.trajectories for stream in event.streams.values()):
         return "a reply has no token"
     return None

@@ -74,15 +74,15 @@ def _replies(
     tokens: int | None,
 ) -> list[Ids]:
     """Return the replies to all beginnings, the short ones first."""
-    found: dict[int, Ids] = {}
+    replies_by_number: dict[int, Ids] = {}
     order = sorted(range(len(beginnings)), key=lambda number: (len(beginnings[number]), number))
     while order:
         length = len(beginnings[order[min(ROWS, len(order)) - 1]])
         rows = rows_of_pass(model, length + limit, tokens)
         chosen, order = order[:rows], order[rows:]
         replies = _batch(model, [beginnings[n] for n in chosen], chosen, limit, ends, drawing)
-        found |= dict(zip(chosen, replies, strict=True))
-    return [found[number] for number in range(len(beginnings))]
+        replies_by_number |= dict(zip(chosen, replies, strict=True))
+    return [replies_by_number[number] for number in range(len(beginnings))]
 
 
 def _batch(
@@ -101,8 +101,8 @@ def _batch(
         ids[row, length - len(beginning) :] = beginning
         mask[row, length - len(beginning) :] = 1
     ending, draw = _Ending(frozenset(ends), length), drawing(numbers, length)
-    made = model.continued(torch.from_numpy(ids), torch.from_numpy(mask), limit, ending, draw)
-    return [_cut(row, ends) for row in made.numpy().astype(np.int32)]
+    output = model.continued(torch.from_numpy(ids), torch.from_numpy(mask), limit, ending, draw)
+    return [_cut(row, ends) for row in output.numpy().astype(np.int32)]
 
 
 def _cut(reply: Ids, ends: Collection[int]) -> Ids:
@@ -136,5 +136,5 @@ class _Ending(StoppingCriteria):
         self._length = length
 
     def __call__(self, input_ids: Any, scores: Any, **_: Any) -> Any:
-        said = input_ids[:, self._length :]
-        return torch.isin(said, self._ends.to(said.device)).any(-1)
+        tokens = input_ids[:, self._length :]
+        return torch.isin(tokens, self._ends.to(tokens.device)).any(-1)

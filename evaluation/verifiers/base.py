@@ -45,5 +45,5 @@ def wrong(why: str) -> Verdict:
 
 def fenced(reply: str) -> str | None:
     """Return the content of the first fenced code block of a reply, or None."""
-    found = _FENCE.search(reply)
-    return found.group(1) if found else None
+    match = _FENCE.search(reply)
+    return match.group(1) if match else None

@@ -23,5 +23,5 @@ def verify(check: Exact, reply: str) -> Verdict:
     """Return 1 if the reply is one of the answers, else 0."""
     answers = (check.answer,) if isinstance(check.answer, str) else check.answer
     form = str.casefold if check.ignore_case else str
-    said = form(reply.strip())
-    return RIGHT if said in {form(a.strip()) for a in answers} else wrong("another text")
+    text = form(reply.strip())
+    return RIGHT if text in {form(a.strip()) for a in answers} else wrong("another text")

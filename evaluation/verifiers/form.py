@@ -97,10 +97,10 @@ def parses(check: Parses, reply: str) -> Verdict:
     inner = fenced(reply)
     text = (reply if inner is None else inner).strip()
     try:
-        found = _parsed(check.format, text)
+        document = _parsed(check.format, text)
     except (ValueError, LookupError, RecursionError, csv.Error) as error:
         return wrong(f"not {check.format.upper()}: {error}".splitlines()[0][:200])
-    rows = found if isinstance(found, list) else [found]
+    rows = document if isinstance(document, list) else [document]
     if check.keys and not (
         rows and all(isinstance(row, dict) and set(check.keys) <= set(row) for row in rows)
     ):

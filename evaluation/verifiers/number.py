@@ -38,8 +38,8 @@ class Number(Check):
 
 def parse(text: str) -> Fraction | None:
     """Return the number that is the whole text, or None."""
-    found = _NUMBER.fullmatch(text.strip())
-    return None if found is None else _value(found)
+    match = _NUMBER.fullmatch(text.strip())
+    return None if match is None else _value(match)
 
 
 def result(reply: str) -> Fraction | None:
@@ -47,7 +47,7 @@ def result(reply: str) -> Fraction | None:
     every = [*_NUMBER.finditer(reply)]
     if not every:
         return None
-    starts = [found.start() for found in every]
+    starts = [match.start() for match in every]
     for sign in reversed([*_SIGN.finditer(reply)]):
         place = bisect_left(starts, sign.end())
         if place < len(every):
@@ -55,21 +55,21 @@ def result(reply: str) -> Fraction | None:
     return _value(every[-1])
 
 
-def _value(found: re.Match[str]) -> Fraction | None:
+def _value(match: re.Match[str]) -> Fraction | None:
     try:
-        above = Fraction(found.group(1).replace(",", "").replace("−", "-"))
-        return above / int(found.group(2) or 1)
+        above = Fraction(match.group(1).replace(",", "").replace("−", "-"))
+        return above / int(match.group(2) or 1)
     except (ValueError, ZeroDivisionError):  # thousands of digits, or nothing to divide by
         return None
 
 
 def verify(check: Number, reply: str) -> Verdict:
     """Return 1 if the reply's result is the answer within the tolerance, else 0."""
-    said = result(reply)
-    if said is None:
+    number = result(reply)
+    if number is None:
         return wrong("no number")
     expected = parse(str(check.answer))
     assert expected is not None
-    if abs(said - expected) <= Fraction(check.tolerance):
+    if abs(number - expected) <= Fraction(check.tolerance):
         return RIGHT
-    return wrong(f"the number {float(said):g}" if abs(said) < 10**300 else "too large a number")
+    return wrong(f"the number {float(number):g}" if abs(number) < 10**300 else "too large a number")

@@ -73,18 +73,18 @@ def verify(check: Program, prompt: str, reply: str, sandbox: Sandbox) -> Verdict
     ran = sandbox.run(source, [call for call, _ in tests])
     if ran.why:
         return wrong(ran.why)
-    for (call, meant), said, error in zip(tests, ran.values, ran.errors, strict=True):
-        if said is None:
+    for (call, meant), text, error in zip(tests, ran.values, ran.errors, strict=True):
+        if text is None:
             return wrong(f"{call}: {error}"[:200])
-        if not _equal(said, meant):
-            return wrong(f"{call} is {said}, not {meant!r}"[:200])
+        if not _equal(text, meant):
+            return wrong(f"{call} is {text}, not {meant!r}"[:200])
     return RIGHT
 
 
-def _equal(said: str, meant: Any) -> bool:
+def _equal(text: str, meant: Any) -> bool:
     """Return True if the text of a value is a literal of the expected value."""
     try:
-        return same(ast.literal_eval(said), meant)
+        return same(ast.literal_eval(text), meant)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError, ArithmeticError):
         return False  # not a literal, or a number that cannot be compared with the expected one
 

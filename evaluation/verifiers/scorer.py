@@ -43,9 +43,9 @@ class Scored(Check):
     @field_validator("scorer")
     @classmethod
     def _exists(cls, value: str) -> str:
-        known = sorted(point.name for point in entry_points(group=GROUP))
-        if value not in known:
-            there = f"there are {', '.join(known)}" if known else "none is installed"
+        names = sorted(point.name for point in entry_points(group=GROUP))
+        if value not in names:
+            there = f"there are {', '.join(names)}" if names else "none is installed"
             raise ValueError(f"no entry point {value!r} in group {GROUP}: {there}")
         return value
 
@@ -72,18 +72,18 @@ class Scorer:
             process = self._process = Respondent(start, env=child_environment(kind))
             patience = max(LOADING, patience)
         try:
-            said = process.ask([reply, item], patience)
+            answer = process.ask([reply, item], patience)
         except TimeoutError:
             return _failed(f"scorer {self._name} did not answer in {patience:g} s")
         except (ConnectionError, ValueError):
             return _failed(f"scorer {self._name} ended without an answer")
-        if isinstance(said, dict):
-            raise UnavailableError(f"scorer {self._name}: {said['unavailable']}")
-        if isinstance(said, str):
-            return _failed(f"scorer {self._name} raised {said}")
-        if not (math.isfinite(said) and 0 <= said <= 1):
-            return _failed(f"scorer {self._name} gave {said}, which is not from 0 to 1")
-        return Verdict(float(said), "" if said == 1 else f"scorer {self._name} gave {said:g}")
+        if isinstance(answer, dict):
+            raise UnavailableError(f"scorer {self._name}: {answer['unavailable']}")
+        if isinstance(answer, str):
+            return _failed(f"scorer {self._name} raised {answer}")
+        if not (math.isfinite(answer) and 0 <= answer <= 1):
+            return _failed(f"scorer {self._name} gave {answer}, which is not from 0 to 1")
+        return Verdict(float(answer), "" if answer == 1 else f"scorer {self._name} gave {answer:g}")
 
     def close(self) -> None:
         """End the process."""

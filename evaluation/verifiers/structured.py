@@ -91,12 +91,12 @@ def verify(check: Structured, reply: str) -> Verdict:
     text = textwrap.dedent((reply if inner is None else inner).strip("\n")).strip()
     expected = _as_rows(check.answer) if check.format == "csv" else check.answer
     try:
-        said = dict(_leaves(_PARSERS[check.format](text)))
+        fields = dict(_leaves(_PARSERS[check.format](text)))
     except _UNREADABLE as error:
         return wrong(f"not {check.format.upper()}: {error}".splitlines()[0][:200])
     meant = dict(_leaves(expected))
-    right = sum(1 for path, value in meant.items() if path in said and _same(value, said[path]))
-    union = len(meant.keys() | said.keys())
+    right = sum(1 for path, value in meant.items() if path in fields and _same(value, fields[path]))
+    union = len(meant.keys() | fields.keys())
     return (
         RIGHT if right == union else Verdict(right / union, f"{right} of {union} fields are right")
     )

@@ -80,11 +80,11 @@ class Postgres(Database):
         """
         statement += " RETURNING position"
         if len(rows) == 1:
-            found = [cursor.execute(statement, rows[0]).fetchone()]
+            answers = [cursor.execute(statement, rows[0]).fetchone()]
         else:
             cursor.executemany(statement, rows, returning=True)
-            found = [result.fetchone() for result in cursor.results()]
-        return [row[0] if row else None for row in found]
+            answers = [result.fetchone() for result in cursor.results()]
+        return [row[0] if row else None for row in answers]
 
     def insert_alone(self, cursor: Any, statement: str, row: tuple[Any, ...]) -> int | None:
         """Lock and insert in one statement, which saves one round trip.
@@ -94,8 +94,8 @@ class Postgres(Database):
         the insert, because they check all rows. The position is drawn for a row that comes out of
         `turn`, and so after the lock.
         """
-        found = cursor.execute(self._in_turn(statement) + " RETURNING position", row).fetchone()
-        return found[0] if found else None
+        answer = cursor.execute(self._in_turn(statement) + " RETURNING position", row).fetchone()
+        return answer[0] if answer else None
 
     def _in_turn(self, statement: str) -> str:
         """Return an INSERT … SELECT … WHERE that takes the lock of appends first."""

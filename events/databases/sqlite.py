@@ -88,8 +88,8 @@ class Sqlite(Database):
 
     def damage(self, connection: Connection) -> list[str]:
         """Return the problems that `PRAGMA integrity_check` reports."""
-        found = connection.exec_driver_sql("PRAGMA integrity_check").scalars().all()
-        return [] if found == ["ok"] else [str(line) for line in found]
+        lines = connection.exec_driver_sql("PRAGMA integrity_check").scalars().all()
+        return [] if lines == ["ok"] else [str(line) for line in lines]
 
     def last_position(self, connection: Connection) -> int:
         """Return the highest position ever committed, which SQLite keeps for AUTOINCREMENT."""

@@ -101,8 +101,8 @@ class Weighting(BaseModel):
     @property
     def parts(self) -> dict[str, float]:
         """Part of the scalar → weight; a domain's part is named `domain/…`."""
-        own = self.model_dump(exclude={"domains"})
-        return own | {f"domain/{name}": weight for name, weight in sorted(self.domains.items())}
+        weights = self.model_dump(exclude={"domains"})
+        return weights | {f"domain/{name}": weight for name, weight in sorted(self.domains.items())}
 
     @property
     def judged(self) -> float:
@@ -154,13 +154,13 @@ def components(
     mean = math.fsum(rates.values()) / len(rates)
     if not math.isfinite(mean) or max(rates.values()) > 700:
         return None
-    found = {d: _accuracies(outcomes[d]) for d in sorted(outcomes)}
-    hits, choice, solved = (_mean(a[i] for a in found.values()) for i in range(3))
+    accuracies = {d: _accuracies(outcomes[d]) for d in sorted(outcomes)}
+    hits, choice, solved = (_mean(a[i] for a in accuracies.values()) for i in range(3))
     bits = [bits_per_byte(outcomes[d]) for d in rates]
     accuracy = _mean((hits, choice, solved))
     assert hits is not None
     assert accuracy is not None
-    by_domain = {d: _domain_accuracy(own, skills) for d, own in found.items()}
+    by_domain = {d: _domain_accuracy(values, skills) for d, values in accuracies.items()}
     return Components(
         perplexity=math.exp(mean),
         next_token_accuracy=hits,
@@ -169,7 +169,7 @@ def components(
         flops=flops,
         bytes=bytes_,
         domains={d: math.exp(rate) for d, rate in rates.items()},
-        accuracies={d: own for d, own in by_domain.items() if own is not None},
+        accuracies={d: share for d, share in by_domain.items() if share is not None},
         bits_per_byte=None if None in bits else _mean(bits),
         solved=solved,
     )
@@ -216,17 +216,19 @@ def _choice_accuracy(outcomes: DomainOutcomes) -> float:
 
 def reference(sources: Iterable[Components], domains: Collection[str] = ()) -> Reference:
     """Return the best value of the sources in each component and in each of `domains`."""
-    known = list(sources)
-    of = {d: [c for c in known if d in c.accuracies or d in c.domains] for d in sorted(domains)}
+    models = list(sources)
+    of = {d: [c for c in models if d in c.accuracies or d in c.domains] for d in sorted(domains)}
     texts = {d: [c.domains[d] for c in those if d in c.domains] for d, those in of.items()}
-    asked = {d: [c.accuracies[d] for c in those if d in c.accuracies] for d, those in of.items()}
+    accuracies = {
+        d: [c.accuracies[d] for c in those if d in c.accuracies] for d, those in of.items()
+    }
     return Reference(
-        perplexity=min(c.perplexity for c in known),
-        accuracy=max(c.accuracy for c in known),
-        flops=min(c.flops for c in known),
-        bytes=min(c.bytes for c in known),
+        perplexity=min(c.perplexity for c in models),
+        accuracy=max(c.accuracy for c in models),
+        flops=min(c.flops for c in models),
+        bytes=min(c.bytes for c in models),
         domains={d: min(values) for d, values in texts.items() if values},
-        accuracies={d: max(values) for d, values in asked.items() if values},
+        accuracies={d: max(values) for d, values in accuracies.items() if values},
     )
 
 
@@ -299,11 +301,11 @@ def _score(measured: Components, best: Reference, domain: str, raw: bool) -> flo
 
     If these items have nothing of the domain, the score is 0 for all models.
     """
-    found = []
+    ratios = []
     if domain in measured.domains:
         unit = 1.0 if raw else best.domains[domain]
-        found.append(unit / measured.domains[domain])
+        ratios.append(unit / measured.domains[domain])
     if domain in measured.accuracies:
         unit = 1.0 if raw else max(best.accuracies[domain], ACCURACY_FLOOR)
-        found.append(measured.accuracies[domain] / unit)
-    return math.fsum(found) / len(found) if found else 0.0
+        ratios.append(measured.accuracies[domain] / unit)
+    return math.fsum(ratios) / len(ratios) if ratios else 0.0

@@ -64,51 +64,59 @@ def blocks(draws: Draws, least: int, *key: str | int) -> list[Draws]:
     empty = Draw(windows=(), questions=())
     return [
         {
-            d: Draw(windows=own[number], questions=()) if number < len(own) else empty
-            for d, own in parts.items()
+            d: Draw(windows=pieces[number], questions=()) if number < len(pieces) else empty
+            for d, pieces in parts.items()
         }
         for number in range(count)
     ]
 
 
-def reason(gate: Gate, mine: Outcomes, sources: Mapping[str, Outcomes], looks: int) -> str | None:
+def reason(
+    gate: Gate, outcomes: Outcomes, sources: Mapping[str, Outcomes], looks: int
+) -> str | None:
     """Return why a candidate is dropped after these windows, or None to go on.
 
     `sources` maps a name to the outcomes on the same windows. `looks` is the largest number of
     times that a candidate is checked.
     """
-    own = composite.components(mine, 1.0, 1.0)
-    if own is None:
+    components = composite.components(outcomes, 1.0, 1.0)
+    if components is None:
         return None  # NaN or Inf: the evaluation itself reports it
-    theirs = {name: composite.components(seen, 1.0, 1.0) for name, seen in sources.items()}
-    known = {name: found.perplexity for name, found in theirs.items() if found is not None}
-    if not known:
+    source_components = {
+        name: composite.components(source, 1.0, 1.0) for name, source in sources.items()
+    }
+    perplexities = {
+        name: parts.perplexity for name, parts in source_components.items() if parts is not None
+    }
+    if not perplexities:
         return None
-    read = sum(len(seen.nll) for seen in mine.values())
-    worst = max(known, key=lambda name: (known[name], name))
-    if gate.perplexity and own.perplexity > gate.perplexity * known[worst]:
+    read = sum(len(outcome.nll) for outcome in outcomes.values())
+    worst = max(perplexities, key=lambda name: (perplexities[name], name))
+    if gate.perplexity and components.perplexity > gate.perplexity * perplexities[worst]:
         return (
-            f"perplexity {own.perplexity:.4g} on the first {read} windows, more than "
-            f"{gate.perplexity:g} times that of the worst source ({worst}, {known[worst]:.4g})"
+            f"perplexity {components.perplexity:.4g} on the first {read} windows, more than "
+            f"{gate.perplexity:g} times that of the worst source ({worst}, {perplexities[worst]:.4g})"
         )
-    best = min(known, key=lambda name: (known[name], name))
-    if gate.error and _worse(mine, sources[best], gate.error / looks):
+    best = min(perplexities, key=lambda name: (perplexities[name], name))
+    if gate.error and _worse(outcomes, sources[best], gate.error / looks):
         return (
-            f"perplexity {own.perplexity:.4g} on the first {read} windows, clearly worse than "
-            f"{best} ({known[best]:.4g}) at an error rate of {gate.error:g} in {looks} looks"
+            f"perplexity {components.perplexity:.4g} on the first {read} windows, clearly worse than "
+            f"{best} ({perplexities[best]:.4g}) at an error rate of {gate.error:g} in {looks} looks"
         )
     return None
 
 
-def _worse(mine: Outcomes, other: Outcomes, level: float) -> bool:
+def _worse(outcomes: Outcomes, other: Outcomes, level: float) -> bool:
     """Return True if the mean paired difference of −log p per token is above zero at this level.
 
     With fewer than 8 windows return False.
     """
     differences = [
         (a - b) / n
-        for domain in sorted(mine)
-        for a, b, n in zip(mine[domain].nll, other[domain].nll, mine[domain].tokens, strict=True)
+        for domain in sorted(outcomes)
+        for a, b, n in zip(
+            outcomes[domain].nll, other[domain].nll, outcomes[domain].tokens, strict=True
+        )
     ]
     count = len(differences)
     if count < 8:

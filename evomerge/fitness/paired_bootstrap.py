@@ -53,14 +53,14 @@ def rounding(
     domain make in a model about as good as the best sources. `computed_in` is the dtype that
     evaluation computed in; a dtype that was not measured counts as bfloat16.
     """
-    known = computed_in if computed_in in MEAN_ROUNDING else "bfloat16"
+    dtype = computed_in if computed_in in MEAN_ROUNDING else "bfloat16"
     likely = [(weighting.perplexity, best.perplexity)]
     likely += [(w, best.domains[d]) for d, w in weighting.domains.items() if d in best.domains]
     right = [(weighting.accuracy, _best_accuracy(best, skills))]
     right += [(w, best.accuracies.get(d, 0.0)) for d, w in weighting.domains.items()]
     nats = math.fsum(w / perplexity if raw else w for w, perplexity in likely)
     share = math.fsum(w if raw else w / max(a, composite.ACCURACY_FLOOR) for w, a in right)
-    return MEAN_ROUNDING[known] * nats + ACCURACY_ROUNDING[known] * share
+    return MEAN_ROUNDING[dtype] * nats + ACCURACY_ROUNDING[dtype] * share
 
 
 def _best_accuracy(best: Reference, skills: Skills) -> float:
@@ -92,21 +92,21 @@ def intervals(
     if bytes were recorded.
     """
     counts = _resample(outcomes, *key)
-    found = {"judged": _fitness(outcomes, counts, best, weighting, raw, skills)}
+    figures = {"judged": _fitness(outcomes, counts, best, weighting, raw, skills)}
     texts = {d: o for d, o in sorted(outcomes.items()) if o.tokens}
     nats = [ratio(counts[d][0], o.nll, o.tokens) for d, o in texts.items()]
-    found["perplexity"] = np.exp(_mean(nats))
+    figures["perplexity"] = np.exp(_mean(nats))
     solved = [_solved(counts[d][2], o) for d, o in sorted(outcomes.items()) if o.solved]
     if solved:
-        found["solved"] = _mean(solved)
+        figures["solved"] = _mean(solved)
     choices = [_choices(counts[d][1], o) for d, o in sorted(outcomes.items()) if o.right]
     if choices:
-        found["choice_accuracy"] = _mean(choices)
+        figures["choice_accuracy"] = _mean(choices)
     if all(o.bytes for o in texts.values()):
         bits = {d: ratio(counts[d][0], o.nll, o.bytes) / math.log(2) for d, o in texts.items()}
-        found |= {"bits_per_byte": _mean([*bits.values()])}
-        found |= {f"bits_per_byte/{domain}": rate for domain, rate in bits.items()}
-    ends = {name: np.quantile(some, [0.025, 0.975]) for name, some in found.items()}
+        figures |= {"bits_per_byte": _mean([*bits.values()])}
+        figures |= {f"bits_per_byte/{domain}": rate for domain, rate in bits.items()}
+    ends = {name: np.quantile(values, [0.025, 0.975]) for name, values in figures.items()}
     return {name: (float(low), float(high)) for name, (low, high) in ends.items()}
 
 
@@ -133,8 +133,12 @@ def _resample(outcomes: Outcomes, *key: str | int) -> dict[str, Resampled]:
     """Return domain → the counts of each window, question and problem in each resample."""
     result = {}
     for domain in sorted(outcomes):
-        seen = outcomes[domain]
-        parts = (("windows", seen.nll), ("questions", seen.right), ("problems", seen.solved))
+        outcome = outcomes[domain]
+        parts = (
+            ("windows", outcome.nll),
+            ("questions", outcome.right),
+            ("problems", outcome.solved),
+        )
         result[domain] = tuple(bootstrap.draws(len(x), *key, domain, what) for what, x in parts)
     return result
 
@@ -191,12 +195,12 @@ def _domain_accuracies(
     kinds: tuple[Mapping[str, Counts], ...], skills: Skills
 ) -> dict[str, Counts]:
     """Return domain → accuracy of every resample, of next-token, choice and solved accuracy."""
-    found = {}
+    accuracies = {}
     for domain in sorted(set().union(*kinds)):
         checked = [kind[domain] for kind in kinds[1:] if domain in kind]
         every = [kind[domain] for kind in kinds if domain in kind]
-        found[domain] = _mean(every if skills == "pooled" or not checked else checked)
-    return found
+        accuracies[domain] = _mean(every if skills == "pooled" or not checked else checked)
+    return accuracies
 
 
 def _put_together(values: list[Counts], skills: Skills) -> Counts:

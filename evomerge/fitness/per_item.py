@@ -64,17 +64,19 @@ def itemise(outcomes: Outcomes, draws: Draws, names: Names | None) -> list[Item]
     return result
 
 
-def _values(seen: DomainOutcomes, draw: Draw) -> list[tuple[Kind, Sequence[int], Sequence[float]]]:
-    rates = [-nll / tokens for nll, tokens in zip(seen.nll, seen.tokens, strict=True)]
+def _values(
+    outcome: DomainOutcomes, draw: Draw
+) -> list[tuple[Kind, Sequence[int], Sequence[float]]]:
+    rates = [-nll / tokens for nll, tokens in zip(outcome.nll, outcome.tokens, strict=True)]
     return [
         ("window", draw.windows, rates),
-        ("question", draw.questions, list(map(float, seen.right))),
-        ("problem", draw.problems, seen.solved),
+        ("question", draw.questions, list(map(float, outcome.right))),
+        ("problem", draw.problems, outcome.solved),
     ]
 
 
 def contest(
-    mine: Sequence[Item], theirs: Sequence[Item], computed_in: str = "float32"
+    first_items: Sequence[Item], second_items: Sequence[Item], computed_in: str = "float32"
 ) -> list[Contest]:
     """Pair the same items of two models, in their order.
 
@@ -83,7 +85,7 @@ def contest(
     bound = WINDOW_ROUNDING.get(computed_in, WINDOW_ROUNDING["bfloat16"])
     return [
         Contest(a.domain, a.kind, a.name, a.value, b.value, bound)
-        for a, b in zip(mine, theirs, strict=True)
+        for a, b in zip(first_items, second_items, strict=True)
     ]
 
 
@@ -103,9 +105,9 @@ def tally(contests: Sequence[Contest]) -> list[Tally]:
     result = []
     for domain in sorted({c.domain for c in contests}):
         for kind in KINDS:
-            own = [c for c in contests if c.domain == domain and c.kind == kind]
-            apart = [c.lead for c in own if not c.alike]
-            if own:
+            group = [c for c in contests if c.domain == domain and c.kind == kind]
+            apart = [c.lead for c in group if not c.alike]
+            if group:
                 won, lost = sum(x > 0 for x in apart), sum(x < 0 for x in apart)
-                result.append(Tally(domain, kind, won, lost, len(own) - won - lost))
+                result.append(Tally(domain, kind, won, lost, len(group) - won - lost))
     return result

@@ -66,16 +66,18 @@ def windows(
             f"the data has no text in the slice {slice_}: losses along lines are those of text. "
             "Give data with text: --text builtin:domains."
         )
-    found = {
+    rows_by_domain = {
         domain: packed.windows
         for domain, packed in sorted(pack(texts, tokenizer, context)[slice_].items())
         if packed.windows
     }
     left, most = tokens, {}
-    for rest, (domain, rows) in enumerate(sorted(found.items(), key=lambda pair: _size(pair[1]))):
-        most[domain] = left // (len(found) - rest)
+    for rest, (domain, rows) in enumerate(
+        sorted(rows_by_domain.items(), key=lambda pair: _size(pair[1]))
+    ):
+        most[domain] = left // (len(rows_by_domain) - rest)
         left -= min(most[domain], _size(rows))
-    chosen = {domain: _first(rows, most[domain]) for domain, rows in found.items()}
+    chosen = {domain: _first(rows, most[domain]) for domain, rows in rows_by_domain.items()}
     for domain, rows in chosen.items():
         if len(rows) < LEAST:
             raise DataError(
@@ -133,15 +135,15 @@ def measured(
 
 
 def _losses(model: ResidentModel, rows: Sequence[Ids]) -> tuple[list[float], list[float]]:
-    found = [losses for losses, _ in model.losses(rows)]
-    return [float(each.sum(dtype=np.float64)) for each in found], [
-        float(len(each)) for each in found
+    row_losses = [losses for losses, _ in model.losses(rows)]
+    return [float(each.sum(dtype=np.float64)) for each in row_losses], [
+        float(len(each)) for each in row_losses
     ]
 
 
 def family(opened: sources.Family) -> Family:
     """Return the weights of opened models that fit together, memory-mapped."""
-    everyone = [one.tensors() for one in (opened.base, *opened.sources)]
+    everyone = [model.tensors() for model in (opened.base, *opened.sources)]
     if not opened.tied:
         everyone = [checkpoint.untied(tensors) for tensors in everyone]
     return Family(everyone[0], everyone[1:])

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 Table = tuple[str, list[str], list[list[str]]]
 
 
-def weights(found: Relations, names: Sequence[str], base: str) -> list[Table]:
+def weights(relations: Relations, names: Sequence[str], base: str) -> list[Table]:
     """Return title, columns and rows of the tables of the weights."""
-    norms = [[name, f"{norm:.4f}"] for name, norm in zip(names, found.norms, strict=True)]
+    norms = [[name, f"{norm:.4f}"] for name, norm in zip(names, relations.norms, strict=True)]
     pairs = [
         [
             f"{names[pair.first]}, {names[pair.second]}",
@@ -27,9 +27,9 @@ def weights(found: Relations, names: Sequence[str], base: str) -> list[Table]:
             f"{pair.left:.3f}",
             f"{pair.right:.3f}",
         ]
-        for pair in found.pairs
+        for pair in relations.pairs
     ]
-    chance = [f"{found.chance_left:.3f}", f"{found.chance_right:.3f}"]
+    chance = [f"{relations.chance_left:.3f}", f"{relations.chance_right:.3f}"]
     pairs.append(["by chance", "0.000", "50.0 %", *chance])
     return [
         (f"changes of {base}", ["source", "norm / base"], norms),
@@ -55,11 +55,14 @@ def losses(points: Sequence[Point], names: Sequence[str], base: str) -> Table:
     return title, ["line", "0", "¼", "½", "¾", "1", "barrier"], rows
 
 
-def sentence(found: Forecast, names: Sequence[str], base: str) -> str:
+def sentence(loss_forecast: Forecast, names: Sequence[str], base: str) -> str:
     """Return what the losses say, and what they do not."""
-    best, merge = place(found.best_end, names, base), place(found.best_merge, names, base)
-    words = WORDS[found.answer].format(best=best)
-    lead = found.difference
+    best, merge = (
+        place(loss_forecast.best_end, names, base),
+        place(loss_forecast.best_merge, names, base),
+    )
+    words = WORDS[loss_forecast.answer].format(best=best)
+    lead = loss_forecast.difference
     return (
         f"loss of this text: {words} (best merge: {merge}, {lead.difference:+.4f} nats a token, "
         f"95 % interval {lead.low:+.4f} to {lead.high:+.4f}). It did not foretell the "

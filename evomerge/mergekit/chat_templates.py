@@ -60,24 +60,24 @@ NAMED = {
 _TOKEN = re.compile(r"<\|[\w.-]{1,60}\|>|\[\|[\w.-]{1,60}\|\]|</?[a-z]{1,20}>")
 
 
-def chosen(asked: str | None, folders: Sequence[Path]) -> str | None:
+def chosen(setting: str | None, folders: Sequence[Path]) -> str | None:
     """Return the template that the config asks for; None: the donor's. Raise ConfigError.
 
     `folders` are the models', of which `auto` takes the most common template.
     """
-    if asked is None:
+    if setting is None:
         return None
-    if asked == "auto":
+    if setting == "auto":
         return _most_common([text for folder in folders if (text := of_folder(folder))])
-    if asked in NAMED:
-        return NAMED[asked]
-    is_path = asked.endswith(".jinja") and asked.isprintable() and len(asked) < 4096
-    if is_path and Path(asked).is_file():
-        return bounded_files.read_text(Path(asked), model_config.MOST_BYTES, ConfigError)
-    if "{" in asked and len(asked) >= 20:
-        return asked
+    if setting in NAMED:
+        return NAMED[setting]
+    is_path = setting.endswith(".jinja") and setting.isprintable() and len(setting) < 4096
+    if is_path and Path(setting).is_file():
+        return bounded_files.read_text(Path(setting), model_config.MOST_BYTES, ConfigError)
+    if "{" in setting and len(setting) >= 20:
+        return setting
     raise ConfigError(
-        f"chat_template {asked!r} is no template: give auto, {', '.join(NAMED)}, a .jinja file, or a "
+        f"chat_template {setting!r} is no template: give auto, {', '.join(NAMED)}, a .jinja file, or a "
         "Jinja template."
     )
 
@@ -95,11 +95,11 @@ def of_folder(folder: Path) -> str | None:
         ).strip()
     if not (folder / "tokenizer_config.json").is_file():
         return None
-    told = bounded_files.read_object(folder / "tokenizer_config.json").get("chat_template")
-    if isinstance(told, list):
-        named = [t for t in told if isinstance(t, dict) and t.get("name") == "default"]
-        told = named[0].get("template") if named else None
-    return told.strip() if isinstance(told, str) and told.strip() else None
+    template = bounded_files.read_object(folder / "tokenizer_config.json").get("chat_template")
+    if isinstance(template, list):
+        named = [t for t in template if isinstance(t, dict) and t.get("name") == "default"]
+        template = named[0].get("template") if named else None
+    return template.strip() if isinstance(template, str) and template.strip() else None
 
 
 def stop_warning(

@@ -157,18 +157,18 @@ def _identity(
     regressed: Regression | None,
 ) -> str:
     """Return the identity of a merge: a hidden folder of the same identity can be resumed."""
-    told: list[Any] = []
+    parts: list[Any] = []
     for op in layout.outputs:
         params = None if op.params is None else op.params.model_dump(mode="json")
-        told.append([op.name, str(op.dtype), op.shape, op.technique, params, op.inputs, op.base])
+        parts.append([op.name, str(op.dtype), op.shape, op.technique, params, op.inputs, op.base])
     words = layout.vocabulary
     if words is not None:
         rules = {token: repr(rule) for token, rule in words.rules.items()}
-        told.append([str(words.donor.folder), words.tokens, rules])
+        parts.append([str(words.donor.folder), words.tokens, rules])
     if regressed is not None:
-        told.append(regressed.record())
+        parts.append(regressed.record())
     version = [ARITHMETIC, str(torch.__version__)]
-    text = json.dumps([told, stamps, seed, shard_bytes, version], sort_keys=True)
+    text = json.dumps([parts, stamps, seed, shard_bytes, version], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

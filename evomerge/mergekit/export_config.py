@@ -26,27 +26,28 @@ from evomerge.recipes.recipe import (
 
 
 def as_config(
-    recipe_id: str, known: Mapping[str, Recipe], models: Mapping[str, str], dtype: str
+    recipe_id: str, recipes: Mapping[str, Recipe], models: Mapping[str, str], dtype: str
 ) -> str | None:
     """Return YAML that gives the same bits, or None. `models`: source id → where it is."""
     needed: list[tuple[str, dict[str, Any]]] = []
-    for id_, recipe in closure(recipe_id, known).items():
-        if isinstance(recipe, Source) or not _needed(id_, recipe_id, known):
+    for id_, recipe in closure(recipe_id, recipes).items():
+        if isinstance(recipe, Source) or not _needed(id_, recipe_id, recipes):
             continue
-        said = _documents(id_, recipe, known)
-        if said is None:
+        document = _documents(id_, recipe, recipes)
+        if document is None:
             return None
-        needed += said
-    for id_, said in needed:
-        if "base_model" in said:
-            said["base_model"] = _name(said["base_model"], models)
-        for entry in _entries(said):
+        needed += document
+    for id_, document in needed:
+        if "base_model" in document:
+            document["base_model"] = _name(document["base_model"], models)
+        for entry in _entries(document):
             entry["model"] = _name(entry["model"], models)
-        said["dtype"] = dtype
+        document["dtype"] = dtype
         if len(needed) > 1:
-            said["name"] = id_[:12]
+            document["name"] = id_[:12]
     return "---\n".join(
-        yaml.safe_dump(said, sort_keys=False, default_flow_style=None) for _, said in needed
+        yaml.safe_dump(merge_document, sort_keys=False, default_flow_style=None)
+        for _, merge_document in needed
     )
 
 
@@ -54,42 +55,42 @@ def _name(id_: str, models: Mapping[str, str]) -> str:
     return models.get(id_, id_[:12])
 
 
-def _needed(id_: str, top: str, known: Mapping[str, Recipe]) -> bool:
+def _needed(id_: str, top: str, recipes: Mapping[str, Recipe]) -> bool:
     """Return True if building `top` reads the recipe's weights.
 
     A mutant's parent may not be read.
     """
-    found, todo = set(), [top]
+    ancestors, todo = set(), [top]
     while todo:
-        recipe = known[todo.pop()]
+        recipe = recipes[todo.pop()]
         if isinstance(recipe, Mutate):
-            recipe = genome(recipe, known).pipeline
+            recipe = genome(recipe, recipes).pipeline
         inputs = () if isinstance(recipe, Source) else recipe.inputs_used()
-        todo += [i for i in inputs if i not in found]
-        found.update(inputs)
-    return id_ == top or id_ in found
+        todo += [i for i in inputs if i not in ancestors]
+        ancestors.update(inputs)
+    return id_ == top or id_ in ancestors
 
 
-def _entries(said: dict[str, Any]) -> list[dict[str, Any]]:
+def _entries(document: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the entries of a document that name models."""
-    if "models" in said:
-        return said["models"]
-    return [entry for slice_ in said["slices"] for entry in slice_["sources"]]
+    if "models" in document:
+        return document["models"]
+    return [entry for slice_ in document["slices"] for entry in slice_["sources"]]
 
 
 def _documents(
-    id_: str, recipe: Recipe, known: Mapping[str, Recipe]
+    id_: str, recipe: Recipe, recipes: Mapping[str, Recipe]
 ) -> list[tuple[str, dict[str, Any]]] | None:
     """Return a recipe's document, preceded by that of the merge that its path goes through.
 
     Return None if a config cannot express the recipe.
     """
-    resolved = genome(recipe, known) if isinstance(recipe, Flow | Mutate) else None
+    resolved = genome(recipe, recipes) if isinstance(recipe, Flow | Mutate) else None
     if resolved is None or not isinstance(resolved.pipeline, Flow):
-        said = _document(recipe, known)
-        return None if said is None else [(id_, said)]
+        document = _document(recipe, recipes)
+        return None if document is None else [(id_, document)]
     flow = resolved.pipeline
-    merged = _document(flow.merged, known)
+    merged = _document(flow.merged, recipes)
     ends = {flow.steps[0].model, flow.steps[-1].model}
     if merged is None or resolved.noises or ends != {0}:  # a config takes the edges from the ends
         return None
@@ -117,10 +118,10 @@ def _flow(recipe: Flow) -> dict[str, Any]:
     return {"slices": slices, "merge_method": "dataflow"}
 
 
-def _document(recipe: Recipe, known: Mapping[str, Recipe]) -> dict[str, Any] | None:
+def _document(recipe: Recipe, recipes: Mapping[str, Recipe]) -> dict[str, Any] | None:
     if isinstance(recipe, Mutate):
-        resolved = genome(recipe, known)
-        return None if resolved.noises else _document(resolved.pipeline, known)
+        resolved = genome(recipe, recipes)
+        return None if resolved.noises else _document(resolved.pipeline, recipes)
     if isinstance(recipe, Pipeline):
         return _pipeline(recipe)
     if isinstance(recipe, Grouped):
@@ -163,30 +164,30 @@ def _grouped(recipe: Grouped) -> dict[str, Any] | None:
             "dare_linear", recipe.inputs, recipe.base, first["weights"], parameters, recipe.seed
         )
     merge = Merge(method=recipe.method, inputs=recipe.inputs, base=recipe.base, params=first)
-    said = _merge(merge)
-    if said and recipe.method == "ties":
-        said["parameters"]["normalize"] = first["normalise"]
-    return said
+    document = _merge(merge)
+    if document and recipe.method == "ties":
+        document["parameters"]["normalize"] = first["normalise"]
+    return document
 
 
 def _merge(recipe: Merge) -> dict[str, Any] | None:
-    given = dict(recipe.params)
+    params = dict(recipe.params)
     count = len(recipe.inputs)
-    weights = given.get("weights") or (1.0,) * count
-    scale = {"lambda": given.get("scale", 1.0)}
+    weights = params.get("weights") or (1.0,) * count
+    scale = {"lambda": params.get("scale", 1.0)}
     base = recipe.base or ""
     if recipe.method == "linear":
         return _said("task_arithmetic", recipe.inputs, base, weights, {"normalize": True}, 0)
     if recipe.method == "task_arithmetic":
-        normalize = {"normalize": given.get("normalise", False)}
+        normalize = {"normalize": params.get("normalise", False)}
         return _said("task_arithmetic", recipe.inputs, base, weights, {**scale, **normalize}, 0)
     if recipe.method in ("tsv_m", "iso_c"):
         return _said(recipe.method, recipe.inputs, base, weights, scale, 0)
     if recipe.method == "ties":
-        kept = {"density": given.get("density", 0.2)}
-        return _said("ties", recipe.inputs, base, weights, {**scale, **kept}, 0)
+        density = {"density": params.get("density", 0.2)}
+        return _said("ties", recipe.inputs, base, weights, {**scale, **density}, 0)
     if recipe.method == "dfs":
-        return _said("dfs", recipe.inputs, base, None, {"epsilon": given.get("epsilon", 0.1)}, 0)
+        return _said("dfs", recipe.inputs, base, None, {"epsilon": params.get("epsilon", 0.1)}, 0)
     return None
 
 
@@ -202,5 +203,10 @@ def _said(
     if weights is not None:
         for entry, weight in zip(entries, weights, strict=True):
             entry["parameters"] = {"weight": weight}
-    said = {"models": entries, "merge_method": method, "base_model": base, "parameters": parameters}
-    return {**said, "seed": seed} if seed else said
+    document = {
+        "models": entries,
+        "merge_method": method,
+        "base_model": base,
+        "parameters": parameters,
+    }
+    return {**document, "seed": seed} if seed else document

@@ -118,7 +118,7 @@ class Model:
 
     def _mapped(self) -> dict[str, torch.Tensor]:
         """Return every tensor, memory-mapped: read when it is used, never written to."""
-        found: dict[str, torch.Tensor] = {}
+        tensors: dict[str, torch.Tensor] = {}
         open_files.allow_many()
         for file in sorted(set(self.checkpoint.files.values())):
             entries, memory = safetensors_header.read(file), _mapped(file)
@@ -129,8 +129,8 @@ class Model:
                     raise SourceError(f"tensor {name} of {self.name} is {dtype}: not readable.")
                 entry = entries[self.checkpoint.stored[name]]
                 self._places[name] = _Place(memory, entry.begin, entry.end - entry.begin)
-                found[name] = _tensor(memory, TORCH[dtype], shape, entry.begin)
-        return {name: found[name] for name in sorted(found)}
+                tensors[name] = _tensor(memory, TORCH[dtype], shape, entry.begin)
+        return {name: tensors[name] for name in sorted(tensors)}
 
     def stamp(self) -> list[list[Any]]:
         """Return sizes and times of the model's files, to notice when they are written to."""

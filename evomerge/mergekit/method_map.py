@@ -85,20 +85,20 @@ class Method:
     ) -> Chosen:
         """Return the technique of one tensor with its parameters. Raise ConfigError."""
         at = next((i for i, p in enumerate(parts) if p.reference == base), None)
-        others = [i for i in range(len(parts)) if i != at]
+        rest = [i for i in range(len(parts)) if i != at]
         if self.base in ("task", "optional") and at is not None:
-            inputs, origin = others, at
+            inputs, origin = rest, at
         elif self.base == "first" and at is not None:
-            inputs, origin = [at, *others], None
+            inputs, origin = [at, *rest], None
         else:
             inputs, origin = list(range(len(parts))), None
-        given = self.params([settings[i] for i in inputs], whole)
+        arguments = self.params([settings[i] for i in inputs], whole)
         if self.technique == "stages":
-            return self._staged(inputs, origin, given, whole, name)
+            return self._staged(inputs, origin, arguments, whole, name)
         if self.name == "dataflow":
-            given = {"scale": 1.0 / scale if folded_factors.writes(name) else 1.0}
+            arguments = {"scale": 1.0 / scale if folded_factors.writes(name) else 1.0}
         try:
-            params = method_registry.parameters(self.technique, given)
+            params = method_registry.parameters(self.technique, arguments)
             method_registry.check(self.technique, params, len(inputs))
         except ConfigError as error:
             raise ConfigError(f"{whole.file}: tensor {name}: {error}") from error
@@ -108,22 +108,25 @@ class Method:
         self,
         inputs: Sequence[int],
         origin: int | None,
-        given: dict[str, Any],
+        arguments: dict[str, Any],
         whole: Settings,
         name: str,
     ) -> Chosen:
         """Return the pipeline of a tensor; of a block taken whole, only that input is read."""
-        params = method_registry.parameters(self.technique, {"name": self.name, "genes": given})
-        genes = Genes.model_validate(given)
+        params = method_registry.parameters(self.technique, {"name": self.name, "genes": arguments})
+        genes = Genes.model_validate(arguments)
         taken = pipelines.taken(stages.NAMES[self.name][2], genes, name)
         if taken > len(inputs):
             raise ConfigError(f"{whole.file}: layers name input {taken} of {len(inputs)}.")
         if not taken:
             return Chosen(self.technique, params, tuple(inputs), origin)
-        one = {"weights": (1.0,), "scale": genes.scale}
+        own_arguments = {"weights": (1.0,), "scale": genes.scale}
         technique = "task_arithmetic"
         return Chosen(
-            technique, method_registry.parameters(technique, one), (inputs[taken - 1],), origin
+            technique,
+            method_registry.parameters(technique, own_arguments),
+            (inputs[taken - 1],),
+            origin,
         )
 
 
@@ -137,14 +140,14 @@ def _flag(whole: Settings, key: str, default: bool) -> bool:
     return bool(whole.get(key, default))
 
 
-def _linear(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
-    return {"weights": _each(own, "weight"), "normalise": _flag(whole, "normalize", True)}
+def _linear(settings: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+    return {"weights": _each(settings, "weight"), "normalise": _flag(whole, "normalize", True)}
 
 
 def _task(normalise: bool) -> _Params:
-    def params(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+    def params(settings: Sequence[Settings], whole: Settings) -> dict[str, Any]:
         return {
-            "weights": _each(own, "weight"),
+            "weights": _each(settings, "weight"),
             "scale": whole.number("lambda", 1.0),
             "normalise": _flag(whole, "normalize", normalise),
         }
@@ -152,26 +155,26 @@ def _task(normalise: bool) -> _Params:
     return params
 
 
-def _ties(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
-    return {**_task(True)(own, whole), "density": _each(own, "density", 1.0)}
+def _ties(settings: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+    return {**_task(True)(settings, whole), "density": _each(settings, "density", 1.0)}
 
 
 def _dare(vote: bool) -> _Params:
-    def params(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
-        kept = _each(own, "density", 1.0)
+    def params(settings: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+        densities = _each(settings, "density", 1.0)
         rescale = "inverse_density" if _flag(whole, "rescale", True) else "none"
-        drop = tuple(1.0 - density for density in kept)
-        return {**_task(False)(own, whole), "drop": drop, "vote": vote, "rescale": rescale}
+        drop = tuple(1.0 - density for density in densities)
+        return {**_task(False)(settings, whole), "drop": drop, "vote": vote, "rescale": rescale}
 
     return params
 
 
 def _della(vote: bool) -> _Params:
-    def params(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+    def params(settings: Sequence[Settings], whole: Settings) -> dict[str, Any]:
         return {
-            **_task(vote)(own, whole),  # a vote takes a mean, a sum does not
-            "density": _each(own, "density", 1.0),
-            "epsilon": _each(own, "epsilon", 0.15),
+            **_task(vote)(settings, whole),  # a vote takes a mean, a sum does not
+            "density": _each(settings, "density", 1.0),
+            "epsilon": _each(settings, "epsilon", 0.15),
             "rescale": _flag(whole, "rescale", True),
             "vote": vote,
         }
@@ -180,45 +183,45 @@ def _della(vote: bool) -> _Params:
 
 
 def _breadcrumbs(vote: bool) -> _Params:
-    def params(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+    def params(settings: Sequence[Settings], whole: Settings) -> dict[str, Any]:
         return {
-            **_task(False)(own, whole),
-            "density": _each(own, "density", 1.0),
-            "gamma": _each(own, "gamma", 0.01),
+            **_task(False)(settings, whole),
+            "density": _each(settings, "density", 1.0),
+            "gamma": _each(settings, "gamma", 0.01),
             "vote": vote,
         }
 
     return params
 
 
-def _decomposed(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
-    return {"weights": _each(own, "weight", 1.0), "scale": whole.number("lambda", 1.0)}
+def _decomposed(settings: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+    return {"weights": _each(settings, "weight", 1.0), "scale": whole.number("lambda", 1.0)}
 
 
-def _averaged(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+def _averaged(settings: Sequence[Settings], whole: Settings) -> dict[str, Any]:
     """Return the parameters of what regmean averages; its linear layers: `regression.py`."""
-    return {"weights": _each(own, "weight", 1.0)}
+    return {"weights": _each(settings, "weight", 1.0)}
 
 
-def _karcher(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
-    given: dict[str, Any] = {"weights": _each(own, "weight", 1.0)}
+def _karcher(settings: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+    arguments: dict[str, Any] = {"weights": _each(settings, "weight", 1.0)}
     if (most := whole.get("max_iter")) is not None:
-        given["max_iter"] = int(most)
+        arguments["max_iter"] = int(most)
     if (tol := whole.get("tol")) is not None:
-        given["tol"] = tol
-    return given
+        arguments["tol"] = tol
+    return arguments
 
 
-def _nuslerp(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+def _nuslerp(settings: Sequence[Settings], whole: Settings) -> dict[str, Any]:
     """Return the parameters; `nuslerp_row_wise` has vectors along the first dimension: columns."""
     by = "column" if _flag(whole, "nuslerp_row_wise", False) else "row"
     flat = _flag(whole, "nuslerp_flatten", True)
-    return {"weights": _each(own, "weight"), "by": "tensor" if flat else by}
+    return {"weights": _each(settings, "weight"), "by": "tensor" if flat else by}
 
 
-def _multislerp(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+def _multislerp(settings: Sequence[Settings], whole: Settings) -> dict[str, Any]:
     normalise = _flag(whole, "normalize_weights", True)
-    return {"weights": _each(own, "weight"), "normalise": normalise, **_said(whole, "eps")}
+    return {"weights": _each(settings, "weight"), "normalise": normalise, **_said(whole, "eps")}
 
 
 def _said(whole: Settings, *keys: str) -> dict[str, Any]:
@@ -226,18 +229,18 @@ def _said(whole: Settings, *keys: str) -> dict[str, Any]:
     return {key: whole.number(key) for key in keys if whole.get(key) is not None}
 
 
-def _genes(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+def _genes(settings: Sequence[Settings], whole: Settings) -> dict[str, Any]:
     """Return those genes of a pipeline that the config sets."""
-    given: dict[str, Any] = {}
-    if any(s.get("weight") is not None for s in own):
-        given["weights"] = _each(own, "weight")
+    genes: dict[str, Any] = {}
+    if any(s.get("weight") is not None for s in settings):
+        genes["weights"] = _each(settings, "weight")
     for key in ("drop", "density", "epsilon", "lambda"):
         if (value := whole.get(key)) is not None:
-            given["scale" if key == "lambda" else key] = value
+            genes["scale" if key == "lambda" else key] = value
     for key in ("layers", "ts"):
-        if (said := whole.raw(key)) is not None:
-            given[key] = said
-    return given
+        if (setting := whole.raw(key)) is not None:
+            genes[key] = setting
+    return genes
 
 
 #: Parameters of a slice or of the whole merge, never of one model alone.
@@ -382,31 +385,34 @@ METHODS: Mapping[str, Method] = {
 
 def method(document: Document) -> Method:
     """Return the method of a config. Raise ConfigError."""
-    found = METHODS.get(document.method.lower())
-    if found is None:
+    entry = METHODS.get(document.method.lower())
+    if entry is None:
         line = document.lines.get("merge_method", 1)
         raise ConfigError(
             f"{document.file}, line {line}: there is no merge_method {document.method!r} here: "
             f"{', '.join(METHODS)}."
         )
-    return found
+    return entry
 
 
 def unread(document: Document) -> list[str]:
     """Return warnings of parameters that the method does not read, or not at their place."""
     chosen = method(document)
-    known = {*chosen.known, "int8_mask"}
-    own = known & {"weight"} if chosen.technique in _WHOLE else known - _OF_ALL
-    maps = [(document.parameters, known)]
+    keys = {*chosen.known, "int8_mask"}
+    part_keys = keys & {"weight"} if chosen.technique in _WHOLE else keys - _OF_ALL
+    maps = [(document.parameters, keys)]
     for slice_ in document.slices:
-        maps += [(slice_.parameters, known), *((part.parameters, own) for part in slice_.parts)]
-    found = {}
-    for given, read in maps:
-        for key in given:
+        maps += [
+            (slice_.parameters, keys),
+            *((part.parameters, part_keys) for part in slice_.parts),
+        ]
+    notes = {}
+    for mapping, read in maps:
+        for key in mapping:
             if key not in read:
-                told = "not read in a model's own parameters" if key in known else "not read"
-                found.setdefault((key, given.lines.get(key, given.line)), told)
+                note = "not read in a model's own parameters" if key in keys else "not read"
+                notes.setdefault((key, mapping.lines.get(key, mapping.line)), note)
     return [
-        f"{document.file}, line {line}: parameter {key} is {told} by {document.method}."
-        for (key, line), told in found.items()
+        f"{document.file}, line {line}: parameter {key} is {unread_note} by {document.method}."
+        for (key, line), unread_note in notes.items()
     ]

@@ -49,7 +49,7 @@ def fill(
     _template(folder, document, models)
     check_tokens(folder, config, _rows(layout))
     (folder / CONFIG).write_text(document.text.rstrip() + "\n", "utf-8")
-    told = {
+    record = {
         "digest": digest,
         "seed": seed,
         "method": document.method,
@@ -58,11 +58,11 @@ def fill(
         "warnings": list(layout.warnings),
     }
     if regressed is not None:
-        told["regression"] = regressed.record()
-    (folder / MARK).write_text(json.dumps(told, indent=2) + "\n", "utf-8")
-    said = card(document, models, digest)
-    said += model_card.section(config) + architectures.note(config)
-    (folder / "README.md").write_text(said, "utf-8")
+        record["regression"] = regressed.record()
+    (folder / MARK).write_text(json.dumps(record, indent=2) + "\n", "utf-8")
+    text = card(document, models, digest)
+    text += model_card.section(config) + architectures.note(config)
+    (folder / "README.md").write_text(text, "utf-8")
 
 
 def check(document: Document, layout: Layout, models: Mapping[Reference, Model], out: Path) -> None:
@@ -105,10 +105,10 @@ def _config(layout: Layout, donor: Path) -> dict[str, Any]:
         sizes[name] = sizes.get(name, 0) + 1
     config["dtype"] = max(sorted(sizes), key=lambda name: sizes[name])
     if donor != layout.donor.checkpoint.folder:
-        theirs = model_config.read(donor)
+        donor_config = model_config.read(donor)
         for key in _SPECIAL:
-            if key in theirs:
-                config[key] = theirs[key]
+            if key in donor_config:
+                config[key] = donor_config[key]
     return config
 
 
@@ -153,8 +153,8 @@ def warnings(
     ids = {token: number for number, token in enumerate(tokens) if token is not None}
     ids = ids or vocabulary.read(donor).ids
     settings = (_config(layout, donor), generation)
-    told = chat_templates.stop_warning(text, ids, tokenizer, settings)
-    return () if told is None else (told,)
+    warning = chat_templates.stop_warning(text, ids, tokenizer, settings)
+    return () if warning is None else (warning,)
 
 
 def check_tokens(folder: Path, config: Mapping[str, Any], rows: int | None) -> None:
@@ -172,9 +172,9 @@ def check_tokens(folder: Path, config: Mapping[str, Any], rows: int | None) -> N
     generation = folder / "generation_config.json"
     if generation.is_file():
         settings["generation_config.json"] = bounded_files.read_object(generation)
-    for file, said in settings.items():
+    for file, content in settings.items():
         for key in _SPECIAL:
-            ids = said.get(key)
+            ids = content.get(key)
             for id_ in ids if isinstance(ids, list) else [ids]:
                 if isinstance(id_, int) and id_ >= rows:  # negative means none
                     raise ConfigError(

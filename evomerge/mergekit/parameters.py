@@ -85,13 +85,13 @@ class Settings:
 
     def get(self, key: str, default: float | bool | None = None) -> float | bool | None:
         """Return the value of a parameter. Raise ConfigError naming file, line and key."""
-        for given in self.maps:
-            if given.get(key) is None:
+        for mapping in self.maps:
+            if mapping.get(key) is None:
                 continue
             try:
-                value = evaluate(given[key], self.tensor, self.t)
+                value = evaluate(mapping[key], self.tensor, self.t)
             except (ValueError, OverflowError, RecursionError) as error:
-                line = given.lines.get(key, given.line)
+                line = mapping.lines.get(key, mapping.line)
                 raise ConfigError(f"{self.file}, line {line}: parameter {key}: {error}.") from error
             if value is not None:
                 return value
@@ -99,7 +99,7 @@ class Settings:
 
     def raw(self, key: str) -> Any:
         """Return a parameter as it stands in the file: a list that is no gradient."""
-        return next((given[key] for given in self.maps if given.get(key) is not None), None)
+        return next((mapping[key] for mapping in self.maps if mapping.get(key) is not None), None)
 
     def number(self, key: str, default: float | None = None) -> float:
         """Return a parameter as a float. Raise ConfigError if it is missing without a default."""

@@ -135,11 +135,11 @@ class Document:
 
     def references(self) -> list[Reference]:
         """Return every model once: the base, then in the file's order, then bases of slices."""
-        found = [] if self.base is None else [self.base]
+        model_references = [] if self.base is None else [self.base]
         for part in (part for s in self.slices for part in s.parts):
-            found.append(part.reference)
-        found += [s.base for s in self.slices if s.base is not None]
-        return list(dict.fromkeys(found))
+            model_references.append(part.reference)
+        model_references += [s.base for s in self.slices if s.base is not None]
+        return list(dict.fromkeys(model_references))
 
 
 def read(file: Path) -> list[Document]:
@@ -150,7 +150,7 @@ def read(file: Path) -> list[Document]:
 def parse(text: str, file: str = "config") -> list[Document]:
     """Return the merges of a text. Raise ConfigError with file, line and key."""
     try:
-        found = [d for d in yaml_reader.load(text) if d is not None]
+        mappings = [d for d in yaml_reader.load(text) if d is not None]
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
         raise ConfigError(f"{file}, line {line}: this is not YAML: {error.problem}.") from error
@@ -160,15 +160,15 @@ def parse(text: str, file: str = "config") -> list[Document]:
         raise ConfigError(f"{file}: this is not YAML: {error}.") from error
     except RecursionError as error:
         raise ConfigError(f"{file} is nested too deep: that is no merge.") from error
-    if not found:
+    if not mappings:
         raise ConfigError(f"{file} is empty: a merge needs at least merge_method and models.")
-    if len(found) > 1:
-        unnamed = [d for d in found if isinstance(d, Map) and not d.get("name")]
+    if len(mappings) > 1:
+        unnamed = [d for d in mappings if isinstance(d, Map) and not d.get("name")]
         for document in unnamed[:1]:
             raise ConfigError(
                 f"{file}, line {document.line}: of several merges in a file each needs a name."
             )
-    documents = [_Reader(file, text).document(d) for d in found]
+    documents = [_Reader(file, text).document(d) for d in mappings]
     names = [d.name for d in documents if d.name is not None]
     for name in names:
         if names.count(name) > 1 or not _is_folder(name):
@@ -186,80 +186,80 @@ class _Reader:
     def error(self, line: int, what: str) -> ConfigError:
         return ConfigError(f"{self._file}, line {line}: {what}")
 
-    def document(self, given: Any) -> Document:
-        if not isinstance(given, Map):
+    def document(self, mapping: Any) -> Document:
+        if not isinstance(mapping, Map):
             raise self.error(1, "a merge is a mapping of keys, beginning with merge_method.")
-        self._unknown(given, KEYS, "")
-        method = self._text_of(given, "merge_method")
+        self._unknown(mapping, KEYS, "")
+        method = self._text_of(mapping, "merge_method")
         if method is None:
-            raise self.error(given.line, "the key merge_method is missing.")
+            raise self.error(mapping.line, "the key merge_method is missing.")
         return Document(
             file=self._file,
             method=method,
-            slices=self._slices(given),
-            whole="models" in self._content(given),
-            parameters=self._parameters(given),
-            base=self._reference(given, "base_model"),
-            dtype=self._text_of(given, "out_dtype") or self._text_of(given, "dtype"),
-            vocabulary=self._vocabulary(given),
-            chat_template=self._text_of(given, "chat_template"),
-            name=self._text_of(given, "name"),
+            slices=self._slices(mapping),
+            whole="models" in self._content(mapping),
+            parameters=self._parameters(mapping),
+            base=self._reference(mapping, "base_model"),
+            dtype=self._text_of(mapping, "out_dtype") or self._text_of(mapping, "dtype"),
+            vocabulary=self._vocabulary(mapping),
+            chat_template=self._text_of(mapping, "chat_template"),
+            name=self._text_of(mapping, "name"),
             warnings=tuple(self._warnings),
             text=self._text,
-            seed=self._seed(given),
-            lines=given.lines,
+            seed=self._seed(mapping),
+            lines=mapping.lines,
         )
 
-    def _unknown(self, given: Map, known: set[str], where: str) -> None:
-        for key in given:
-            if key not in known:
+    def _unknown(self, mapping: Map, keys: set[str], where: str) -> None:
+        for key in mapping:
+            if key not in keys:
                 self._warnings.append(
-                    f"{self._file}, line {given.lines[key]}: the key {where}{key} is not known here "
+                    f"{self._file}, line {mapping.lines[key]}: the key {where}{key} is not known here "
                     "and is ignored."
                 )
 
-    def _text_of(self, given: Map, key: str) -> str | None:
-        value = given.get(key)
+    def _text_of(self, mapping: Map, key: str) -> str | None:
+        value = mapping.get(key)
         if value is not None and not isinstance(value, str | int | float):
-            raise self.error(given.lines[key], f"{key} is a word, not {type(value).__name__}.")
+            raise self.error(mapping.lines[key], f"{key} is a word, not {type(value).__name__}.")
         return None if value is None else str(value)
 
-    def _seed(self, given: Map) -> int | None:
-        seed = given.get("seed")
+    def _seed(self, mapping: Map) -> int | None:
+        seed = mapping.get("seed")
         if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool) or seed < 0):
-            raise self.error(given.lines["seed"], "seed is a whole number from 0.")
+            raise self.error(mapping.lines["seed"], "seed is a whole number from 0.")
         return seed
 
-    def _map(self, given: Map, key: str) -> Map:
-        value = given.get(key)
+    def _map(self, mapping: Map, key: str) -> Map:
+        value = mapping.get(key)
         if value is None:
-            return Map.empty(given.line)
+            return Map.empty(mapping.line)
         if not isinstance(value, Map):
-            raise self.error(given.lines[key], f"{key} is a mapping of keys.")
+            raise self.error(mapping.lines[key], f"{key} is a mapping of keys.")
         return value
 
-    def _parameters(self, given: Map) -> Map:
-        found = self._map(given, "parameters")
-        for key in found:
+    def _parameters(self, mapping: Map) -> Map:
+        parameters = self._map(mapping, "parameters")
+        for key in parameters:
             if key in WITHOUT_EFFECT:
                 self._warnings.append(
-                    f"{self._file}, line {found.lines[key]}: the parameter {key} has no effect: "
+                    f"{self._file}, line {parameters.lines[key]}: the parameter {key} has no effect: "
                     f"{WITHOUT_EFFECT[key]}."
                 )
-        return found
+        return parameters
 
-    def _reference(self, given: Map, key: str) -> Reference | None:
-        value = given.get(key)
+    def _reference(self, mapping: Map, key: str) -> Reference | None:
+        value = mapping.get(key)
         if isinstance(value, Map):  # the long form: {model: {path, revision}, lora: …}
             inner = value.get("model", value)
             path = inner.get("path") if isinstance(inner, Map) else inner
             revision = inner.get("revision") if isinstance(inner, Map) else None
             lora = value.get("lora")
             lora = lora.get("path") if isinstance(lora, Map) else lora
-            for name, said in (("path", path), ("revision", revision), ("lora", lora)):
-                if not isinstance(said, str) and (said is not None or name == "path"):
+            for name, part in (("path", path), ("revision", revision), ("lora", lora)):
+                if not isinstance(part, str) and (part is not None or name == "path"):
                     raise self.error(
-                        given.lines[key], f"{key}: its {name} is no text. Write it in quotes."
+                        mapping.lines[key], f"{key}: its {name} is no text. Write it in quotes."
                     )
             text = f"{path}@{revision}" if revision else path
             if lora:
@@ -268,21 +268,21 @@ class _Reader:
         if value is None:
             return None
         if not isinstance(value, str) or not value.strip():
-            raise self.error(given.lines[key], f"{key} names a model: path[@revision][+adapter].")
+            raise self.error(mapping.lines[key], f"{key} names a model: path[@revision][+adapter].")
         return Reference.parse(value)
 
-    def _content(self, given: Map) -> Map:
+    def _content(self, mapping: Map) -> Map:
         """Return the mapping that has `models` or `slices`: the document, or its only module."""
-        have = [key for key in ("models", "slices", "modules") if given.get(key)]
+        have = [key for key in ("models", "slices", "modules") if mapping.get(key)]
         if len(have) != 1:
             named = f"this has {' and '.join(have)}" if have else "this has none"
-            raise self.error(given.line, f"exactly one of models, slices and modules: {named}.")
+            raise self.error(mapping.line, f"exactly one of models, slices and modules: {named}.")
         if have[0] != "modules":
-            return given
-        modules = self._map(given, "modules")
+            return mapping
+        modules = self._map(mapping, "modules")
         if len(modules) != 1:
             raise self.error(
-                given.lines["modules"],
+                mapping.lines["modules"],
                 "only models of one module (the decoder) can be merged here.",
             )
         (name,) = modules
@@ -292,20 +292,22 @@ class _Reader:
             raise self.error(modules.lines[name], f"module {name} has either models or slices.")
         return inner
 
-    def _items(self, given: Map, key: str) -> list[Map]:
-        items = given[key]
+    def _items(self, mapping: Map, key: str) -> list[Map]:
+        items = mapping[key]
         if not isinstance(items, list) or not all(isinstance(item, Map) for item in items):
-            raise self.error(given.lines[key], f"{key} is a list, each of its items a mapping.")
+            raise self.error(mapping.lines[key], f"{key} is a list, each of its items a mapping.")
         return items
 
     def _slices(self, document: Map) -> tuple[Slice, ...]:
-        given = self._content(document)
-        own = self._parameters(given) if given is not document else Map.empty(given.line)
-        if given.get("models"):
-            parts = tuple(self._part(item, False) for item in self._items(given, "models"))
-            return (Slice(parts, own, line=given.lines["models"]),)
-        found = []
-        for item in self._items(given, "slices"):
+        content = self._content(document)
+        parameters = (
+            self._parameters(content) if content is not document else Map.empty(content.line)
+        )
+        if content.get("models"):
+            parts = tuple(self._part(item, False) for item in self._items(content, "models"))
+            return (Slice(parts, parameters, line=content.lines["models"]),)
+        slices = []
+        for item in self._items(content, "slices"):
             self._unknown(
                 item, {"sources", "parameters", "base_model", "residual_weight"}, "slices."
             )
@@ -323,11 +325,11 @@ class _Reader:
                     item.line,
                     f"the sources of a slice have the same number of layers, not {sorted(lengths)}.",
                 )
-            merged = Map({**own, **self._parameters(item)})
+            merged = Map({**parameters, **self._parameters(item)})
             merged.line, merged.lines = item.line, {}
-            found.append(Slice(parts, merged, self._reference(item, "base_model"), item.line))
-        self._check_layers(found)
-        return tuple(found)
+            slices.append(Slice(parts, merged, self._reference(item, "base_model"), item.line))
+        self._check_layers(slices)
+        return tuple(slices)
 
     def _check_layers(self, slices: list[Slice]) -> None:
         """Raise ConfigError if the result would have more layers than any model has."""
@@ -341,8 +343,8 @@ class _Reader:
                 )
 
     def _part(self, item: Map, sliced: bool) -> Part:
-        known = {"model", "parameters", "layer_range"} if sliced else {"model", "parameters"}
-        self._unknown(item, known, "sources." if sliced else "models.")
+        keys = {"model", "parameters", "layer_range"} if sliced else {"model", "parameters"}
+        self._unknown(item, keys, "sources." if sliced else "models.")
         reference = self._reference(item, "model")
         if reference is None:
             raise self.error(item.line, "the key model is missing.")
@@ -355,31 +357,31 @@ class _Reader:
             layers = (layers[0], layers[1])
         return Part(reference, self._parameters(item), layers, item.line)
 
-    def _vocabulary(self, given: Map) -> Vocabulary:
-        source = self._text_of(given, "tokenizer_source")
-        if given.get("tokenizer") is None:
+    def _vocabulary(self, mapping: Map) -> Vocabulary:
+        source = self._text_of(mapping, "tokenizer_source")
+        if mapping.get("tokenizer") is None:
             return Vocabulary(source)
         if source is not None:
-            line = given.lines["tokenizer"]
+            line = mapping.lines["tokenizer"]
             raise self.error(line, "tokenizer and tokenizer_source exclude each other.")
-        said = self._map(given, "tokenizer")
-        self._unknown(said, {"source", "tokens", "pad_to_multiple_of"}, "tokenizer.")
-        multiple = said.get("pad_to_multiple_of")
+        tokenizer = self._map(mapping, "tokenizer")
+        self._unknown(tokenizer, {"source", "tokens", "pad_to_multiple_of"}, "tokenizer.")
+        multiple = tokenizer.get("pad_to_multiple_of")
         if multiple is not None and (
             type(multiple) is not int or not 1 <= multiple <= MOST_PADDING
         ):
-            line = said.lines["pad_to_multiple_of"]
+            line = tokenizer.lines["pad_to_multiple_of"]
             raise self.error(
                 line, f"pad_to_multiple_of is a whole number from 1 to {MOST_PADDING:,}."
             )
-        tokens = self._map(said, "tokens")
+        tokens = self._map(tokenizer, "tokens")
         rules = {token: self._rule(tokens, token) for token in tokens}
-        return Vocabulary(self._text_of(said, "source") or "union", rules, multiple)
+        return Vocabulary(self._text_of(tokenizer, "source") or "union", rules, multiple)
 
     def _rule(self, tokens: Map, token: str) -> TokenRule:
-        said, line = self._map(tokens, token), tokens.lines[token]
-        self._unknown(said, {"source", "force"}, f"tokenizer.tokens.{token}.")
-        source, force = said.get("source"), bool(said.get("force", False))
+        entry, line = self._map(tokens, token), tokens.lines[token]
+        self._unknown(entry, {"source", "force"}, f"tokenizer.tokens.{token}.")
+        source, force = entry.get("source"), bool(entry.get("force", False))
         if source is None or isinstance(source, str):
             return TokenRule(Reference.parse(source) if source else None, force=force)
         if not isinstance(source, Map) or source.get("kind") not in ("zero", "model_token"):

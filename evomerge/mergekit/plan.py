@@ -56,11 +56,11 @@ def lay_out(document: Document, models: Mapping[Reference, Model]) -> Layout:
 
 def _by_layer(names: Sequence[str]) -> dict[int, dict[tuple[str, str], str]]:
     """Return layer → (what stands before its number, what after) → the tensor's name."""
-    found: dict[int, dict[tuple[str, str], str]] = {}
+    layers: dict[int, dict[tuple[str, str], str]] = {}
     for name in names:
         if match := _BLOCK.match(name):
-            found.setdefault(int(match[2]), {})[match[1], match[3]] = name
-    return found
+            layers.setdefault(int(match[2]), {})[match[1], match[3]] = name
+    return layers
 
 
 class _Layout:
@@ -85,8 +85,8 @@ class _Layout:
         self._check_stages()
         if self._document.dtype not in (None, *DTYPES):
             line = self._document.lines.get("out_dtype", self._document.lines.get("dtype", 1))
-            known = ", ".join(DTYPES)
-            raise self._error(line, f"the dtype {self._document.dtype} is not one of {known}.")
+            names = ", ".join(DTYPES)
+            raise self._error(line, f"the dtype {self._document.dtype} is not one of {names}.")
         ops = [*self._edges(), *self._blocks()]
         ops.sort(key=lambda op: op.name)
         return Layout(
@@ -113,8 +113,8 @@ class _Layout:
             frankenmerge.check(layers, count, inputs, whole=False)
 
     def _check_kinds(self) -> None:
-        first, *others = self._models.values()
-        for other in others:
+        first, *rest = self._models.values()
+        for other in rest:
             for name in sorted(self._edge_names(first) ^ self._edge_names(other)):
                 raise SourceError(f"tensor {name} is not in both {first.name} and {other.name}.")
             kinds = [m.config.get("model_type") for m in (first, other)]
@@ -148,23 +148,25 @@ class _Layout:
         names = model.names(self._tied)
         return set(names) - set(block_names.of_decoder(names))
 
-    def _complete(self, given: Slice) -> Slice:
+    def _complete(self, slice_: Slice) -> Slice:
         """Return a slice with its layers checked and the base added if the method wants it.
 
         Whole models get all their layers. Raise ConfigError if layers or inputs do not fit.
         """
-        base = given.base or self._document.base
-        parts = list(given.parts)
+        base = slice_.base or self._document.base
+        parts = list(slice_.parts)
         listed = [p.reference for p in parts]
-        wanted = self._method.apart or (self._method.base == "member" and self._document.whole)
-        if base is not None and base not in listed and wanted:
+        needs_base = self._method.apart or (self._method.base == "member" and self._document.whole)
+        if base is not None and base not in listed and needs_base:
             layers = parts[0].layers
-            parts.append(Part(base, Map.empty(given.line), layers, given.line))
+            parts.append(Part(base, Map.empty(slice_.line), layers, slice_.line))
         if self._document.whole:
             counts = {p.reference: self._count(p.reference) for p in parts}
             if len(set(counts.values())) > 1:
-                told = ", ".join(f"{r} {n}" for r, n in counts.items())
-                raise self._error(given.line, f"models have different numbers of layers ({told}).")
+                listing = ", ".join(f"{r} {n}" for r, n in counts.items())
+                raise self._error(
+                    slice_.line, f"models have different numbers of layers ({listing})."
+                )
             layers = (0, next(iter(counts.values())))
             parts = [Part(p.reference, p.parameters, layers, p.line) for p in parts]
         for part in parts:
@@ -174,24 +176,24 @@ class _Layout:
                     part.line,
                     f"layer_range {list(part.layers or ())}: {part.reference} has {have} layers.",
                 )
-        self._method.check_inputs(parts, base, self._document.file, given.line)
-        return Slice(tuple(parts), given.parameters, base, given.line)
+        self._method.check_inputs(parts, base, self._document.file, slice_.line)
+        return Slice(tuple(parts), slice_.parameters, base, slice_.line)
 
     def _count(self, reference: Reference) -> int:
         return self._counts[reference]
 
     def _edges(self) -> list[TensorOp]:
         """Return the tensors of no block: before the blocks by the first slice, others by the last."""
-        found = []
+        ops = []
         donor = next(r for r, m in self._models.items() if m is self._donor)
         for name in sorted(set(self._names[donor]) - set(self._inside[donor])):
             first = block_names.of_tower(name) or any(p in name for p in GROUPS["embedding"])
             slice_ = self._slices[0 if first else -1]
-            found.append(self._output(name, [name] * len(slice_.parts), slice_, 0.0))
-        return found
+            ops.append(self._output(name, [name] * len(slice_.parts), slice_, 0.0))
+        return ops
 
     def _blocks(self) -> list[TensorOp]:
-        found: list[TensorOp] = []
+        ops: list[TensorOp] = []
         at, scale = 0, 1.0
         for slice_ in self._slices:
             first, end = slice_.parts[0].layers or (0, 0)
@@ -199,9 +201,9 @@ class _Layout:
                 t = offset / (end - first - 1) if end - first > 1 else 1.0
                 if self._method.name == "dataflow" and offset == 0:
                     scale *= self._input_scale(slice_)
-                found += self._block(slice_, offset, at, t, scale)
+                ops += self._block(slice_, offset, at, t, scale)
                 at += 1
-        return found
+        return ops
 
     def _input_scale(self, slice_: Slice) -> float:
         """Return the factor of a slice's first input (Akiba et al. 2024, section 3.2).
@@ -225,20 +227,26 @@ class _Layout:
         for part in slice_.parts:
             number = (part.layers or (0, 0))[0] + offset
             suffixes.append(self._by_layer[part.reference].get(number, {}))
-        for part, own in zip(slice_.parts, suffixes, strict=True):
-            for prefix, suffix in sorted(set(suffixes[0]) ^ set(own)):
+        for part, names in zip(slice_.parts, suffixes, strict=True):
+            for prefix, suffix in sorted(set(suffixes[0]) ^ set(names)):
                 raise SourceError(
                     f"tensor {prefix}*{suffix} is not in layer {offset} of every one of "
                     f"{slice_.parts[0].reference} and {part.reference}: they are not of one kind."
                 )
         return [
-            self._output(f"{key[0]}{at}{key[1]}", [own[key] for own in suffixes], slice_, t, scale)
+            self._output(
+                f"{key[0]}{at}{key[1]}",
+                [part_names[key] for part_names in suffixes],
+                slice_,
+                t,
+                scale,
+            )
             for key in suffixes[0]
         ]
 
     def _settings(self, slice_: Slice, part: Part | None, tensor: str, t: float) -> Settings:
-        own = () if part is None else (part.parameters,)
-        maps = (*own, slice_.parameters, self._document.parameters)
+        part_maps = () if part is None else (part.parameters,)
+        maps = (*part_maps, slice_.parameters, self._document.parameters)
         return Settings(self._document.file, maps, tensor, t, self._told(slice_, part))
 
     def _told(self, slice_: Slice, part: Part | None) -> str:
@@ -264,11 +272,11 @@ class _Layout:
         settings = [self._settings(slice_, part, name, t) for part in slice_.parts]
         whole = self._settings(slice_, None, name, t)
         chosen = self._method.choose(slice_.parts, slice_.base, settings, whole, scale, name)
-        own = self._models[slice_.parts[0].reference].tensor(reads[0])
-        shape = (int(rows[0].shape[0]), *map(int, own.shape[1:])) if own.dim() else ()
+        tensor = self._models[slice_.parts[0].reference].tensor(reads[0])
+        shape = (int(rows[0].shape[0]), *map(int, tensor.shape[1:])) if tensor.dim() else ()
         base = None if chosen.base is None else read[chosen.base]
-        if not own.is_floating_point():
-            return copied(name, Spec(own.dtype, shape), base or read[chosen.inputs[0]])
+        if not tensor.is_floating_point():
+            return copied(name, Spec(tensor.dtype, shape), base or read[chosen.inputs[0]])
         dtype = (
             DTYPES[self._document.dtype] if self._document.dtype else self._stored(slice_, reads)
         )
@@ -296,15 +304,15 @@ class _Layout:
         return self._sources.add(reference, name, rows)
 
     def _check_shapes(self, name: str, slice_: Slice, rows: Sequence[Rows]) -> None:
-        for part, own in zip(slice_.parts[1:], rows[1:], strict=True):
-            if tuple(own.shape) == tuple(rows[0].shape):
+        for part, part_rows in zip(slice_.parts[1:], rows[1:], strict=True):
+            if tuple(part_rows.shape) == tuple(rows[0].shape):
                 continue
             hint = ""
             if name in {*HEADS, *HEADS.values()}:
                 hint = " Their vocabularies differ: say tokenizer_source: union, base or a model."
             raise SourceError(
                 f"tensor {name} is {list(rows[0].shape)} in {slice_.parts[0].reference} and "
-                f"{list(own.shape)} in {part.reference}.{hint}"
+                f"{list(part_rows.shape)} in {part.reference}.{hint}"
             )
 
     def _config(self) -> dict[str, Any]:

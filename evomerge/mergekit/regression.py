@@ -143,8 +143,8 @@ class _Solution:
                 _write(file, solved)
                 failpoints.hit("regression-block-written")
                 if not last:
-                    own = self._regression.own
-                    states = outputs if own else self._advanced(states, number, solved)
+                    per_model = self._regression.own
+                    states = outputs if per_model else self._advanced(states, number, solved)
             progress(number + 1, self._model.count)
 
     def _embedded(self) -> list[list[torch.Tensor]]:

@@ -35,9 +35,9 @@ class TokenRows:
             return out
         total = torch.zeros_like(out)
         count = torch.zeros(len(out), 1)
-        for rows, own in self.others:
-            has = (own[cut] >= 0).float().unsqueeze(1)
-            total += _picked(rows, own[cut]) * has
+        for rows, other_index in self.others:
+            has = (other_index[cut] >= 0).float().unsqueeze(1)
+            total += _picked(rows, other_index[cut]) * has
             count += has
         filled = total / count.clamp(min=1.0)
         if self.base is not None:

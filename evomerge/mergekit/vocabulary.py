@@ -57,7 +57,7 @@ def read(folder: Path) -> Tokenizer:
             f"{folder / FILE} cannot be read ({error}): the policy for tokenizers needs it. "
             "AutoTokenizer.from_pretrained(folder).save_pretrained(folder) writes one."
         ) from error
-    return Tokenizer(folder, {**ids, **{t: said["id"] for t, said in added.items()}}, added)
+    return Tokenizer(folder, {**ids, **{t: entry["id"] for t, entry in added.items()}}, added)
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,11 @@ class Plan:
         for reference in models:
             limit = models[reference].rows(name).shape[0]
             indices[reference] = torch.where(indices[reference] < limit, indices[reference], -1)
-        own = models[model].rows(name)
+        model_rows = models[model].rows(name)
         if not self.rules:
             origin = None if base is None else (models[base].rows(name), indices[base])
-            others = tuple((models[r].rows(name), indices[r]) for r in models)
-            return TokenRows(own, indices[model], origin, others)
+            other_rows = tuple((models[r].rows(name), indices[r]) for r in models)
+            return TokenRows(model_rows, indices[model], origin, other_rows)
         return self._ruled(name, model, models, base, indices)
 
     def _ruled(
@@ -126,68 +126,72 @@ class Plan:
 
 
 def plan(
-    said: Vocabulary, base: Reference | None, models: Mapping[Reference, Model]
+    vocabulary: Vocabulary, base: Reference | None, models: Mapping[Reference, Model]
 ) -> Plan | None:
     """Return the vocabulary that the config asks for; None if models are taken as they are.
 
     Raise ConfigError if the tokenizer's source, or a token's, is not one of the models.
     """
-    if said.source is None:
+    if vocabulary.source is None:
         return None
     order = list(models)
     tokenizers = {r: read(models[r].checkpoint.folder) for r in order}
     first = base if base is not None else order[0]
-    if said.source == "base":
+    if vocabulary.source == "base":
         if base is None:
             raise ConfigError("tokenizer source base: the config has no base_model.")
         chosen = base
-    elif said.source == "union":
+    elif vocabulary.source == "union":
         chosen = first
     else:
-        chosen = Reference.parse(said.source)
+        chosen = Reference.parse(vocabulary.source)
         if chosen not in tokenizers:
-            known = ", ".join(map(str, order))
-            raise ConfigError(f"tokenizer source {chosen} is not one of the models ({known}).")
+            names = ", ".join(map(str, order))
+            raise ConfigError(f"tokenizer source {chosen} is not one of the models ({names}).")
     donor = tokenizers[chosen]
     tokens: list[str | None] = [None] * donor.rows
     for token, id_ in donor.ids.items():
         tokens[id_] = token
-    appended = _appended(donor, tokenizers.values() if said.source == "union" else (), said.tokens)
+    appended = _appended(
+        donor, tokenizers.values() if vocabulary.source == "union" else (), vocabulary.tokens
+    )
     tokens += list(appended)
-    if said.pad_to_multiple_of:
-        tokens += [None] * (-len(tokens) % said.pad_to_multiple_of)
-    for token, rule in said.tokens.items():
+    if vocabulary.pad_to_multiple_of:
+        tokens += [None] * (-len(tokens) % vocabulary.pad_to_multiple_of)
+    for token, rule in vocabulary.tokens.items():
         if rule.source is not None and rule.source not in tokenizers:
             raise ConfigError(f"tokenizer.tokens: the source of {token} is not one of the models.")
-    return Plan(donor, tuple(tokens), appended, tokenizers, said.tokens)
+    return Plan(donor, tuple(tokens), appended, tokenizers, vocabulary.tokens)
 
 
 def _appended(
-    donor: Tokenizer, others: Any, rules: Mapping[str, TokenRule]
+    donor: Tokenizer, tokenizers: Any, rules: Mapping[str, TokenRule]
 ) -> dict[str, dict[str, Any] | None]:
     """Return the tokens that the donor lacks: the others', by model and id, then those of rules."""
-    found: dict[str, dict[str, Any] | None] = {}
-    for other in others:
+    tokens: dict[str, dict[str, Any] | None] = {}
+    for other in tokenizers:
         for token in sorted(other.ids, key=lambda t: other.ids[t]):
             if token not in donor.ids:
-                found.setdefault(token, other.added.get(token))
+                tokens.setdefault(token, other.added.get(token))
     for token in rules:
-        if token not in donor.ids and token not in found:
-            found[token] = {"special": False}
-    return found
+        if token not in donor.ids and token not in tokens:
+            tokens[token] = {"special": False}
+    return tokens
 
 
-def write(folder: Path, made: Plan) -> None:
+def write(folder: Path, vocabulary_plan: Plan) -> None:
     """Put appended tokens into the folder's tokenizer files, which are the donor's."""
-    if not made.appended:
+    if not vocabulary_plan.appended:
         return
     document = bounded_files.read_object(folder / FILE)
     vocab, added = document["model"]["vocab"], document.setdefault("added_tokens", [])
-    ids = {token: id_ for id_, token in enumerate(made.tokens) if token is not None}
-    for token, said in made.appended.items():
-        if said is not None:
+    ids = {token: id_ for id_, token in enumerate(vocabulary_plan.tokens) if token is not None}
+    for token, entry in vocabulary_plan.appended.items():
+        if entry is not None:
             defaults = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-            added.append({**defaults, "special": False, **said, "id": ids[token], "content": token})
+            added.append(
+                {**defaults, "special": False, **entry, "id": ids[token], "content": token}
+            )
         elif isinstance(vocab, dict):
             vocab[token] = ids[token]
         else:
@@ -195,12 +199,12 @@ def write(folder: Path, made: Plan) -> None:
                 f"{folder / FILE}: tokens cannot be appended to a vocabulary of pieces (Unigram); "
                 "use tokenizer_source: base or a model."
             )
-    if isinstance(vocab, dict) and None in made.appended.values():
+    if isinstance(vocab, dict) and None in vocabulary_plan.appended.values():
         # If an added token is in no vocabulary, the library gives it an id of its own.
-        for said in added:
-            vocab.setdefault(said["content"], ids[said["content"]])
+        for entry in added:
+            vocab.setdefault(entry["content"], ids[entry["content"]])
     (folder / FILE).write_text(json.dumps(document, ensure_ascii=False, indent=2), "utf-8")
-    _decoder(folder, made, ids)
+    _decoder(folder, vocabulary_plan, ids)
     _check_ids(folder, ids)
 
 
@@ -217,7 +221,7 @@ def _check_ids(folder: Path, ids: Mapping[str, int]) -> None:
         )
 
 
-def _decoder(folder: Path, made: Plan, ids: Mapping[str, int]) -> None:
+def _decoder(folder: Path, vocabulary_plan: Plan, ids: Mapping[str, int]) -> None:
     """Add the appended tokens to tokenizer_config.json, which lists added tokens, too."""
     file = folder / "tokenizer_config.json"
     if not file.is_file():
@@ -225,8 +229,8 @@ def _decoder(folder: Path, made: Plan, ids: Mapping[str, int]) -> None:
     config = bounded_files.read_object(file)
     listed = config.get("added_tokens_decoder")
     if isinstance(listed, dict):
-        for token, said in made.appended.items():
-            if said is not None:
-                kept = {k: v for k, v in said.items() if k not in ("id", "content")}
-                listed[str(ids[token])] = {"content": token, **kept}
+        for token, entry in vocabulary_plan.appended.items():
+            if entry is not None:
+                fields = {k: v for k, v in entry.items() if k not in ("id", "content")}
+                listed[str(ids[token])] = {"content": token, **fields}
         file.write_text(json.dumps(config, ensure_ascii=False, indent=2) + "\n", "utf-8")

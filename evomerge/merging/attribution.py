@@ -59,14 +59,14 @@ def makeup(
     """
     count = len(sources)
     sums: dict[str, tuple[np.ndarray, np.ndarray, float]] = {}
-    for name, own, origin, theirs in _tensors(merged, base, sources, path):
+    for name, tensor, origin, source_tensors in _tensors(merged, base, sources, path):
         layer = layer_of(name)
         gram, right, square = sums.get(layer, (np.zeros((count, count)), np.zeros(count), 0.0))
-        for start in range(0, own.numel(), STRETCH):
+        for start in range(0, tensor.numel(), STRETCH):
             part = slice(start, start + STRETCH)
             zero = origin[part].double()
-            delta = own[part].double() - zero
-            taus = torch.stack([their[part].double() - zero for their in theirs])
+            delta = tensor[part].double() - zero
+            taus = torch.stack([their[part].double() - zero for their in source_tensors])
             gram += (taus @ taus.T).numpy()
             right += (taus @ delta).numpy()
             square += float(delta @ delta)
@@ -84,8 +84,8 @@ def _tensors(
             there = block_names.rename(name, path.steps[number].block)
         if there not in base or not tensor.is_floating_point():
             continue
-        theirs = [source[there].flatten() for source in sources]
-        yield name, tensor.flatten(), base[there].flatten(), theirs
+        source_tensors = [source[there].flatten() for source in sources]
+        yield name, tensor.flatten(), base[there].flatten(), source_tensors
 
 
 def _row(layer: str, gram: np.ndarray, right: np.ndarray, square: float) -> Row:

@@ -31,11 +31,11 @@ class Builder:
 
     def __init__(
         self,
-        known: Mapping[str, Recipe],
+        registry: Mapping[str, Recipe],
         stored: Callable[[str], Weights | None],
         scratch: Path | None = None,
     ) -> None:
-        self._known = known
+        self._known = registry
         self._stored = stored
         self._scratch = scratch
 
@@ -87,8 +87,8 @@ class Builder:
         """Return the plan of each recipe, and the models that the plans read."""
         read = dict.fromkeys(id_ for recipe in recipes for id_ in reads(recipe))
         weights = {id_: self.weights(id_) for id_ in read}
-        known = {id_: specs(model) for id_, model in weights.items()}
-        return [plan(recipe, self._known, known) for recipe in recipes], Models(weights)
+        source_specs = {id_: specs(model) for id_, model in weights.items()}
+        return [plan(recipe, self._known, source_specs) for recipe in recipes], Models(weights)
 
     def origin(self, recipe: Recipe, base: Weights) -> Weights:
         """Return the zero of a model's task vector: the base, along the model's path if any."""

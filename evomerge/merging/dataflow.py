@@ -52,8 +52,8 @@ def along(recipe: Flow, names: Sequence[str]) -> Iterator[tuple[str, int, str, f
 def origin(recipe: Flow, base: Weights) -> dict[str, torch.Tensor]:
     """Return the base's blocks along the path, scaled alike: the zero of task vectors."""
     return {
-        name: scaled(base[own], factor).to(base[own].dtype, copy=True)
-        for name, _, own, factor in along(recipe, list(base))
+        name: scaled(base[source_name], factor).to(base[source_name].dtype, copy=True)
+        for name, _, source_name, factor in along(recipe, list(base))
     }
 
 
@@ -115,12 +115,12 @@ def settings_for(weights: Weights, donor: Checkpoint, tied: bool) -> dict[str, A
 
 
 def _by_block(names: Sequence[str]) -> list[list[str]]:
-    found: list[list[str]] = [[] for _ in range(block_names.count(names))]
+    blocks: list[list[str]] = [[] for _ in range(block_names.count(names))]
     for name in names:
         number = block_names.block_of(name)
         if number is not None:
-            found[number].append(name)
-    return found
+            blocks[number].append(name)
+    return blocks
 
 
 def check_paths(family: Family, config: EvoMergeConfig) -> None:
@@ -128,10 +128,10 @@ def check_paths(family: Family, config: EvoMergeConfig) -> None:
     search = config.search
     if not search.repeats:
         return
-    found = model_config.load(family.base.folder)
-    settings = found.to_dict()  # with the defaults that the file leaves out
+    base_config = model_config.load(family.base.folder)
+    settings = base_config.to_dict()  # with the defaults that the file leaves out
     check_architecture(family.base.folder, settings, family.base.shapes)
-    blocks = int(found.get_text_config().num_hidden_layers)
+    blocks = int(base_config.get_text_config().num_hidden_layers)
     longest = search.longest_path(blocks)
     if longest < blocks:
         raise ConfigError(

@@ -232,10 +232,10 @@ def _side_by_side(
 
 def _groups(jobs: Iterable[_Job]) -> list[list[_Job]]:
     """Return the jobs in groups that share a pass over what they read."""
-    found: dict[object, list[_Job]] = {}
+    groups: dict[object, list[_Job]] = {}
     for job in jobs:
-        found.setdefault(job.key, []).append(job)
-    return list(found.values())
+        groups.setdefault(job.key, []).append(job)
+    return list(groups.values())
 
 
 def _make(jobs: Sequence[_Job], sources: Sources, pool: Pool, strict: bool) -> None:
@@ -248,9 +248,9 @@ def _make(jobs: Sequence[_Job], sources: Sources, pool: Pool, strict: bool) -> N
     inputs = [sources.rows(read) for read in op.inputs]
     names = [read.model for read in op.inputs]
     work = Stretches(op.drawn_as, base, inputs, pool, names, len(op.shape))
-    made = [(job, _prepared(job.op, work)) for job in jobs]
-    fused = [pair for pair in made if isinstance(pair[1], Program)]
-    for pairs in (fused, [pair for pair in made if not isinstance(pair[1], Program)]):
+    steps = [(job, _prepared(job.op, work)) for job in jobs]
+    fused = [pair for pair in steps if isinstance(pair[1], Program)]
+    for pairs in (fused, [pair for pair in steps if not isinstance(pair[1], Program)]):
         if pairs:
             _pass(work, pairs, strict)
 

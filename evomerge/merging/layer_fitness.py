@@ -65,9 +65,9 @@ def taylor_gains(
         block = block_names.block_of(name)
         if block is None:
             continue
-        own = merged[name].to(torch.float64)
+        tensor = merged[name].to(torch.float64)
         for i, other in enumerate(inputs):
-            move = other[name].to(torch.float64) - own
+            move = other[name].to(torch.float64) - tensor
             gains[block][i] -= float((gradient.cpu().to(torch.float64) * move).sum())
     return [[g if math.isfinite(g) else -1e300 for g in row] for row in gains]
 
@@ -89,8 +89,8 @@ def _gradients(
             logits = model.module(input_ids=ids, use_cache=False).logits[:, :-1].float()
             loss = F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="sum")
             (loss / (tokens * len(domains))).backward()
-    found = {n: p.grad.detach() for n, p in parameters.items() if p.grad is not None}
+    gradients = {n: p.grad.detach() for n, p in parameters.items() if p.grad is not None}
     for parameter in parameters.values():
         parameter.requires_grad_(False)
         parameter.grad = None
-    return found
+    return gradients

@@ -49,10 +49,10 @@ def module(name: str) -> Any:
     return import_module(f"{room}.{name}")
 
 
-def parameters(name: str, given: Mapping[str, Any]) -> BaseModel:
+def parameters(name: str, settings: Mapping[str, Any]) -> BaseModel:
     """Return a technique's checked parameters. Raise ConfigError naming the wrong one."""
     try:
-        return module(name).Params.model_validate(dict(given))
+        return module(name).Params.model_validate(dict(settings))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))

@@ -65,7 +65,7 @@ def _thresholds(work: Stretches, k: int, factors: tuple[float, ...]) -> list[flo
     keys = [("consensus", factors, k), *(("threshold", i, k) for i in range(work.count))]
     unknown = [layer for layer, key in enumerate(keys) if not work.has(key)]
     if unknown:
-        found = kth_magnitudes(work, [k] * len(unknown), Voters(unknown, factors))
-        for layer, value in zip(unknown, found, strict=True):
+        magnitudes = kth_magnitudes(work, [k] * len(unknown), Voters(unknown, factors))
+        for layer, value in zip(unknown, magnitudes, strict=True):
             work.once(keys[layer], lambda value=value: value)
     return [work.once(key, lambda: math.nan) for key in keys]

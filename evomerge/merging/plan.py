@@ -44,10 +44,10 @@ def reads(recipe: Recipe) -> tuple[str, ...]:
     return tuple(dict.fromkeys((recipe.base, stated.base, *stated.inputs)))
 
 
-def plan(recipe: Recipe, known: Mapping[str, Recipe], specs: Specs) -> Plan:
+def plan(recipe: Recipe, recipes: Mapping[str, Recipe], specs: Specs) -> Plan:
     """Return the operations of a recipe, in the order of the base's tensors.
 
-    `known` has every recipe by id; `specs` has the models that `reads` names. Raise ConfigError for
+    `recipes` has every recipe by id; `specs` has the models that `reads` names. Raise ConfigError for
     parameters, layers or paths that do not fit the model.
     """
     match recipe:
@@ -62,7 +62,7 @@ def plan(recipe: Recipe, known: Mapping[str, Recipe], specs: Specs) -> Plan:
         case Flow():
             return _flow(recipe, specs)
         case Mutate():
-            return _mutated(recipe, known, specs)
+            return _mutated(recipe, recipes, specs)
 
 
 def _copies(model: str, specs: Specs) -> Plan:
@@ -96,12 +96,12 @@ def _taken(recipe: Merge, first: str, specs: Specs) -> Plan:
     count = block_names.count(list(specs[first]))
     choice = frankenmerge.Params(**recipe.params).layers
     frankenmerge.check(choice, count, len(recipe.inputs), whole=True)
-    found = []
+    ops = []
     for name, spec in specs[first].items():
         model = recipe.inputs[choice[layer_choice.group(name, count)]]
-        own = Spec(spec.dtype, specs[model][name].shape)
-        found.append(copied(name, own, Read(model, name)))
-    return found
+        own_spec = Spec(spec.dtype, specs[model][name].shape)
+        ops.append(copied(name, own_spec, Read(model, name)))
+    return ops
 
 
 def _pipeline(recipe: Pipeline, specs: Specs) -> Plan:
@@ -128,10 +128,10 @@ def _grouped(recipe: Grouped, specs: Specs) -> Plan:
     blocks, params = block_names.count(list(specs[recipe.base])), check_groups(recipe)
 
     def make(name: str, spec: Spec) -> TensorOp:
-        own = params[tensor_groups.of(name, blocks, recipe.depths)]
+        group_params = params[tensor_groups.of(name, blocks, recipe.depths)]
         inputs = [Read(model, name) for model in recipe.inputs]
         base = Read(recipe.base, name)
-        return merged(name, spec, recipe.method, own, recipe.seed, inputs, base)
+        return merged(name, spec, recipe.method, group_params, recipe.seed, inputs, base)
 
     return _each(recipe.base, specs, make)
 
@@ -144,46 +144,59 @@ def check_groups(recipe: Grouped) -> list[BaseModel]:
             f"{recipe.depths} layer groups are {count} groups of tensors, the recipe "
             f"has parameters for {len(recipe.params)}"
         )
-    return [method_registry.parameters(recipe.method, given) for given in recipe.params]
+    return [
+        method_registry.parameters(recipe.method, group_params) for group_params in recipe.params
+    ]
 
 
 def _flow(recipe: Flow, specs: Specs) -> Plan:
     """Return a path; of the merge, only the blocks on the path are made."""
     merge = {op.name: op for op in _grouped(recipe.merged, specs)}
     dataflow.check(recipe, block_names.count(list(merge)))
-    found = []
-    for name, model, own, factor in dataflow.along(recipe, list(merge)):
-        op = merge[own]
+    ops = []
+    for name, model, source_name, factor in dataflow.along(recipe, list(merge)):
+        op = merge[source_name]
         if model:
             donor = recipe.inputs[model - 1]
-            op = copied(own, Spec(op.dtype, specs[donor][own].shape), Read(donor, own))
-        found.append(replace(op, name=name, factor=factor))
-    return found
+            op = copied(
+                source_name,
+                Spec(op.dtype, specs[donor][source_name].shape),
+                Read(donor, source_name),
+            )
+        ops.append(replace(op, name=name, factor=factor))
+    return ops
 
 
-def _mutated(recipe: Mutate, known: Mapping[str, Recipe], specs: Specs) -> Plan:
+def _mutated(recipe: Mutate, recipes: Mapping[str, Recipe], specs: Specs) -> Plan:
     if recipe.pipeline is None:
         below = _copies(recipe.parent, specs)
         noises = () if recipe.noise is None else (recipe.noise,)
     else:
-        below = plan(recipe.pipeline, known, specs)
-        noises = genome(recipe, known).noises
+        below = plan(recipe.pipeline, recipes, specs)
+        noises = genome(recipe, recipes).noises
     if not noises:
         return below
     ops, base = {op.name: op for op in below}, specs[recipe.base]
-    taken = path(recipe, known)
+    taken = path(recipe, recipes)
     names = [(n, n, 1.0) for n in base]
     if taken is not None:
-        names = [(name, own, factor) for name, _, own, factor in dataflow.along(taken, list(base))]
-    found = []
-    for name, own, factor in names:
-        origin = Read(recipe.base, own)
-        if not base[own].dtype.is_floating_point:
-            found.append(copied(name, base[own], origin))
+        names = [
+            (name, donor_name, factor)
+            for name, _, donor_name, factor in dataflow.along(taken, list(base))
+        ]
+    noisy_ops = []
+    for name, source_name, factor in names:
+        origin = Read(recipe.base, source_name)
+        if not base[source_name].dtype.is_floating_point:
+            noisy_ops.append(copied(name, base[source_name], origin))
             continue
-        found.append(
+        noisy_ops.append(
             replace(
-                ops[name], dtype=base[own].dtype, noises=noises, origin=origin, origin_factor=factor
+                ops[name],
+                dtype=base[source_name].dtype,
+                noises=noises,
+                origin=origin,
+                origin_factor=factor,
             )
         )
-    return found
+    return noisy_ops

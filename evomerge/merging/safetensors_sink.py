@@ -42,9 +42,9 @@ class SafetensorsSink:
     ordered = True
 
     def __init__(self, folder: Path, plan: Plan, shard_bytes: int = SHARD_BYTES) -> None:
-        told = sorted((op.name, op.dtype, op.shape) for op in plan)
-        found, self._headers = places(told, shard_bytes)
-        self._folder, self._places = folder, {place.name: place for place in found}
+        specs = sorted((op.name, op.dtype, op.shape) for op in plan)
+        placements, self._headers = places(specs, shard_bytes)
+        self._folder, self._places = folder, {place.name: place for place in placements}
         self._digest = blake3.blake3()
         self._files: dict[str, int] = {}
         #: Tensor → digest of everything up to and with it, as an earlier writer noted it.
@@ -121,15 +121,15 @@ class SafetensorsSink:
 
         The tensor counts as written then.
         """
-        said = self._done.get(name)
-        if said is None:
+        digest = self._done.get(name)
+        if digest is None:
             return False
         place, before = self._places[name], self._digest.copy()
         self._hash_head(place)
         for offset in range(0, place.size, BATCH_BYTES):
             size = min(BATCH_BYTES, place.size - offset)
             self._digest.update(os.pread(self._files[place.file], size, place.offset + offset))
-        if self._digest.hexdigest() == said:
+        if self._digest.hexdigest() == digest:
             return True
         self._digest, self._done = before, {}
         return False
@@ -234,11 +234,11 @@ class SafetensorsSink:
 
 def mapped(folder: Path) -> Weights:
     """Return the tensors of a folder in order of name; memory-mapped, not to be written to."""
-    found: dict[str, torch.Tensor] = {}
+    tensors: dict[str, torch.Tensor] = {}
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, framework="pt") as opened:  # pyright: ignore[reportCallIssue]
-            found |= {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-    return {name: found[name] for name in sorted(found)}
+            tensors |= {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+    return {name: tensors[name] for name in sorted(tensors)}
 
 
 class _Batch:

@@ -32,9 +32,9 @@ def group(name: str, count: int) -> int:
 
     The order is the blocks, then embedding, final norm, head.
     """
-    own = block_of(name)
-    if own is not None:
-        return own
+    block = block_of(name)
+    if block is not None:
+        return block
     if "embed" in name or "wte" in name or "wpe" in name:
         return count
     return count + 2 if "lm_head" in name else count + 1

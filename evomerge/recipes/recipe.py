@@ -250,7 +250,7 @@ class Genome:
     noises: tuple[Noise, ...]
 
 
-def genome(recipe: Recipe, known: Mapping[str, Recipe]) -> Genome:
+def genome(recipe: Recipe, recipes: Mapping[str, Recipe]) -> Genome:
     """Resolve a candidate's recipe to one merge and the noises on it.
 
     Raises TypeError for a Source or Merge, which have no genome.
@@ -259,31 +259,31 @@ def genome(recipe: Recipe, known: Mapping[str, Recipe]) -> Genome:
         return Genome(recipe, ())
     if not isinstance(recipe, Mutate):
         raise TypeError(f"a {recipe.kind} recipe has no genome")
-    parent = genome(known[recipe.parent], known)
+    parent = genome(recipes[recipe.parent], recipes)
     noises = parent.noises if recipe.noise is None else (*parent.noises, recipe.noise)
     return Genome(recipe.pipeline or parent.pipeline, noises)
 
 
-def path(recipe: Recipe, known: Mapping[str, Recipe]) -> Flow | None:
+def path(recipe: Recipe, recipes: Mapping[str, Recipe]) -> Flow | None:
     """Return the path of a model; None if its blocks are in the usual order."""
     while isinstance(recipe, Mutate):
-        recipe = recipe.pipeline or known[recipe.parent]
+        recipe = recipe.pipeline or recipes[recipe.parent]
     return recipe if isinstance(recipe, Flow) else None
 
 
-def blocks(recipe: Recipe, known: Mapping[str, Recipe], usual: int) -> int:
+def blocks(recipe: Recipe, recipes: Mapping[str, Recipe], usual: int) -> int:
     """Return the number of blocks of a model; `usual` is that of a model without a path."""
-    taken = path(recipe, known)
+    taken = path(recipe, recipes)
     return usual if taken is None else len(taken.steps)
 
 
-def label(recipe: Recipe, known: Mapping[str, Recipe]) -> str:
+def label(recipe: Recipe, recipes: Mapping[str, Recipe]) -> str:
     """Return a name for display: "linear-ties-dfs", "task_arithmetic", "source"."""
     if isinstance(recipe, Merge):
         return recipe.method
     if isinstance(recipe, Source):
         return "source"
-    return genome(recipe, known).pipeline.name
+    return genome(recipe, recipes).pipeline.name
 
 
 def parents(recipe: Recipe) -> tuple[str, ...]:
@@ -294,17 +294,17 @@ def parents(recipe: Recipe) -> tuple[str, ...]:
     return below
 
 
-def closure(recipe_id: str, known: Mapping[str, Recipe]) -> dict[str, Recipe]:
+def closure(recipe_id: str, recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
     """Return the recipe and every recipe that it is made from, parents before children."""
-    found: dict[str, Recipe] = {}
+    family: dict[str, Recipe] = {}
 
     def visit(id_: str) -> None:
-        if id_ in found:
+        if id_ in family:
             return
-        recipe = known[id_]
+        recipe = recipes[id_]
         for input_ in parents(recipe):
             visit(input_)
-        found[id_] = recipe
+        family[id_] = recipe
 
     visit(recipe_id)
-    return found
+    return family

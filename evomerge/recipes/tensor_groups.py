@@ -30,16 +30,16 @@ def part(group: int, depths: int) -> int:
     return group % len(PARTS) if group < inside else len(PARTS) + group - inside
 
 
-def nearest(group: int, depths: int, others: int) -> int:
-    """Return the group, in a cut into `others` layer groups, that matches `group` of `depths`.
+def nearest(group: int, depths: int, other_depths: int) -> int:
+    """Return the group, in a cut into `other_depths` layer groups, that matches `group` of `depths`.
 
     It is the same part, in the layer group at the same relative depth.
     """
-    own = part(group, depths)
-    if own >= len(PARTS):
-        return count(others) - (len(PARTS) + 2 - own)
+    part_index = part(group, depths)
+    if part_index >= len(PARTS):
+        return count(other_depths) - (len(PARTS) + 2 - part_index)
     depth = group // len(PARTS)
-    return len(PARTS) * ((2 * depth + 1) * others // (2 * depths)) + own
+    return len(PARTS) * ((2 * depth + 1) * other_depths // (2 * depths)) + part_index
 
 
 def of(tensor: str, blocks: int, depths: int) -> int:

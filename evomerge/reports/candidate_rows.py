@@ -46,13 +46,13 @@ class Model:
         if slice_ == "search" and self.generation is None:
             return None
         generation = self.generation if slice_ == "search" else None
-        found = self.state.fitness((self.recipe_id, slice_, generation))
-        return found.scalar if found else None
+        slice_fitness = self.state.fitness((self.recipe_id, slice_, generation))
+        return slice_fitness.scalar if slice_fitness else None
 
     def measured(self, component: str) -> float | None:
         """Return a component measured on its generation's draw."""
-        found = self.state.components((self.recipe_id, "search", self.generation))
-        return getattr(found, component) if found else None
+        components = self.state.components((self.recipe_id, "search", self.generation))
+        return getattr(components, component) if components else None
 
 
 #: Column → its value. `rank` counts from 1, `slot` and `generation` from 0.
@@ -119,9 +119,9 @@ def genes(recipe: Recipe, state: RunState) -> dict[str, float]:
     """Return the numbers that a candidate's merge was made with, by name."""
     if isinstance(recipe, Source | Merge):
         return {}
-    found = genome(recipe, state.recipes)
+    genotype = genome(recipe, state.recipes)
     flat: dict[str, float] = {}
-    merge = found.pipeline
+    merge = genotype.pipeline
     if isinstance(merge, Flow):
         for number, step in enumerate(merge.steps):
             _flatten(f"step {number + 1}", step.model_dump(mode="json"), (), flat)
@@ -132,7 +132,7 @@ def genes(recipe: Recipe, state: RunState) -> dict[str, float]:
             _flatten(group, params, models, flat)
     else:
         _flatten("", merge.genes.model_dump(mode="json"), models, flat)
-    for number, noise in enumerate(found.noises):
+    for number, noise in enumerate(genotype.noises):
         flat[f"noise {number + 1}"] = noise.sigma
     return flat
 
@@ -140,8 +140,8 @@ def genes(recipe: Recipe, state: RunState) -> dict[str, float]:
 def _names(state: RunState, inputs: Sequence[str]) -> tuple[str, ...]:
     """Return what the inputs of a merge are called: sources by their names, others by their ids."""
     records = state.started.sources if state.started else ()
-    known = {record.recipe_id: record.name for record in records}
-    return tuple(known.get(id_, id_[:8]) for id_ in inputs)
+    names = {record.recipe_id: record.name for record in records}
+    return tuple(names.get(id_, id_[:8]) for id_ in inputs)
 
 
 def _flatten(prefix: str, value: Any, models: Sequence[str], into: dict[str, float]) -> None:

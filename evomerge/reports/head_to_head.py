@@ -41,8 +41,8 @@ class Beside:
 
     def contests(self, names: Names | None) -> list[Contest]:
         """Return the comparison item by item; without `names` items are numbered."""
-        mine = itemise(self.outcomes, self.draws, names)
-        return contest(mine, itemise(self.others, self.draws, names), self.computed_in)
+        items = itemise(self.outcomes, self.draws, names)
+        return contest(items, itemise(self.others, self.draws, names), self.computed_in)
 
 
 def beside(state: RunState, recipe_id: str, slice_: Slice | None, against: str | None) -> Beside:
@@ -59,11 +59,11 @@ def beside(state: RunState, recipe_id: str, slice_: Slice | None, against: str |
     draws = event.scored or state.draws(key[1], key[2])
     name, other = _named(state, against) if against else _best(state, key)
     whole = state.evaluations.get((other, key[1], None))
-    own = state.evaluations.get((other, key[1], key[2]))
+    evaluation = state.evaluations.get((other, key[1], key[2]))
     if whole is not None and whole.components:
-        theirs = pick(whole.outcomes, draws)
-    elif own is not None and own.scored == event.scored and own.components:
-        theirs = own.outcomes
+        other_outcomes = pick(whole.outcomes, draws)
+    elif evaluation is not None and evaluation.scored == event.scored and evaluation.components:
+        other_outcomes = evaluation.outcomes
     else:
         raise ConfigError(f"{name} was not measured on the same items of the {key[1]} slice.")
     return Beside(
@@ -74,8 +74,8 @@ def beside(state: RunState, recipe_id: str, slice_: Slice | None, against: str |
         stopped=event.stopped,
         draws=draws,
         outcomes=event.outcomes,
-        others=theirs,
-        difference=_difference(state, key, event.outcomes, theirs, other),
+        others=other_outcomes,
+        difference=_difference(state, key, event.outcomes, other_outcomes, other),
         computed_in=state.started.profile.computed_in,
     )
 
@@ -95,12 +95,12 @@ def _measured(state: RunState, recipe_id: str, slice_: Slice | None) -> Evaluati
 def _named(state: RunState, name: str) -> tuple[str, str]:
     """Return (name, recipe id) of a source, the base, a baseline or a candidate."""
     assert state.started
-    known = {s.name: s.recipe_id for s in (state.started.base, *state.started.sources)}
-    known |= state.baselines
-    if name in known:
-        return name, known[name]
-    found = candidates.find(state, name)
-    return found[:12], found
+    ids = {s.name: s.recipe_id for s in (state.started.base, *state.started.sources)}
+    ids |= state.baselines
+    if name in ids:
+        return name, ids[name]
+    recipe_id = candidates.find(state, name)
+    return recipe_id[:12], recipe_id
 
 
 def _best(state: RunState, key: EvaluationKey) -> tuple[str, str]:
@@ -121,7 +121,7 @@ def _best(state: RunState, key: EvaluationKey) -> tuple[str, str]:
 
 
 def _difference(
-    state: RunState, key: EvaluationKey, mine: Outcomes, theirs: Outcomes, other: str
+    state: RunState, key: EvaluationKey, outcomes: Outcomes, other_outcomes: Outcomes, other: str
 ) -> Comparison | None:
     """Return the paired comparison of the final report, made on these items.
 
@@ -133,4 +133,6 @@ def _difference(
         return None
     raw = config.normalise == "none"
     how = (config.seed, "bootstrap", other)
-    return compare(mine, theirs, best, config.fitness_weights, raw, *how, skills=config.skills)
+    return compare(
+        outcomes, other_outcomes, best, config.fitness_weights, raw, *how, skills=config.skills
+    )

@@ -42,21 +42,21 @@ def headline(state: RunState) -> dict[str, Any] | None:
     metric = fitness(state.submitted.config)
     unit = ", ".join(filter(None, (metric.name, metric.unit)))
     if state.completed is None:
-        told = {"slice": "selection", "score": state.champions[-1].score, "over": None}
+        figure = {"slice": "selection", "score": state.champions[-1].score, "over": None}
         return {
-            **told,
+            **figure,
             "lead": None,
             "low": None,
             "high": None,
             "unit": unit,
             "items": counts.get("selection"),
         }
-    given = [r for r in report.rivals(state) if r["kind"] != "baseline" and r["score"] is not None]
-    best = max(given, key=lambda r: r["score"], default=None)
+    rivals = [r for r in report.rivals(state) if r["kind"] != "baseline" and r["score"] is not None]
+    best = max(rivals, key=lambda r: r["score"], default=None)
     lead = {k: best[k] if best else None for k in ("lead", "low", "high")}
-    told = {"slice": "test", "score": state.completed.test.scalar}
+    figure = {"slice": "test", "score": state.completed.test.scalar}
     return {
-        **told,
+        **figure,
         "over": best["name"] if best else None,
         **lead,
         "unit": unit,

@@ -23,11 +23,11 @@ def measurements(state: RunState, digest: str) -> list[Measurement]:
     """Return what was measured of the model with these weights, whole slices before draws."""
     ids = {id_ for id_, (built, _) in state.built.items() if built == digest}
     if state.started is not None:
-        given = (state.started.base, *state.started.sources)
-        ids |= {record.recipe_id for record in given if record.digest == digest}
-    own = [key for key in state.evaluations if key[0] in ids]
-    own.sort(key=lambda key: (key[2] is not None, key[1], key[2] or 0))
-    return [one for key in own for one in _evaluated(state, key)]
+        models = (state.started.base, *state.started.sources)
+        ids |= {record.recipe_id for record in models if record.digest == digest}
+    keys = [key for key in state.evaluations if key[0] in ids]
+    keys.sort(key=lambda key: (key[2] is not None, key[1], key[2] or 0))
+    return [measurement for key in keys for measurement in _evaluated(state, key)]
 
 
 def _evaluated(state: RunState, key: EvaluationKey) -> Iterator[Measurement]:
@@ -40,8 +40,8 @@ def _evaluated(state: RunState, key: EvaluationKey) -> Iterator[Measurement]:
         return
     config, drawn = state.submitted.config, generation is not None
     raw, weights = config.normalise == "none", config.fitness_weights
-    own = (config.seed, "model", slice_, -1 if generation is None else generation)
-    ends = paired_bootstrap.intervals(outcomes, best, weights, raw, *own, skills=config.skills)
+    seed_key = (config.seed, "model", slice_, -1 if generation is None else generation)
+    ends = paired_bootstrap.intervals(outcomes, best, weights, raw, *seed_key, skills=config.skills)
     by_architecture = sum(
         weights.parts[name] * fitness.normalised[name] for name in composite.ARCHITECTURE
     )
@@ -61,10 +61,10 @@ def _figures(
     where: str,
 ) -> Iterator[Measurement]:
     """Yield the components of a whole slice, and the bits per byte of each domain."""
-    windows = {domain: len(seen.nll) for domain, seen in sorted(outcomes.items())}
+    windows = {domain: len(outcome.nll) for domain, outcome in sorted(outcomes.items())}
     counts = {
-        "solved": sum(len(seen.solved) for seen in outcomes.values()),
-        "choice_accuracy": sum(len(seen.right) for seen in outcomes.values()),
+        "solved": sum(len(outcome.solved) for outcome in outcomes.values()),
+        "choice_accuracy": sum(len(outcome.right) for outcome in outcomes.values()),
     }
     for name, words in WORDS.items():
         value = getattr(measured, name)
@@ -84,6 +84,6 @@ def _figures(
             )
 
 
-def _items(seen: DomainOutcomes) -> int:
+def _items(outcome: DomainOutcomes) -> int:
     """Return the windows, questions and problems of a domain."""
-    return len(seen.nll) + len(seen.right) + len(seen.solved)
+    return len(outcome.nll) + len(outcome.right) + len(outcome.solved)

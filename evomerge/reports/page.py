@@ -20,7 +20,7 @@ def run(state: RunState) -> dict[str, Any]:
     """Return what the API says of a merging run beside what it says of every run."""
     submitted, started = state.submitted, state.started
     assert submitted
-    seen = views.view(state)
+    view = views.view(state)
     return {
         "search_ended": wording.ENDINGS[state.converged.reason] if state.converged else None,
         "strategy": state.version_of(max(0, state.generation - 1)) if state.strategies else None,
@@ -28,24 +28,24 @@ def run(state: RunState) -> dict[str, Any]:
         "base": _base(state),
         "parameters": started.base.parameters if started else None,
         "blocks": started.blocks if started else None,
-        **_search(state, seen),
+        **_search(state, view),
         **(report.ending(state) if state.completed else UNENDED),
     }
 
 
-def _search(state: RunState, seen: dict[str, Any]) -> dict[str, Any]:
+def _search(state: RunState, view: dict[str, Any]) -> dict[str, Any]:
     """Return how far the search is, and what it has found."""
     submitted, started = state.submitted, state.started
     assert submitted
     return {
-        "generation": seen["generation"],
+        "generation": view["generation"],
         "generations_wanted": submitted.config.generations_wanted,
         "champion": _champion(state),
         "headline": scores.headline(state),
         "items": scores.items(state),
         "skills": skills.data(state),
-        "diversity": seen["diversity"],
-        "level": seen["level"],
+        "diversity": view["diversity"],
+        "level": view["level"],
         "thresholds": {
             "low": submitted.config.min_diversity,
             "reseed": submitted.config.reseed_diversity,
@@ -65,36 +65,36 @@ def _sources(state: RunState) -> list[dict[str, Any]]:
     records = state.started.sources if state.started else [None] * len(state.submitted.sources)
     return [
         {
-            "name": given.name,
-            "path": given.hub_id or given.path,
+            "name": model.name,
+            "path": model.hub_id or model.path,
             "recipe_id": record.recipe_id if record else None,
             "digest": record.digest if record else None,
         }
-        for given, record in zip(state.submitted.sources, records, strict=True)
+        for model, record in zip(state.submitted.sources, records, strict=True)
     ]
 
 
 def _base(state: RunState) -> dict[str, Any] | None:
     assert state.submitted
-    given, record = state.submitted.base, state.started.base if state.started else None
-    if given is None:
+    model, record = state.submitted.base, state.started.base if state.started else None
+    if model is None:
         return None
     return {
-        "name": given.name,
-        "path": given.hub_id or given.path,
+        "name": model.name,
+        "path": model.hub_id or model.path,
         "recipe_id": record.recipe_id if record else None,
         "digest": record.digest if record else None,
     }
 
 
 def _champion(state: RunState) -> dict[str, Any] | None:
-    found = views.champion(state)
-    if found is None:
+    champion = views.champion(state)
+    if champion is None:
         return None
-    id_ = found["recipe_id"]
+    id_ = champion["recipe_id"]
     fitness = state.fitness((id_, "selection", None))
     return {
-        **found,
+        **champion,
         "name": label(state.recipes[id_], state.recipes),
         "digest": state.built[id_][0],
         "components": dict(fitness.normalised) if fitness else {},
@@ -107,10 +107,10 @@ def population(state: RunState, generation: int | None, everything: bool) -> dic
     if generation is None:
         generation = numbers[-1] if numbers else None
     by_part = search_statistics.parts(state)
-    wanted = None if everything else generation
+    shown_generation = None if everything else generation
     rows = [
         {**candidate_rows.row(model, candidate_rows.FULL), "parts": by_part.get(model.recipe_id)}
-        for model in candidate_rows.slots(state, wanted)
+        for model in candidate_rows.slots(state, shown_generation)
         if everything or generation is not None
     ]
     return {"generation": generation, "generations": numbers, "rows": rows}
@@ -161,7 +161,7 @@ def progress(state: RunState, generation: int | None = None) -> dict[str, Any]:
     rows = rows if generation is None else rows[: generation + 1]
     last = rows[-1] if rows else None
     assert state.submitted
-    wanted, share = state.submitted.config.generations_wanted, 0.0
+    goal, share = state.submitted.config.generations_wanted, 0.0
     if state.completed and generation is None:
         share = 1.0
     elif last:
@@ -173,8 +173,8 @@ def progress(state: RunState, generation: int | None = None) -> dict[str, Any]:
         "phase": "evomerge",
         "status": state.status,
         "generation": last["generation"] if last else None,
-        "generations": wanted,
-        "total_generations": wanted,
+        "generations": goal,
+        "total_generations": goal,
         "progress": min(1.0, share),
         "percent": 100 * min(1.0, share),
         "best_fitness": last["champion"] if last else None,

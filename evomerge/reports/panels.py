@@ -64,35 +64,35 @@ COLUMNS = (
 
 def result(state: RunState) -> Result | None:
     """Return the champion's score: on the test slice, before it on selection; None without one."""
-    told = headline.headline(state)
-    if told is None or told["score"] is None or state.submitted is None:
+    figure = headline.headline(state)
+    if figure is None or figure["score"] is None or state.submitted is None:
         return None
-    rivals = report.rivals(state) if told["over"] else []
-    best = [r for r in rivals if r["kind"] != "baseline" and r["name"] == told["over"]]
+    rivals = report.rivals(state) if figure["over"] else []
+    best = [r for r in rivals if r["kind"] != "baseline" and r["name"] == figure["over"]]
     return Result(
         name=OURS,
         model=state.champion,
         metric=headline.fitness(state.submitted.config),
-        value=told["score"],
-        over=told["over"],
-        lead=next((lead(r) for r in best if r["lead"] == told["lead"]), None),
-        on=f"{told['slice']} slice",
-        n=told["items"],
+        value=figure["score"],
+        over=figure["over"],
+        lead=next((lead(r) for r in best if r["lead"] == figure["lead"]), None),
+        on=f"{figure['slice']} slice",
+        n=figure["items"],
     )
 
 
 def facts(state: RunState) -> list[Fact]:
     """Return diversity, what the search has spent, and why it has ended, as far as they are known."""
-    found: list[Fact] = []
+    known_facts: list[Fact] = []
     if state.diversities:
         newest = state.diversities[max(state.diversities)]
-        found.append(Fact(name="diversity", value=newest.diversity))
-        found.append(Fact(name="level of diversity", value=newest.level))
+        known_facts.append(Fact(name="diversity", value=newest.diversity))
+        known_facts.append(Fact(name="level of diversity", value=newest.level))
     if state.started:
-        found.append(Fact(name="parameters", value=state.started.base.parameters))
-        found.append(Fact(name="evaluations", value=state.spent.evaluations))
-        found.append(Fact(name="device time", value=state.spent.device, unit="s"))
-    return found
+        known_facts.append(Fact(name="parameters", value=state.started.base.parameters))
+        known_facts.append(Fact(name="evaluations", value=state.spent.evaluations))
+        known_facts.append(Fact(name="device time", value=state.spent.device, unit="s"))
+    return known_facts
 
 
 def panels(state: RunState) -> list[Panel]:
@@ -100,7 +100,7 @@ def panels(state: RunState) -> list[Panel]:
     if state.started is None:
         return []
     rows = generation_rows.rows(state, [column.name for column in COLUMNS])
-    found: list[Panel | None] = [
+    panel_list: list[Panel | None] = [
         arms(state) if state.completed else None,
         domains(state),
         measures(state) if state.completed else None,
@@ -110,7 +110,7 @@ def panels(state: RunState) -> list[Panel]:
         generations(rows),
         lineage(state) if state.champion else None,
     ]
-    return [panel for panel in found if panel is not None]
+    return [panel for panel in panel_list if panel is not None]
 
 
 def lead(rival: dict[str, Any]) -> Lead | None:
@@ -127,37 +127,37 @@ def lead(rival: dict[str, Any]) -> Lead | None:
 
 def arms(state: RunState) -> Arms:
     """Return the champion beside base, sources and baselines on the test slice."""
-    rivals, said = report.rivals(state), report.ending(state)
+    rivals, ending = report.rivals(state), report.ending(state)
     count = (headline.items(state) or {}).get("test")
     names = distinct([OURS, *(r["name"] for r in rivals)], ["", *(r["kind"] for r in rivals)])
-    best = said["verdict"]["best_baseline"]
+    best = ending["verdict"]["best_baseline"]
     at = next(
         (i for i, r in enumerate(rivals) if (r["kind"], r["name"]) == ("baseline", best)), None
     )
-    others = [
+    rival_arms = [
         Arm(name=name, group=r["kind"], value=r["score"], n=count, lead=lead(r))
         for name, r in zip(names[1:], rivals, strict=True)
     ]
     return Arms(
         name="rivals",
         title="Champion against its rivals",
-        says=" ".join(filter(None, (said["verdict"]["sentence"], within_rounding(state)))),
+        says=" ".join(filter(None, (ending["verdict"]["sentence"], within_rounding(state)))),
         metric=FITNESS,
         ours=OURS,
         baseline=None if at is None else names[at + 1],
-        arms=(Arm(name=OURS, value=said["test"]["score"], n=count), *others),
+        arms=(Arm(name=OURS, value=ending["test"]["score"], n=count), *rival_arms),
     )
 
 
 def measures(state: RunState) -> Matrix | None:
     """Return perplexity and accuracy of champion and rivals on the test slice; None if unknown."""
-    rivals, own = report.rivals(state), report.ending(state)["test"]["components"]
-    if not own:
+    rivals, own_components = report.rivals(state), report.ending(state)["test"]["components"]
+    if not own_components:
         return None
-    told = [{"name": OURS, "kind": "", **own}, *rivals]
-    names = distinct([row["name"] for row in told], [row["kind"] for row in told])
+    rows = [{"name": OURS, "kind": "", **own_components}, *rivals]
+    names = distinct([row["name"] for row in rows], [row["kind"] for row in rows])
     metrics = (Metric(name="perplexity", better="down"), Metric(name="accuracy", better="up"))
-    parts = [words for part, words in PARTS.items() if own[part] is not None]
+    parts = [words for part, words in PARTS.items() if own_components[part] is not None]
     accuracy = f"{'the mean share' if parts[1:] else 'the share'} of {'; '.join(parts)}"
     return Matrix(
         name="measures",
@@ -166,7 +166,7 @@ def measures(state: RunState) -> Matrix | None:
         rows=tuple(metric.name for metric in metrics),
         columns=tuple(names),
         metrics=metrics,
-        values=tuple(tuple(row[metric.name] for row in told) for metric in metrics),
+        values=tuple(tuple(row[metric.name] for row in rows) for metric in metrics),
         ours=OURS,
     )
 
@@ -247,8 +247,8 @@ def components(state: RunState) -> Lines | None:
     names = sorted({name for row in rows for name in row["components"]})
     if not names:
         return None
-    told = [{"generation": row["generation"], **row["components"]} for row in rows]
-    full = [{**dict.fromkeys(names), **row} for row in told]
+    table = [{"generation": row["generation"], **row["components"]} for row in rows]
+    full = [{**dict.fromkeys(names), **row} for row in table]
     return Lines(
         name="components",
         title="Components of the champion",
@@ -260,26 +260,26 @@ def components(state: RunState) -> Lines | None:
 
 def front(state: RunState) -> Front | None:
     """Return the Pareto front on the selection slice; None if too few candidates were judged."""
-    found = search_statistics.front(state)
-    if found is None:
+    pareto_front = search_statistics.front(state)
+    if pareto_front is None:
         return None
     points = [
         Point(
             id=row["candidate"],
             label=label(state.recipes[row["candidate"]], state.recipes),
             values=row["values"],
-            kept=kept,
+            kept=on_front,
         )
-        for kept, part in ((True, "candidates"), (False, "dominated"))
-        for row in found[part]
+        for on_front, part in ((True, "candidates"), (False, "dominated"))
+        for row in pareto_front[part]
     ]
     champion = state.champion if any(p.id == state.champion for p in points) else None
     return Front(
         name="front",
         title="Pareto front",
-        says=f"{len(found['candidates'])} of {len(points)} candidates that were measured on the "
-        f"selection slice are dominated by no other; hypervolume {found['hypervolume']:.4g}.",
-        axes=tuple(Axis(**axis) for axis in found["axes"]),
+        says=f"{len(pareto_front['candidates'])} of {len(points)} candidates that were measured on the "
+        f"selection slice are dominated by no other; hypervolume {pareto_front['hypervolume']:.4g}.",
+        axes=tuple(Axis(**axis) for axis in pareto_front["axes"]),
         points=tuple(points),
         chosen=champion,
     )
@@ -287,24 +287,24 @@ def front(state: RunState) -> Front | None:
 
 def domains(state: RunState) -> Matrix | None:
     """Return what each model does in each domain; None before there is a champion."""
-    found = skills.skills(state)
-    if found is None or not found.skills:
+    table = skills.skills(state)
+    if table is None or not table.skills:
         return None
     return Matrix(
         name="domains",
         title="Skills by model",
-        says=f"What each model does on the {found.slice} slice, domain by domain; without intervals.",
-        rows=tuple(map(found.title, found.skills)),
-        columns=found.names,
+        says=f"What each model does on the {table.slice} slice, domain by domain; without intervals.",
+        rows=tuple(map(table.title, table.skills)),
+        columns=table.names,
         metrics=tuple(
             Metric(
                 name=skill.measure,
                 unit="" if skill.kind == "text" else f"of {skill.of}",
                 better=skill.better,
             )
-            for skill in found.skills
+            for skill in table.skills
         ),
-        values=tuple(skill.values for skill in found.skills),
+        values=tuple(skill.values for skill in table.skills),
         ours=OURS,
     )
 
@@ -325,7 +325,7 @@ def generations(rows: Sequence[dict[str, Any]]) -> Units:
 def lineage(state: RunState) -> Graph:
     """Return the champion's ancestors and siblings."""
     assert state.champion
-    found = lineage_graph.lineage(state, state.champion)
+    graph = lineage_graph.lineage(state, state.champion)
     nodes = [
         Node(
             id=node["id"],
@@ -336,7 +336,7 @@ def lineage(state: RunState) -> Graph:
             value=node["score"],
             ours=node["ancestor"],
         )
-        for node in found["nodes"]
+        for node in graph["nodes"]
     ]
     return Graph(
         name="lineage",
@@ -346,5 +346,5 @@ def lineage(state: RunState) -> Graph:
         metric=FITNESS,
         along="generation",
         nodes=tuple(nodes),
-        edges=tuple(Edge(source=edge["from"], target=edge["to"]) for edge in found["edges"]),
+        edges=tuple(Edge(source=edge["from"], target=edge["to"]) for edge in graph["edges"]),
     )

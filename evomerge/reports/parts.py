@@ -13,15 +13,15 @@ from evomerge.run.views import candidates
 from runs.errors import NotFoundError
 
 
-def part(state: RunState, name: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+def part(state: RunState, name: str, query: Mapping[str, Any]) -> dict[str, Any]:
     """Return a part of the page. Raises NotFoundError for an unknown part or candidate."""
     match name:
         case "population":
-            return page.population(state, asked["generation"], asked["everything"])
+            return page.population(state, query["generation"], query["everything"])
         case "candidate":
-            return _candidate(state, candidates.find(state, asked["candidate"]))
+            return _candidate(state, candidates.find(state, query["candidate"]))
         case "lineage":
-            return lineage_graph.lineage(state, candidates.find(state, asked["candidate"]))
+            return lineage_graph.lineage(state, candidates.find(state, query["candidate"]))
     raise NotFoundError(f"a merging run has no {name}.")
 
 
@@ -35,9 +35,9 @@ def _candidate(state: RunState, recipe_id: str) -> dict[str, Any]:
         return body
     from evomerge.mergekit.export_config import as_config
 
-    known, dtype = places(state), started.profile.dtype
+    model_places, dtype = places(state), started.profile.dtype
     return {
         **body,
-        "yaml": as_config(recipe_id, state.recipes, known, dtype),
+        "yaml": as_config(recipe_id, state.recipes, model_places, dtype),
         "document": recipe_document(state, recipe_id, state.head),
     }

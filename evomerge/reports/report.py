@@ -121,8 +121,8 @@ def wall_seconds(rows: Sequence[Envelope]) -> float:
 
     A clock that was set back adds nothing, and takes nothing away.
     """
-    own = [row.recorded_at for row in rows if row.type != events.Exported.type]
-    return sum((elapsed(a, b) for a, b in pairwise(own)), timedelta()).total_seconds()
+    times = [row.recorded_at for row in rows if row.type != events.Exported.type]
+    return sum((elapsed(a, b) for a, b in pairwise(times)), timedelta()).total_seconds()
 
 
 def origin(state: RunState) -> str | None:
@@ -210,20 +210,20 @@ def _cell(value: float | None, form: str = ".4f") -> str:
 def _cost(data: dict[str, Any]) -> str:
     """Return the models' cost in words; all have one shape, unless paths were searched."""
     what = f"{_priced(data)} of weights, cache and activations, by arithmetic"
-    said, whose = f"Champion and sources have one shape: {what}.", ""
+    shape_sentence, whose = f"Champion and sources have one shape: {what}.", ""
     if data["blocks"] != data["sources"]["blocks"]:
-        said = (
+        shape_sentence = (
             f"The champion has {data['blocks']} blocks: {what}. The sources have "
             f"{data['sources']['blocks']}: {_priced(data['sources'])}."
         )
         whose = ", the sources' shape"
     speed = data["measured"]
     if speed is None:
-        return said
+        return shape_sentence
     spread = speed["latency_spread"]
     peak = speed["peak_bytes"]
     return (
-        f"{said} Measured on the run's device{whose}: {speed['tokens_per_second']:,.0f} ± "
+        f"{shape_sentence} Measured on the run's device{whose}: {speed['tokens_per_second']:,.0f} ± "
         f"{speed['spread']:,.0f} tokens/s, {speed['latency_seconds'] * 1e3:,.1f}"
         + (f" ± {spread * 1e3:,.1f}" if spread is not None else "")
         + " ms a window"
@@ -257,10 +257,10 @@ def markdown(data: dict[str, Any], picture: bool = True) -> str:
     lines += ["| | kind | score | perplexity | accuracy | champion's lead | 95 % interval |  |"]
     lines += ["|---|---|---|---|---|---|---|---|"]
     test = data["test"]
-    own = test["components"]
+    components = test["components"]
     lines.append(
-        f"| **champion** | | {_cell(test['score'])} | {_cell(own['perplexity'], '.3f')} | "
-        f"{_cell(own['accuracy'])} | | | |"
+        f"| **champion** | | {_cell(test['score'])} | {_cell(components['perplexity'], '.3f')} | "
+        f"{_cell(components['accuracy'])} | | | |"
     )
     for r in data["rivals"]:
         lines.append(
@@ -280,16 +280,16 @@ def markdown(data: dict[str, Any], picture: bool = True) -> str:
         lines += _stages(data)
     lines += search_statistics.lines(data)
     if data["warnings"]:
-        lines += ["", "## Warnings", "", *(f"- {told}" for told in data["warnings"])]
+        lines += ["", "## Warnings", "", *(f"- {warning}" for warning in data["warnings"])]
     lines += ["", "## Cost", "", _cost(data["cost"]), "", "## Time", ""]
     seconds = dict(data["seconds"])
     wall = seconds.pop("wall")
     for what, value in seconds.items():
         lines.append(f"- {what}: {value:.1f} s")
     lines += [f"- wall clock from first to last event: {wall:.1f} s"]
-    told = data["spent"]
+    totals = data["spent"]
     lines += [
-        f"- the search's {told['evaluations']} evaluations scored {told['items']:,} items",
+        f"- the search's {totals['evaluations']} evaluations scored {totals['items']:,} items",
         "",
     ]
     lines += [f"Chain head: `{data['chain_head']}`", f"Lineage: `{data['lineage_digest']}`", ""]
@@ -298,9 +298,9 @@ def markdown(data: dict[str, Any], picture: bool = True) -> str:
 
 def _asked(data: dict[str, Any]) -> list[str]:
     """Return who asked for the run and when, and the command that asks for it again."""
-    told = f"Submitted by {visible(data['owner'])} on {day(data['submitted_at'])}"
+    submission_sentence = f"Submitted by {visible(data['owner'])} on {day(data['submitted_at'])}"
     ended = f"; ended on {day(data['ended_at'])}" if data["ended_at"] else ""
-    return [f"{told}{ended}. The same run again:", "", f"    {data['command']}"]
+    return [f"{submission_sentence}{ended}. The same run again:", "", f"    {data['command']}"]
 
 
 def _skills(data: dict[str, Any] | None) -> list[str]:

@@ -76,15 +76,15 @@ def _merge(
 
 
 def _given(event: events.Started, submitted: events.Submitted | None) -> list[dict[str, Any]]:
-    given: list[ModelReference | None] = [None] * (1 + len(event.sources))
+    references: list[ModelReference | None] = [None] * (1 + len(event.sources))
     if submitted is not None and len(submitted.sources) != len(event.sources):
         raise ValueError("its run was submitted with another number of sources")
     if submitted is not None:
-        given = [submitted.base or submitted.sources[0], *submitted.sources]
+        references = [submitted.base or submitted.sources[0], *submitted.sources]
     records: list[tuple[SourceRecord, str]] = [(s, "source") for s in event.sources]
-    pairs = list(zip(records, given[1:], strict=True))
+    pairs = list(zip(records, references[1:], strict=True))
     if submitted is not None and submitted.base is not None:
-        pairs.insert(0, ((event.base, "base"), given[0]))
+        pairs.insert(0, ((event.base, "base"), references[0]))
     return [
         {
             "name": record.name,

@@ -66,13 +66,13 @@ def genes(state: RunState) -> list[dict[str, Any]]:
     space, kin = _kin(state)
     pairs: list[list[tuple[list[float], float]]] = []
     for _, done in sorted(state.generations.items()):
-        found = [
+        scored_points = [
             (kin[id_], score)
             for id_, score in zip(done.ranking, done.scores, strict=True)
             if id_ in kin and score is not None
         ]
-        if len(found) > 2:
-            pairs.append(found)
+        if len(scored_points) > 2:
+            pairs.append(scored_points)
     count = sum(map(len, pairs))
     if space is None or count < FEWEST:
         return []
@@ -92,10 +92,10 @@ def parts(state: RunState) -> dict[str, dict[str, float]]:
     space, kin = _kin(state)
     if space is None:
         return {}
-    names, one = _gene_names(state, space), space.genes
+    names, cell_genes = _gene_names(state, space), space.genes
     return {
         id_: {
-            name: one[place % len(one)].value(x)
+            name: cell_genes[place % len(cell_genes)].value(x)
             for place, (name, x) in enumerate(zip(names, point, strict=True))
         }
         for id_, point in kin.items()
@@ -131,9 +131,9 @@ def _gene_names(state: RunState, space: Space) -> list[str]:
     """Return the names of a point's genes, sources by their names: "attention weights code"."""
     assert state.started
     names = [source.name for source in state.started.sources]
-    said = [g.key if g.source is None else f"{g.key} {names[g.source]}" for g in space.genes]
+    labels = [g.key if g.source is None else f"{g.key} {names[g.source]}" for g in space.genes]
     cells = (*tensor_groups.PARTS, "embedding", "head")
-    return [f"{cell} {gene}" for cell in cells for gene in said]
+    return [f"{cell} {gene}" for cell in cells for gene in labels]
 
 
 def _pooled(groups: Sequence[tuple[list[float], list[float]]]) -> float | None:
@@ -171,20 +171,20 @@ def front(state: RunState) -> dict[str, Any] | None:
     """
     assert state.submitted
     assert state.started
-    wanted = state.submitted.config.search.front_objectives
+    names = state.submitted.config.search.front_objectives
     points: dict[str, tuple[float, ...]] = {}
     measures: dict[str, Components] = {}
     for candidate in state.candidates.values():
         measured = state.components((candidate.recipe_id, "selection", None))
         if measured is not None and (candidate.recipe_id, "selection", None) in state.evaluations:
-            point = objectives(measured, wanted)
+            point = objectives(measured, names)
             if point is not None:
                 points[candidate.recipe_id] = point
                 measures[candidate.recipe_id] = measured
     corners = []
     for source in state.started.sources:
         measured = state.components((source.recipe_id, "selection", None))
-        point = objectives(measured, wanted) if measured is not None else None
+        point = objectives(measured, names) if measured is not None else None
         if point is not None:
             corners.append(point)
     if len(points) < 2 or not corners:
@@ -192,7 +192,7 @@ def front(state: RunState) -> dict[str, Any] | None:
     ids = sorted(points)
     best = {ids[i] for i in pareto.fronts([points[id_] for id_ in ids])[0]}
     worst = tuple(min(column) for column in zip(*corners, strict=True))
-    axes = [_axis(name, next(iter(measures.values()))) for name in wanted]
+    axes = [_axis(name, next(iter(measures.values()))) for name in names]
     rows = sorted(
         (
             {"candidate": id_, "objectives": list(points[id_]), "values": _plain(axes, points[id_])}
@@ -202,7 +202,7 @@ def front(state: RunState) -> dict[str, Any] | None:
         reverse=True,
     )
     return {
-        "objectives": list(wanted),
+        "objectives": list(names),
         "axes": [{k: a[k] for k in ("name", "better")} for a in axes],
         "candidates": [row for row in rows if row["candidate"] in best],
         "dominated": [row for row in rows if row["candidate"] not in best],
@@ -247,19 +247,19 @@ def lines(data: dict[str, Any]) -> list[str]:
         ]
         out += [f"- {row['gene']}: {row['correlation']:+.2f}" for row in data["genes"][:8]]
     if data["front"]:
-        found = data["front"]
+        pareto_front = data["front"]
         out += [
             "",
-            f"## Pareto front in {' and '.join(a['name'] for a in found['axes'])}, on the selection "
+            f"## Pareto front in {' and '.join(a['name'] for a in pareto_front['axes'])}, on the selection "
             "slice",
             "",
         ]
-        out += ["| candidate | " + " | ".join(map(_heading, found["axes"])) + " |"]
-        out += ["|---|" + "---|" * len(found["axes"])]
-        for row in found["candidates"]:
+        out += ["| candidate | " + " | ".join(map(_heading, pareto_front["axes"])) + " |"]
+        out += ["|---|" + "---|" * len(pareto_front["axes"])]
+        for row in pareto_front["candidates"]:
             cells = " | ".join(map(_value, row["values"]))
             out.append(f"| `{row['candidate'][:12]}` | {cells} |")
-        out += ["", f"Hypervolume above the sources' worst: {found['hypervolume']:.4g}."]
+        out += ["", f"Hypervolume above the sources' worst: {pareto_front['hypervolume']:.4g}."]
     return out
 
 

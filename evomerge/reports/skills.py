@@ -56,14 +56,14 @@ class Skills:
 
 def distinct(names: Sequence[str], groups: Sequence[str]) -> list[str]:
     """Return names that differ: a later one that occurs twice gets its group, then a number."""
-    found: list[str] = []
+    unique_names: list[str] = []
     for name, group in zip(names, groups, strict=True):
-        told, number = name, 1
-        while told in found:
-            told = f"{name} ({group})" if number == 1 else f"{name} ({group} {number})"
+        label, number = name, 1
+        while label in unique_names:
+            label = f"{name} ({group})" if number == 1 else f"{name} ({group} {number})"
             number += 1
-        found.append(told)
-    return found
+        unique_names.append(label)
+    return unique_names
 
 
 def skills(state: RunState) -> Skills | None:
@@ -76,9 +76,9 @@ def skills(state: RunState) -> Skills | None:
         return None
     models: list[tuple[str, str, Outcomes]] = [(OURS, "", whole)]
     for name, group, recipe_id in _others(state):
-        seen = state.outcomes((recipe_id, slice_, None))
-        if seen is not None:
-            models.append((name, group, seen))
+        model_outcomes = state.outcomes((recipe_id, slice_, None))
+        if model_outcomes is not None:
+            models.append((name, group, model_outcomes))
     names, groups, outcomes = zip(*models, strict=True)
     rows = [row for domain in sorted(whole) for row in _rows(domain, outcomes)]
     return Skills(slice_, tuple(distinct(names, groups)), groups, tuple(rows))
@@ -88,37 +88,45 @@ def _others(state: RunState) -> list[tuple[str, str, str]]:
     """Return (name, group, recipe id) of sources, base and fixed merges."""
     assert state.started
     sources, base = state.started.sources, state.started.base
-    found = [(source.name, "source", source.recipe_id) for source in sources]
+    models = [(source.name, "source", source.recipe_id) for source in sources]
     if not state.is_source(base.recipe_id):
-        found.append((base.name, "base", base.recipe_id))
-    return found + [(name, "baseline", id_) for name, id_ in sorted(state.baselines.items())]
+        models.append((base.name, "base", base.recipe_id))
+    return models + [(name, "baseline", id_) for name, id_ in sorted(state.baselines.items())]
 
 
 def _rows(domain: str, outcomes: Sequence[Outcomes]) -> list[Skill]:
     """Return a domain's skills: text, questions and problems, of those that the slice has."""
-    seen = [model.get(domain) for model in outcomes]
-    ours = seen[0]
-    assert ours
-    found = []
-    if ours.nll:
-        in_bytes = all(one.bytes for one in seen if one)
+    domain_outcomes = [model.get(domain) for model in outcomes]
+    champion_outcome = domain_outcomes[0]
+    assert champion_outcome
+    domain_skills = []
+    if champion_outcome.nll:
+        in_bytes = all(outcome.bytes for outcome in domain_outcomes if outcome)
         measure = "bits per byte" if in_bytes else "nats per token"
-        values = tuple(_rate(one, in_bytes) for one in seen)
-        found.append(Skill(domain, "text", measure, len(ours.nll), "down", values))
-    if ours.right:
-        values = tuple(math.fsum(one.right) if one else None for one in seen)
-        found.append(Skill(domain, "questions", "questions right", len(ours.right), "up", values))
-    if ours.solved:
-        values = tuple(math.fsum(one.solved) if one else None for one in seen)
-        found.append(Skill(domain, "problems", "problems solved", len(ours.solved), "up", values))
-    return found
+        values = tuple(_rate(outcome, in_bytes) for outcome in domain_outcomes)
+        domain_skills.append(
+            Skill(domain, "text", measure, len(champion_outcome.nll), "down", values)
+        )
+    if champion_outcome.right:
+        values = tuple(math.fsum(outcome.right) if outcome else None for outcome in domain_outcomes)
+        domain_skills.append(
+            Skill(domain, "questions", "questions right", len(champion_outcome.right), "up", values)
+        )
+    if champion_outcome.solved:
+        values = tuple(
+            math.fsum(outcome.solved) if outcome else None for outcome in domain_outcomes
+        )
+        domain_skills.append(
+            Skill(domain, "problems", "problems solved", len(champion_outcome.solved), "up", values)
+        )
+    return domain_skills
 
 
-def _rate(seen: DomainOutcomes | None, in_bytes: bool) -> float | None:
+def _rate(outcome: DomainOutcomes | None, in_bytes: bool) -> float | None:
     """Return bits per byte, or nats per token, of a domain's text."""
-    if seen is None or not seen.nll:
+    if outcome is None or not outcome.nll:
         return None
-    return bits_per_byte(seen) if in_bytes else math.fsum(seen.nll) / sum(seen.tokens)
+    return bits_per_byte(outcome) if in_bytes else math.fsum(outcome.nll) / sum(outcome.tokens)
 
 
 # ---- as plain data and as text -----------------------------------------------------------------
@@ -126,32 +134,34 @@ def _rate(seen: DomainOutcomes | None, in_bytes: bool) -> float | None:
 
 def data(state: RunState) -> dict[str, Any] | None:
     """Return the skills as the API and reports have them; None without any."""
-    found = skills(state)
-    if found is None:
+    skill_table = skills(state)
+    if skill_table is None:
         return None
     rows = [
         {
-            "skill": found.title(skill),
+            "skill": skill_table.title(skill),
             "domain": skill.domain,
             "kind": skill.kind,
             "metric": skill.measure,
             "of": skill.of,
             "better": skill.better,
             "champion": skill.values[0],
-            "others": dict(zip(found.names[1:], skill.values[1:], strict=True)),
+            "others": dict(zip(skill_table.names[1:], skill.values[1:], strict=True)),
         }
-        for skill in found.skills
+        for skill in skill_table.skills
     ]
-    return {"slice": found.slice, "rows": rows}
+    return {"slice": skill_table.slice, "rows": rows}
 
 
 def table(data: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return the heads and rows of a table with a model a row, from what `data` returns."""
     heads = ["", *(f"{row['domain']}: {_unit(row)}" for row in data["rows"])]
     names = list(data["rows"][0]["others"]) if data["rows"] else []
-    ours = [OURS, *(_cell(row, row["champion"]) for row in data["rows"])]
-    others = [[name, *(_cell(row, row["others"][name]) for row in data["rows"])] for name in names]
-    return heads, [ours, *others]
+    own_row = [OURS, *(_cell(row, row["champion"]) for row in data["rows"])]
+    rival_rows = [
+        [name, *(_cell(row, row["others"][name]) for row in data["rows"])] for name in names
+    ]
+    return heads, [own_row, *rival_rows]
 
 
 def markdown(data: dict[str, Any]) -> list[str]:
@@ -187,9 +197,11 @@ def cosines(state: RunState) -> dict[str, float]:
     depth = state.started.blocks
     if blocks(state.recipes[state.champion], state.recipes, depth) != depth:
         return {}
-    own = state.built[state.champion][1]
-    found = {s.recipe_id: diversity.cosine(own, s.sketch) for s in state.started.sources}
-    return {recipe_id: value for recipe_id, value in found.items() if value is not None}
+    sketch = state.built[state.champion][1]
+    source_cosines = {
+        s.recipe_id: diversity.cosine(sketch, s.sketch) for s in state.started.sources
+    }
+    return {recipe_id: value for recipe_id, value in source_cosines.items() if value is not None}
 
 
 def near_sentence(state: RunState) -> str | None:
@@ -205,10 +217,10 @@ def near_sentence(state: RunState) -> str | None:
     text = f"The champion is close to {name} (cosine {near[closest]:.2f})"
     if (shared := _shared(state, closest)) is None:
         return f"{text}."
-    both, theirs, ours = shared
+    both, source_count, champion_count = shared
     return (
-        f"{text}: it solves {both} of the {theirs} items that {name} solves, and "
-        f"{ours - both or 'no'} other{'' if ours - both == 1 else 's'}."
+        f"{text}: it solves {both} of the {source_count} items that {name} solves, and "
+        f"{champion_count - both or 'no'} other{'' if champion_count - both == 1 else 's'}."
     )
 
 
@@ -219,20 +231,24 @@ def _shared(state: RunState, source: str) -> tuple[int, int, int] | None:
     """
     assert state.champion
     slice_: Slice = "test" if state.completed else "selection"
-    own = state.outcomes((state.champion, slice_, None))
+    outcomes = state.outcomes((state.champion, slice_, None))
     other = state.outcomes((source, slice_, None))
-    if not own or not other:
+    if not outcomes or not other:
         return None
     pairs = [
-        (mine >= 1, theirs >= 1)
-        for domain in sorted(own)
-        for ours, others in (
-            (own[domain].right, other[domain].right),
-            (own[domain].solved, other[domain].solved),
+        (own_value >= 1, other_value >= 1)
+        for domain in sorted(outcomes)
+        for own_values, other_values in (
+            (outcomes[domain].right, other[domain].right),
+            (outcomes[domain].solved, other[domain].solved),
         )
-        for mine, theirs in zip(ours, others, strict=True)
+        for own_value, other_value in zip(own_values, other_values, strict=True)
     ]
     if not pairs:
         return None
-    both = sum(mine and theirs for mine, theirs in pairs)
-    return both, sum(theirs for _, theirs in pairs), sum(mine for mine, _ in pairs)
+    both = sum(champion_solves and source_solves for champion_solves, source_solves in pairs)
+    return (
+        both,
+        sum(source_solves for _, source_solves in pairs),
+        sum(champion_solves for champion_solves, _ in pairs),
+    )

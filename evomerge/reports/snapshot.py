@@ -54,12 +54,12 @@ def difference(a: RunState, b: RunState) -> dict[str, Any]:
     """Return how run B differs from run A: settings, sources, models, evaluations, champions."""
     assert a.submitted
     assert b.submitted
-    mine = a.submitted.config.flat()
-    theirs = b.submitted.config.flat()
+    first_settings = a.submitted.config.flat()
+    second_settings = b.submitted.config.flat()
     return {
         "a": _side(a),
         "b": _side(b),
-        "settings": changed(mine, theirs),
+        "settings": changed(first_settings, second_settings),
         "sources": _other_sources(a, b),
         "champion": [champion(a), champion(b)],
         "candidates": {

@@ -49,9 +49,9 @@ def given(state: RunState) -> Given | None:
 def _beginnings(state: RunState) -> list[tuple[str, str, str]]:
     """Return (name, kind, recipe id) of sources, base and fixed merges."""
     assert state.started
-    found = [(s.name, "source", s.recipe_id) for s in state.started.sources]
-    found.append((state.started.base.name, "base", state.started.base.recipe_id))
-    return found + [(name, "baseline", id_) for name, id_ in sorted(state.baselines.items())]
+    models = [(s.name, "source", s.recipe_id) for s in state.started.sources]
+    models.append((state.started.base.name, "base", state.started.base.recipe_id))
+    return models + [(name, "baseline", id_) for name, id_ in sorted(state.baselines.items())]
 
 
 def given_sentence(state: RunState) -> str | None:
@@ -118,9 +118,9 @@ def sentence(state: RunState) -> str:
     """Return the verdict in plain sentences."""
     model, first = given(state), given_sentence(state)
     words = [(rival, word) for rival, word in _words(state) if word and not _is(rival, model)]
-    others = [(rival.name, word) for rival, word in words if rival.kind != "baseline"]
+    verdicts = [(rival.name, word) for rival, word in words if rival.kind != "baseline"]
     subject = "The champion" if first is None else "It"
-    text = _against_sources(subject, others, "" if model is None else model.kind)
+    text = _against_sources(subject, verdicts, "" if model is None else model.kind)
     fixed = [(rival, word) for rival, word in words if rival.kind == "baseline"]
     best = max(fixed, key=lambda pair: pair[0].scalar or 0.0, default=None)
     itself = model is not None and model.kind == "baseline"
@@ -134,11 +134,11 @@ def _is(rival: Rival, model: Given | None) -> bool:
     return model is not None and (model.name, model.kind) == (rival.name, rival.kind)
 
 
-def _against_sources(subject: str, others: Sequence[tuple[str, str]], kind: str) -> str:
+def _against_sources(subject: str, verdicts: Sequence[tuple[str, str]], kind: str) -> str:
     """Return how the champion compares with sources and base, as a sentence."""
-    if not others:
+    if not verdicts:
         return ""
-    if all(word == "better" for _, word in others):
+    if all(word == "better" for _, word in verdicts):
         whom = {"source": "every other source and the base", "base": "every source"}
         than = whom.get(kind, "every source and the base")
         return f"{subject} is better than {than} on the test slice."
@@ -146,7 +146,7 @@ def _against_sources(subject: str, others: Sequence[tuple[str, str]], kind: str)
     parts = [
         f"{COMPARED[word]} {', '.join(names)}"
         for word in order
-        if (names := [name for name, other in others if other == word])
+        if (names := [name for name, other in verdicts if other == word])
     ]
     subject = subject[0].lower() + subject[1:]
     return f"NO CLEAR GAIN: on the test slice {subject} is {' and '.join(parts)}."

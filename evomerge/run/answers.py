@@ -37,8 +37,8 @@ def unasked(state: RunState, task: Task, event: Event) -> str | None:
         case Start(), events.Started():
             return _misread(state, event)
         case BuildBaseline(), events.BaselineBuilt():
-            wanted = event.model_copy(update={"name": task.name, "recipe": task.recipe})
-            return _misbuilt(state, event, wanted)
+            expected_event = event.model_copy(update={"name": task.name, "recipe": task.recipe})
+            return _misbuilt(state, event, expected_event)
         case Build(), _ if isinstance(event, Candidate):
             return _misbuilt(state, event, _wanted(task, event))
         case ChooseLayers(), events.LayersChosen():
@@ -64,22 +64,30 @@ def _misread(state: RunState, event: events.Started) -> str | None:
 def _wanted(task: Build, event: Candidate) -> Event:
     """Return the event that the task asks for, with digest, sketch and seconds as recorded."""
     proposal = task.proposal
-    told = {"digest": event.digest, "sketch": event.sketch, "seconds": event.seconds}
+    recorded_fields = {"digest": event.digest, "sketch": event.sketch, "seconds": event.seconds}
     place = {"generation": task.generation, "slot": proposal.slot}
-    fields = {**place, "recipe_id": proposal.recipe.id, "recipe": proposal.recipe, **told}
+    fields = {
+        **place,
+        "recipe_id": proposal.recipe.id,
+        "recipe": proposal.recipe,
+        **recorded_fields,
+    }
     return events.candidate(proposal.kind, proposal.parents, **fields)
 
 
 def _misbuilt(
-    state: RunState, event: events.BaselineBuilt | Candidate, wanted: Event
+    state: RunState, event: events.BaselineBuilt | Candidate, expected_event: Event
 ) -> str | None:
     """Return why the build does not answer the task, or None.
 
     Recipe, place and parents must be those of the task. Equal recipes must have equal weights.
     """
-    if event.recipe != getattr(wanted, "recipe", None) or event.recipe_id != event.recipe.id:
+    if (
+        event.recipe != getattr(expected_event, "recipe", None)
+        or event.recipe_id != event.recipe.id
+    ):
         return f"{event.type} holds another recipe than the one that was asked for"
-    if event != wanted:
+    if event != expected_event:
         return f"{event.type} says another kind, place, name or parents than were asked for"
     if state.built.get(event.recipe_id, (event.digest, event.sketch)) != (
         event.digest,
@@ -105,22 +113,22 @@ def _mismeasured(state: RunState, event: events.Evaluated, task: Evaluate) -> st
 
     Fitness must follow from the outcomes, so it cannot be raised by hand.
     """
-    asked = (task.recipe_id, task.slice, task.generation)
-    if (event.recipe_id, event.slice, event.generation) != asked:
+    key = (task.recipe_id, task.slice, task.generation)
+    if (event.recipe_id, event.slice, event.generation) != key:
         return "something else was measured than what was asked for"
     if event.components is None:
         bare = event.fitness is None and not event.outcomes
         return None if bare else "there is a fitness without anything measured"
-    seen = {d: (len(o.nll), len(o.right), len(o.solved)) for d, o in event.outcomes.items()}
+    counts = {d: (len(o.nll), len(o.right), len(o.solved)) for d, o in event.outcomes.items()}
     draws = event.scored or state.draws(event.slice, event.generation)
-    if seen != {d: (len(x.windows), len(x.questions), len(x.problems)) for d, x in draws.items()}:
+    if counts != {d: (len(x.windows), len(x.questions), len(x.problems)) for d, x in draws.items()}:
         return "other items were measured than those that were drawn"
     if wrong := early_stopping.unfounded(state, event):
         return wrong
-    found = state.measure(event.recipe_id, event.outcomes)
-    if found != event.components:
+    components = state.measure(event.recipe_id, event.outcomes)
+    if components != event.components:
         return "the components are not those of the recorded outcomes"
-    judged = state.judge(event.recipe_id, event.slice, event.generation, found, event.scored)
+    judged = state.judge(event.recipe_id, event.slice, event.generation, components, event.scored)
     if (event.reference, event.fitness) != judged:
         return "the fitness is not that of the recorded outcomes"
     return None

@@ -34,25 +34,25 @@ def _places(state: RunState, rows: Sequence[Envelope], recipe_id: str) -> list[s
     Two recipes may give the same weights, such as a champion that is a fixed merge. For a source, its
     given folders follow.
     """
-    found: list[str] = []
+    folders: list[str] = []
     digest = state.built[recipe_id][0]
     for row in reversed(rows):
         if row.type == Exported.type:
             event = events.REGISTRY.load(row)
             if isinstance(event, Exported) and event.digest == digest:
-                found.append(event.folder)
+                folders.append(event.folder)
     champion = state.built[state.champion][0] if state.champion else None
     if state.submitted and state.submitted.output_dir and digest == champion:
-        found.append(state.submitted.output_dir)
+        folders.append(state.submitted.output_dir)
     if state.submitted and state.started:
-        found += [model.path for model, _ in given_sources(state, recipe_id)]
-    return found
+        folders += [model.path for model, _ in given_sources(state, recipe_id)]
+    return folders
 
 
 def given_sources(state: RunState, recipe_id: str) -> list[tuple[ModelReference, SourceRecord]]:
     """Return the base and sources that have a recipe's id, as given and as pinned; [] for a merge."""
     assert state.submitted
     assert state.started
-    given = (state.submitted.base or state.submitted.sources[0], *state.submitted.sources)
-    pairs = zip(given, (state.started.base, *state.started.sources), strict=True)
+    models = (state.submitted.base or state.submitted.sources[0], *state.submitted.sources)
+    pairs = zip(models, (state.started.base, *state.started.sources), strict=True)
     return [(model, record) for model, record in pairs if record.recipe_id == recipe_id]

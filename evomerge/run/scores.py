@@ -37,11 +37,11 @@ class Measured:
         assert self.started.block_cost
         return self.started.cost.with_blocks(more, self.started.block_cost)
 
-    def measure(self, recipe_id: str, seen: Outcomes) -> Components | None:
-        """Return the components of a model's outcomes `seen`; None if they are not finite."""
+    def measure(self, recipe_id: str, model_outcomes: Outcomes) -> Components | None:
+        """Return the components of a model's outcomes `model_outcomes`; None if they are not finite."""
         assert self.submitted
         cost, skills = self.cost(recipe_id), self.submitted.config.skills
-        return composite.components(seen, cost.flops_per_token, cost.bytes, skills)
+        return composite.components(model_outcomes, cost.flops_per_token, cost.bytes, skills)
 
     def settings(self, generation: int) -> EvoMergeConfig:
         """Return the settings that propose a generation's candidates and draw its items."""
@@ -69,8 +69,8 @@ class Measured:
         event = self.evaluations.get(key)
         if event is not None:
             return event.components
-        seen = self.outcomes(key)
-        return None if seen is None else self.measure(key[0], seen)
+        model_outcomes = self.outcomes(key)
+        return None if model_outcomes is None else self.measure(key[0], model_outcomes)
 
     def outcomes(self, key: EvaluationKey) -> Outcomes | None:
         """Return a model's outcomes item by item; None if it was not measured.
@@ -94,28 +94,31 @@ class Measured:
         assert self.started
         assert self.submitted
         if scored is None:
-            found = [
+            measures = [
                 self.components((s.recipe_id, slice_, generation)) for s in self.started.sources
             ]
         else:
             every = self.sources_on(slice_, scored).values()
-            found = [self.measure(self.started.sources[0].recipe_id, seen) for seen in every]
-        known = [c for c in found if c is not None]
+            measures = [
+                self.measure(self.started.sources[0].recipe_id, source_outcomes)
+                for source_outcomes in every
+            ]
+        components = [c for c in measures if c is not None]
         config = self.submitted.config
         every_domain = self.started.pools[slice_] if config.skills != "pooled" else {}
         domains = {*config.fitness_weights.domains, *every_domain}
-        return composite.reference(known, domains) if known else None
+        return composite.reference(components, domains) if components else None
 
     def sources_on(self, slice_: Slice, draws: Draws) -> dict[str, Outcomes]:
         """Return source name → its outcomes on these items, taken from the whole slice's."""
         assert self.started
-        found: dict[str, Outcomes] = {}
+        outcomes_by_name: dict[str, Outcomes] = {}
         for source in self.started.sources:
             if event := self.evaluations.get((source.recipe_id, slice_, None)):
                 name = source.name  # two folders may have the same name
-                name += f" {source.recipe_id[:12]}" if name in found else ""
-                found[name] = outcomes.pick(event.outcomes, draws)
-        return found
+                name += f" {source.recipe_id[:12]}" if name in outcomes_by_name else ""
+                outcomes_by_name[name] = outcomes.pick(event.outcomes, draws)
+        return outcomes_by_name
 
     def is_source(self, recipe_id: str) -> bool:
         """Return True if the recipe is one of the run's sources."""

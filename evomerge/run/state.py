@@ -108,7 +108,7 @@ class RunState(Measured, State):
         first = 0 if self.started is None else now + 1 if begun else now
         self.eras = [era for era in self.eras if era[0] < first] + [(first, event.config)]
         if event.strategy is not None:
-            before = [one for one in self.strategies if one[0] < first]
+            before = [strategy for strategy in self.strategies if strategy[0] < first]
             self.strategies = [*before, (first, event.strategy)]
 
 

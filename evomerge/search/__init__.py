@@ -37,14 +37,14 @@ _CURRENT: dict[str, str] = dict(
 @cache
 def registered() -> dict[str, type[Strategy]]:
     """Load the strategies that other packages register: setting → class. Raises StrategyError."""
-    found: dict[str, type[Strategy]] = {}
+    classes: dict[str, type[Strategy]] = {}
     for name, cls in plugins().items():
         if not (isinstance(cls, type) and issubclass(cls, Strategy)):
             raise StrategyError(f"strategy {name} is no subclass of evomerge.search.Strategy.")
         if cls.version.partition("@")[0] != name:
             raise StrategyError(f"strategy {name} says that its version is {cls.version}.")
-        found[name] = cls
-    return found
+        classes[name] = cls
+    return classes
 
 
 def names() -> list[str]:
@@ -74,21 +74,21 @@ def _check_own(config: EvoMergeConfig, cls: type[Strategy]) -> None:
     try:
         named(cls.settings, config.strategy).model_validate(config.search.model_dump())
     except ValidationError as error:
-        found = [{**e, "loc": ("search", config.strategy, *e["loc"])} for e in error.errors()]
-        raise ConfigError("\n".join(f"{explain(e)[1]}." for e in found)) from error
+        errors = [{**e, "loc": ("search", config.strategy, *e["loc"])} for e in error.errors()]
+        raise ConfigError("\n".join(f"{explain(e)[1]}." for e in errors)) from error
 
 
 def strategy(version: str) -> Strategy:
     """Return the strategy of a recorded name like "elite-loser@1". Raises StrategyError."""
     cls = _BUILT_IN.get(version)
     if cls is None:
-        own = {cls.version: cls for cls in registered().values()}
-        if version not in own:
-            known = ", ".join([*_BUILT_IN, *own])
+        registry = {cls.version: cls for cls in registered().values()}
+        if version not in registry:
+            strategy_names = ", ".join([*_BUILT_IN, *registry])
             raise StrategyError(
-                f"strategy {version} is not in this program, which has {known}. The run was made by "
+                f"strategy {version} is not in this program, which has {strategy_names}. The run was made by "
                 "another version of agent-forge, or with a strategy of a package that is not "
                 "installed here: use that one."
             )
-        cls = own[version]
+        cls = registry[version]
     return cls()

@@ -61,8 +61,8 @@ def own_distance(index: int, population: Sequence[str], sources: Sequence[str]) 
     if not _finite(population[index]):
         return 0.0
     rest = [s for i, s in enumerate(population) if i != index and _finite(s)]
-    others = [distance(population[index], s) for s in rest]
-    return math.fsum(others) / len(others) / unit if unit and others else 0.0
+    distances = [distance(population[index], s) for s in rest]
+    return math.fsum(distances) / len(distances) / unit if unit and distances else 0.0
 
 
 def level(value: float, warn: float, reseed: float) -> str:

@@ -28,8 +28,8 @@ def key(state: RunState, recipe_id: str) -> str:
     """Return the cache key: a hash over the candidate, the base, and the sources in their order."""
     assert state.started
     sources = [(s.recipe_id, s.name) for s in state.started.sources]
-    told = canonical_json([recipe_id, state.started.base.recipe_id, sources])
-    return hashlib.sha256(told.encode()).hexdigest()
+    text = canonical_json([recipe_id, state.started.base.recipe_id, sources])
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def kept(home: Home, state: RunState, recipe_id: str) -> dict[str, Any] | None:
@@ -49,9 +49,9 @@ def find(home: Home, state: RunState, recipe_id: str) -> dict[str, Any]:
 
     Otherwise load the candidate's weights, or build them, compute the result and cache it.
     """
-    known = kept(home, state, recipe_id)
-    if known is not None:
-        return known
+    cached_attribution = kept(home, state, recipe_id)
+    if cached_attribution is not None:
+        return cached_attribution
     from evomerge.merging.attribution import makeup
     from evomerge.tasks.context import Bench
     from weights.storage.weight_cache import Artifacts
@@ -63,20 +63,20 @@ def find(home: Home, state: RunState, recipe_id: str) -> dict[str, Any]:
     bench.check_sources()
     taken = path(state.recipes[recipe_id], state.recipes)
     rows = makeup(bench.weights(recipe_id), bench.origin, bench.source_weights, taken)
-    found = {
+    attribution = {
         "candidate": recipe_id,
         "sources": [source.name for source in state.started.sources],
         "rows": [asdict(row) for row in rows],
     }
-    _keep(_file(home, key(state, recipe_id)), found)
-    return found
+    _keep(_file(home, key(state, recipe_id)), attribution)
+    return attribution
 
 
-def _keep(file: Path, found: dict[str, Any]) -> None:
+def _keep(file: Path, attribution: dict[str, Any]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=file.parent, suffix=".tmp")
     with os.fdopen(handle, "w", encoding="utf-8") as out:
-        json.dump(found, out)
+        json.dump(attribution, out)
     os.replace(name, file)
 
 

@@ -67,9 +67,9 @@ class Bench:
     @cached_property
     def family(self) -> Family:
         """The opened models, read from this machine's own copies."""
-        given = self._submitted
+        submission = self._submitted
         copies = {m.path: place for m, place in zip(self._given, self.copies, strict=True)}
-        return open_family(given.sources, given.base, given.config.strict, copies)
+        return open_family(submission.sources, submission.base, submission.config.strict, copies)
 
     @property
     def _given(self) -> tuple[events.ModelReference, ...]:
@@ -115,12 +115,14 @@ class Bench:
     @cached_property
     def items(self) -> list[Item]:
         """The items of the run's data: the pinned ones if they are kept, else read from the files."""
-        given, started = self._submitted.data, self.state.started
+        run_data, started = self._submitted.data, self.state.started
         digest = None if started is None else started.data_digest
-        fetched = kept_items.pinned(self.artifacts.supply, given, digest)
+        fetched = kept_items.pinned(self.artifacts.supply, run_data, digest)
         allowed = self._submitted.config.allow_benchmarks
         return (
-            load_items(given, allowed, self.family.base.parameters) if fetched is None else fetched
+            load_items(run_data, allowed, self.family.base.parameters)
+            if fetched is None
+            else fetched
         )
 
     @property
@@ -150,8 +152,8 @@ class Bench:
     @cached_property
     def _measurable(self) -> tuple[list[Item], tuple[str, ...]]:
         """The items that can be measured, and messages about those that cannot."""
-        ours = made_for_any_model(self._submitted.data)
-        return measurable(self.items, self.judge.tokenizer, self.context, ours, self.not_run)
+        is_builtin = made_for_any_model(self._submitted.data)
+        return measurable(self.items, self.judge.tokenizer, self.context, is_builtin, self.not_run)
 
     @cached_property
     def not_run(self) -> str:
@@ -268,8 +270,8 @@ class Bench:
         started = self.state.started
         assert started
         records = (started.base, *started.sources)
-        found = list(zip(records, self.digests, self.copies, strict=True))
-        damaged = [c for r, digest, c in found if r.digest != digest and r.model == c.name]
+        triples = list(zip(records, self.digests, self.copies, strict=True))
+        damaged = [c for r, digest, c in triples if r.digest != digest and r.model == c.name]
         if damaged:
             for place in damaged:
                 self.artifacts.supply.forget(place)
@@ -322,19 +324,19 @@ class Bench:
         The caller holds these tasks. If a recipe cannot be built, none is: each task then builds its
         own, and fails by itself. Weights of an earlier call that are not asked for are dropped.
         """
-        wanted = {recipe.id: recipe for recipe in list(recipes)[: self.together]}
-        self._ahead = {id_: made for id_, made in self._ahead.items() if id_ in wanted}
-        chosen = [recipe for id_, recipe in wanted.items() if id_ not in self._ahead]
+        recipes_by_id = {recipe.id: recipe for recipe in list(recipes)[: self.together]}
+        self._ahead = {id_: build for id_, build in self._ahead.items() if id_ in recipes_by_id}
+        chosen = [recipe for id_, recipe in recipes_by_id.items() if id_ not in self._ahead]
         if len(chosen) < 2:
             return
         began = time.perf_counter()
         try:
-            made = self.builder.build_many(chosen)
+            models = self.builder.build_many(chosen)
         except Exception as error:
             log.debug("candidates are built one by one", exc_info=error)
             return
         each = (time.perf_counter() - began) / len(chosen)
-        self._ahead |= {r.id: (weights, each) for r, weights in zip(chosen, made, strict=True)}
+        self._ahead |= {r.id: (weights, each) for r, weights in zip(chosen, models, strict=True)}
 
     def build(self, recipe: Recipe) -> tuple[Weights, float]:
         """Return a recipe's weights, built ahead or now, and the seconds that were spent ahead."""
@@ -351,23 +353,23 @@ class Bench:
             return stored
         expected = self.state.built[recipe_id][0]
         weights = self.builder.build(self.state.recipes[recipe_id])
-        found = weights_checkpoint.digest(weights)
-        if found != expected:
+        rebuilt_digest = weights_checkpoint.digest(weights)
+        if rebuilt_digest != expected:
             raise SourceChangedError(
-                f"candidate {recipe_id[:12]} rebuilt from its recipe has digest {found[:12]}, the "
-                f"log says {expected[:12]}.{self.exchanged(found)}"
+                f"candidate {recipe_id[:12]} rebuilt from its recipe has digest {rebuilt_digest[:12]}, the "
+                f"log says {expected[:12]}.{self.exchanged(rebuilt_digest)}"
             )
         self.artifacts.put(expected, weights)
         return weights
 
-    def exchanged(self, found: str) -> str:
+    def exchanged(self, rebuilt_digest: str) -> str:
         """Return a sentence on the model that the log gives this digest to; "" if there is none."""
         built = self.state.built.items()
-        other = next((id_ for id_, (digest, _) in built if digest == found), None)
+        other = next((id_ for id_, (digest, _) in built if digest == rebuilt_digest), None)
         if other is None:
             return ""
         name = f"{other[:12]} ({candidates.place(self.state, other)})"
-        return f" {found[:12]} is the digest that the log gives {name}."
+        return f" {rebuilt_digest[:12]} is the digest that the log gives {name}."
 
     def weights(self, recipe_id: str) -> Weights:
         """Return the weights of a recipe. Raises ConfigError if the recipe was never built."""
@@ -378,11 +380,11 @@ class Bench:
 
 
 def _check_different(records: list[events.SourceRecord]) -> None:
-    seen: dict[str, str] = {}
+    names_by_digest: dict[str, str] = {}
     for record in records:
-        if record.digest in seen:
+        if record.digest in names_by_digest:
             raise SourceError(
-                f"models {seen[record.digest]} and {record.name} hold the same weights. Every "
+                f"models {names_by_digest[record.digest]} and {record.name} hold the same weights. Every "
                 "source must be another model."
             )
-        seen[record.digest] = record.name
+        names_by_digest[record.digest] = record.name

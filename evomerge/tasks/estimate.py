@@ -53,7 +53,7 @@ def estimate(submitted: events.Submitted) -> dict[str, Any]:
         tally = _tally(submitted, started, prices, opening)
     seconds = _seconds(tally, prices, opening, started)
     weights = sum(t.numel() * t.element_size() for t in bench.origin.values())
-    kept = submitted.config.search.kept + 1
+    count = submitted.config.search.kept + 1
     total, config = sum(seconds.values()), submitted.config
     limits = {"max_hours": config.max_hours, "max_device_hours": config.max_device_hours}
     budget = config.budget_hours
@@ -69,7 +69,7 @@ def estimate(submitted: events.Submitted) -> dict[str, Any]:
         "total_seconds": total,
         "disk_bytes": {
             "a_model": weights,
-            "kept_at_the_end": kept * weights,
+            "kept_at_the_end": count * weights,
             "at_most": tally.tasks["build"] * weights,
         },
         "memory_bytes": int(started.cost.bytes),
@@ -82,14 +82,14 @@ def forecast(submitted: events.Submitted, folder: Path) -> Forecast:
 
     Where paths through the blocks are searched, the champion's shape is not known before.
     """
-    found = estimate(submitted)
-    tasks = ", ".join(f"{count:,} {kind}" for kind, count in sorted(found["tasks"].items()))
-    disk = found["disk_bytes"]
+    costs = estimate(submitted)
+    tasks = ", ".join(f"{count:,} {kind}" for kind, count in sorted(costs["tasks"].items()))
+    disk = costs["disk_bytes"]
     deep = submitted.config.search.longest_path(BLOCKS) != BLOCKS
     donor = Path((submitted.base or submitted.sources[0]).path)
     return Forecast(
         Amount(
-            found["total_seconds"],
+            costs["total_seconds"],
             f"counted by carrying out its decisions: {tasks}; priced by a probe here",
         ),
         Amount(
@@ -98,7 +98,7 @@ def forecast(submitted: events.Submitted, folder: Path) -> Forecast:
             "cache comes on top",
         ),
         Amount(
-            found["memory_bytes"],
+            costs["memory_bytes"],
             "counted: weights, cache and activations of one candidate; sources and batches come on top",
         ),
         {} if deep else {"champion": stand_ins.write(donor, folder / "champion", "champion")},
@@ -128,15 +128,15 @@ def _tally(
     left = 3600 * config.budget_hours - seconds(low)
     reach = 1 + math.floor(left / each) if each > 0 else config.generations
     reach = max(0, min(config.generations, reach))
-    found = first(min(reach, MOST_REHEARSED))
+    rehearsal = first(min(reach, MOST_REHEARSED))
     for more, kinds in (("tasks", low.tasks), ("items", low.items)):
-        ahead, total = getattr(high, more), getattr(found, more)
+        ahead, total = getattr(high, more), getattr(rehearsal, more)
         for kind in ahead:
             beyond = max(0, reach - MOST_REHEARSED) * (ahead[kind] - kinds[kind]) / 2
             total[kind] += round(beyond)
-    found.generations = reach + 1
-    found.reason = "hours" if reach < config.generations else found.reason
-    return found
+    rehearsal.generations = reach + 1
+    rehearsal.reason = "hours" if reach < config.generations else rehearsal.reason
+    return rehearsal
 
 
 def _prices(bench: Bench, started: events.Started) -> dict[str, float]:
@@ -145,9 +145,9 @@ def _prices(bench: Bench, started: events.Started) -> dict[str, float]:
     recipe = Merge(method="ties", inputs=sources, base=started.base.recipe_id)
 
     def build() -> None:
-        made = bench.builder.build(recipe)
-        digest(made)
-        sketch(made, bench.origin)
+        weights = bench.builder.build(recipe)
+        digest(weights)
+        sketch(weights, bench.origin)
 
     build()  # the first build also compiles and reads files: it is not timed
     prices = {"build": timed(build)}

@@ -37,13 +37,13 @@ def probe(
     context: int,
 ) -> tuple[str, ...]:
     """Measure what the settings ask to probe, set up the model by it, and return a line on each."""
-    told = []
+    lines = []
     model.dtype = torch.bfloat16 if config.evaluation_dtype == "bfloat16" else None
     model.load(sources[0])
     if config.batch_tokens == "probe":
         speeds = autotune.batch(model, context, config.search_windows)
         model.batch_tokens = autotune.chosen(speeds)
-        told.append(
+        lines.append(
             f"probed: {model.batch_tokens} tokens a forward pass, "
             f"{speeds[model.batch_tokens]:,.0f} tokens/s (one window: {speeds[context]:,.0f})"
         )
@@ -52,12 +52,12 @@ def probe(
     if config.evaluation_dtype == "auto":
         model.dtype = torch.bfloat16 if autotune.natively(model, sources, data) else None
     elif config.evaluation_dtype == "probe":
-        found = autotune.halved(model, sources, data, context)
-        model.dtype = torch.bfloat16 if found.better else None
-        told.append(_told("bfloat16 is", found, found.better))
+        trial = autotune.halved(model, sources, data, context)
+        model.dtype = torch.bfloat16 if trial.better else None
+        lines.append(_told("bfloat16 is", trial, trial.better))
     if config.evaluation_compile == "probe":
-        told.append(_compiled(model, config, sources, data, context))
-    return tuple(told)
+        lines.append(_compiled(model, config, sources, data, context))
+    return tuple(lines)
 
 
 def _compiled(
@@ -71,15 +71,15 @@ def _compiled(
     if not inductor.compiler(model.device):
         return "not probed: this machine has no compiler for evaluation_compile: not used"
     try:
-        found = autotune.compiled(model, sources, data, context)
+        trial = autotune.compiled(model, sources, data, context)
     except inductor.NotCompiledError as error:
         return f"not probed: {error}: not used"
     rows = model.rows(context)
     long = sum(any(len(w) == context for w in packed.windows) for packed in data.values())
     full = config.search_windows // rows * rows * context
-    used = found.pays(_search_tokens(config, long * full, found.speed))
+    used = trial.pays(_search_tokens(config, long * full, trial.speed))
     model.compiled = (rows, context) if used else None
-    return _told(f"compiling takes {found.seconds:.0f} s, and evaluation is", found, used)
+    return _told(f"compiling takes {trial.seconds:.0f} s, and evaluation is", trial, used)
 
 
 def _search_tokens(config: EvoMergeConfig, each: int, speed: float) -> float:
@@ -93,8 +93,8 @@ def _search_tokens(config: EvoMergeConfig, each: int, speed: float) -> float:
     return min(tokens, 3600 * config.budget_hours * speed)
 
 
-def _told(what: str, found: autotune.Trial, used: bool) -> str:
+def _told(what: str, trial: autotune.Trial, used: bool) -> str:
     return (
-        f"probed: {what} {found.ratio:.2f} times as fast and changes the sources' perplexity "
-        f"by at most {found.change:.2%}: {'used' if used else 'not used'}"
+        f"probed: {what} {trial.ratio:.2f} times as fast and changes the sources' perplexity "
+        f"by at most {trial.change:.2%}: {'used' if used else 'not used'}"
     )

@@ -35,8 +35,8 @@ class Context(Bench):
         """Return the tasks that build models, as many as fit into memory, if the task is one."""
         if not isinstance(task, Build | BuildBaseline):
             return [task]
-        others = [t for t in tasks if isinstance(t, Build | BuildBaseline) and t.key != task.key]
-        return [task, *others][: self.together]
+        rest = [t for t in tasks if isinstance(t, Build | BuildBaseline) and t.key != task.key]
+        return [task, *rest][: self.together]
 
     def prepare(self, tasks: Sequence[Task]) -> None:
         """Build what the tasks build in one pass over the sources."""
@@ -79,14 +79,14 @@ def _build(recipe: Recipe, bench: Bench) -> dict:
     began = time.perf_counter()
     weights, ahead = bench.build(recipe)
     failpoints.hit("build-computed")
-    found = digest(weights)
+    weights_digest = digest(weights)
     described = {
         "recipe_id": recipe.id,
         "recipe": recipe,
-        "digest": found,
+        "digest": weights_digest,
         "sketch": sketch(weights, bench.builder.origin(recipe, bench.origin)),
     }
-    bench.artifacts.put(found, weights)
+    bench.artifacts.put(weights_digest, weights)
     failpoints.hit("build-stored")
     return {**described, "seconds": ahead + time.perf_counter() - began}
 
@@ -107,9 +107,9 @@ def _choose_layers(task: ChooseLayers, bench: Bench) -> Event:
     pipeline = task.proposal.pipeline
     assert pipeline is not None
     assert bench.state.started
-    own = task.proposal.with_layers((0,) * bench.state.started.blocks).pipeline
-    assert own is not None
-    merged = bench.builder.build(own)
+    proposal_pipeline = task.proposal.with_layers((0,) * bench.state.started.blocks).pipeline
+    assert proposal_pipeline is not None
+    merged = bench.builder.build(proposal_pipeline)
     inputs = [bench.weights(id_) for id_ in pipeline.inputs]
     gains = swap_gains(bench.resident, merged, inputs, bench.packed["train"])
     failpoints.hit("layers-scored")
@@ -133,16 +133,18 @@ def _evaluate(task: Evaluate, bench: Bench) -> Event:
     failpoints.hit("evaluate-loaded")
     bad = not_finite(weights)
     data = bench.packed[task.slice]
-    seen = Seen({})
+    evaluation = Seen({})
     if not bad:
         taken = path(state.recipes[task.recipe_id], state.recipes)
         bench.resident.load(weights, None if taken is None else len(taken.steps))
         watch = _watch(task, bench)
-        seen = evaluate(bench.resident, data, draws, bench.judge, watch)
+        evaluation = evaluate(bench.resident, data, draws, bench.judge, watch)
     failpoints.hit("evaluate-scored")
-    outcomes = seen.outcomes
+    outcomes = evaluation.outcomes
     measured = None if bad else state.measure(task.recipe_id, outcomes)
-    best, fitness = state.judge(task.recipe_id, task.slice, task.generation, measured, seen.scored)
+    best, fitness = state.judge(
+        task.recipe_id, task.slice, task.generation, measured, evaluation.scored
+    )
     if state.is_source(task.recipe_id) and measured is None:
         raise NotFiniteError("a source's log-likelihood on this data is NaN or Inf")
     return events.Evaluated(
@@ -154,8 +156,8 @@ def _evaluate(task: Evaluate, bench: Bench) -> Event:
         reference=best,
         fitness=fitness,
         why_none=None if measured else _why_none(bad, outcomes),
-        stopped=seen.stopped,
-        scored=seen.scored,
+        stopped=evaluation.stopped,
+        scored=evaluation.scored,
         seconds=time.perf_counter() - began,
     )
 

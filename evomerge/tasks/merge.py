@@ -53,26 +53,28 @@ class Prepared:
 
 
 def open_models(
-    document: Document, made: Mapping[str, Path], named: Names | None = None
+    document: Document, merged_folders: Mapping[str, Path], named: Names | None = None
 ) -> dict[Reference, Model]:
     """Open every model of a config (headers only).
 
-    `made` has the folders of earlier documents; `named` finds the models of a log.
+    `merged_folders` has the folders of earlier documents; `named` finds the models of a log.
     """
-    found = {}
+    models = {}
     for reference in document.references():
-        place = made.get(reference.model) or Path(resolve(reference.model, named=named).path)
+        place = merged_folders.get(reference.model) or Path(
+            resolve(reference.model, named=named).path
+        )
         adapter = None
         if reference.adapter is not None:
             adapter = Adapter(Path(resolve_adapter(reference.adapter).path))
-        found[reference] = Model(str(reference), open_checkpoint(place), adapter)
-    return found
+        models[reference] = Model(str(reference), open_checkpoint(place), adapter)
+    return models
 
 
 def prepare(
     document: Document,
     out: Path,
-    made: Mapping[str, Path],
+    merged_folders: Mapping[str, Path],
     named: Names | None = None,
     tell: Callable[[str], None] = lambda words: None,
 ) -> Prepared:
@@ -82,10 +84,10 @@ def prepare(
     UnavailableError.
     """
     target = check_target(out)
-    models = open_models(document, made, named)
+    models = open_models(document, merged_folders, named)
     for model in models.values():
         taken = [model.checkpoint.folder, *([model.adapter.folder] if model.adapter else [])]
-        for place in (given.resolve() for given in taken):
+        for place in (folder.resolve() for folder in taken):
             if target == place or target in place.parents or place in target.parents:
                 raise ConflictError(f"the output folder {out} is, or holds, model {model.name}.")
     layout = lay_out(document, models)

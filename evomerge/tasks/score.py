@@ -72,30 +72,33 @@ def score(
     began = time.perf_counter()
     context = min(context, evaluator.positions or context)
     judge = Judge(load_tokenizer(model.path))
-    asked = [item for item in items if item.slice == slice_]
-    if not any(isinstance(item, itemdata.Text) for item in asked):
+    slice_items = [item for item in items if item.slice == slice_]
+    if not any(isinstance(item, itemdata.Text) for item in slice_items):
         raise DataError(
             f"the data has no text in the slice {slice_}: there is no perplexity of it."
         )
-    not_run = why_not_run(asked, judge.verifier)
-    kept, left_out = measurable(asked, judge.tokenizer, context, builtin, not_run)
-    data = pack(kept, judge.tokenizer, context)[slice_]
-    tell(f"scoring {model.name} on {len(kept)} items of the {slice_} slice")
+    not_run = why_not_run(slice_items, judge.verifier)
+    fitting_items, left_out = measurable(slice_items, judge.tokenizer, context, builtin, not_run)
+    data = pack(fitting_items, judge.tokenizer, context)[slice_]
+    tell(f"scoring {model.name} on {len(fitting_items)} items of the {slice_} slice")
     draws = outcomes.whole({domain: packed.pool() for domain, packed in data.items()})
     if isinstance(evaluator, ResidentModel):
         evaluator = Metered(evaluator, data, judge.tokenizer, tell)
-    seen = evaluate(evaluator, data, draws, judge).outcomes
+    model_outcomes = evaluate(evaluator, data, draws, judge).outcomes
     price = _price(model, context)
-    measured = composite.components(seen, price.flops_per_token, price.bytes)
+    measured = composite.components(model_outcomes, price.flops_per_token, price.bytes)
     if measured is None:
         raise NotFiniteError(f"model {model.name}: its log-likelihood on this data is NaN or Inf.")
     return Score(
         name=model.name,
         slice=slice_,
         components=measured,
-        outcomes=seen,
-        items=itemise(seen, draws, names(data)),
-        grades={domain: _grades(data[domain], seen[domain]) for domain in sorted(seen)},
+        outcomes=model_outcomes,
+        items=itemise(model_outcomes, draws, names(data)),
+        grades={
+            domain: _grades(data[domain], model_outcomes[domain])
+            for domain in sorted(model_outcomes)
+        },
         context=context,
         left_out=left_out,
         seconds=time.perf_counter() - began,
@@ -108,9 +111,9 @@ def resident(model: ModelReference, device: str = "cpu") -> ResidentModel:
     weights = opened.tensors()
     if bad := not_finite(weights):
         raise NotFiniteError(f"model {model.name}: tensor {bad} holds NaN or Inf.")
-    found = ResidentModel(Path(model.path), device, opened.tied)
-    found.load(weights)
-    return found
+    resident_model = ResidentModel(Path(model.path), device, opened.tied)
+    resident_model.load(weights)
+    return resident_model
 
 
 def speeds(
@@ -149,24 +152,24 @@ def names(data: Mapping[str, Packed]) -> dict[str, dict[Kind, list[str]]]:
                 f"{n}: {first}" + (f" … {last}" if last != first else "")
                 for n, (first, last) in enumerate(packed.texts)
             ],
-            "question": [asked.id for asked in packed.questions],
+            "question": [question.id for question in packed.questions],
             "problem": [posed.problem.id for posed in packed.problems],
         }
         for domain, packed in data.items()
     }
 
 
-def _grades(packed: Packed, seen: DomainOutcomes) -> dict[Kind, dict[int, tuple[float, int]]]:
-    found: dict[Kind, dict[int, tuple[float, int]]] = {}
+def _grades(packed: Packed, outcome: DomainOutcomes) -> dict[Kind, dict[int, tuple[float, int]]]:
+    grades_by_kind: dict[Kind, dict[int, tuple[float, int]]] = {}
     kinds: list[tuple[Kind, list[int], Sequence[float]]] = [
-        ("question", [q.grade for q in packed.questions], seen.right),
-        ("problem", [p.problem.grade for p in packed.problems], seen.solved),
+        ("question", [q.grade for q in packed.questions], outcome.right),
+        ("problem", [p.problem.grade for p in packed.problems], outcome.solved),
     ]
     for kind, grades, values in kinds:
         for grade, value in zip(grades, values, strict=True):
-            right, asked = found.setdefault(kind, {}).get(grade, (0.0, 0))
-            found[kind][grade] = (right + value, asked + 1)
-    return found
+            right, count = grades_by_kind.setdefault(kind, {}).get(grade, (0.0, 0))
+            grades_by_kind[kind][grade] = (right + value, count + 1)
+    return grades_by_kind
 
 
 @dataclass(frozen=True)

@@ -17,19 +17,19 @@ _REMEDY = (
 
 def strange(models: Sequence[ModelReference], folders: Sequence[Path]) -> tuple[str, ...]:
     """Return a warning for each file of a model that names code or has an unusual chat template."""
-    told = []
+    warnings = []
     for model, folder in zip(models, folders, strict=True):
         if files := companions.naming_code(folder):
-            told.append(
+            warnings.append(
                 f"{', '.join(files)} of model {model.name} name Python code (auto_map): it is not run "
                 f"here, and results are written without it{_copies(folder)}."
             )
-        told += [
+        warnings += [
             f"the chat template in {file} of model {model.name} {why}. Results may carry it: read it "
             "before you serve them."
             for file, why in chat_template.unusual(folder)
         ]
-    return tuple(told)
+    return tuple(warnings)
 
 
 def left_behind(models: Sequence[ModelReference], folders: Sequence[Path]) -> tuple[str, ...]:
@@ -56,19 +56,19 @@ def other_tokens(
     Vocabularies are compared with the first model's, added tokens among all. Raises SourceError if
     most numbers of two vocabularies do; with `strict`, also instead of a warning.
     """
-    told = []
+    warnings = []
     for name, folder in zip(names[1:], folders[1:], strict=True):
-        found = vocabularies.difference(folders[0], folder)
-        if found is None:
+        difference = vocabularies.difference(folders[0], folder)
+        if difference is None:
             continue
-        words = found.told(names[0], name)
-        if found.foreign:
+        words = difference.told(names[0], name)
+        if difference.foreign:
             raise SourceError(
                 f"{words}. Only models that read text alike can be merged row by row. {_REMEDY}"
             )
-        told.append(f"{words}. {names[0]}'s are kept.")
+        warnings.append(f"{words}. {names[0]}'s are kept.")
     for added in vocabularies.added_differences(list(zip(names, folders, strict=True))):
-        told.append(f"{added.told()}. Their rows are merged as one token's. {_REMEDY}")
-    if strict and told:
-        raise SourceError("--strict refuses what would be warnings:\n" + "\n".join(told))
-    return tuple(dict.fromkeys(told))
+        warnings.append(f"{added.told()}. Their rows are merged as one token's. {_REMEDY}")
+    if strict and warnings:
+        raise SourceError("--strict refuses what would be warnings:\n" + "\n".join(warnings))
+    return tuple(dict.fromkeys(warnings))

@@ -77,13 +77,13 @@ def leads(run: Run) -> dict[str, Lead]:
 
 
 def _leads(run: Run) -> dict[str, Lead]:
-    values, seen, seed = quality(run), run.seen, run.settings.seed
+    values, observations, seed = quality(run), run.seen, run.settings.seed
     leads = {}
     for role in run.settings.domains:
         rival = min((other for other in values if other != role), key=lambda r: values[r][role])
-        sizes = seen[role].sizes[role]
-        theirs, mine = seen[rival].items[role], seen[role].items[role]
-        lead = bootstrap.rates(theirs, mine, sizes, "cognate lead", seed, role)
+        sizes = observations[role].sizes[role]
+        rival_items, own_items = observations[rival].items[role], observations[role].items[role]
+        lead = bootstrap.rates(rival_items, own_items, sizes, "cognate lead", seed, role)
         difference, low, high = (x / math.log(2) for x in (lead.difference, lead.low, lead.high))
         leads[role] = Lead(rival=rival, difference=difference, low=low, high=high)
     return leads
@@ -91,7 +91,7 @@ def _leads(run: Run) -> dict[str, Lead]:
 
 def least_lead(run: Run) -> Figure:
     """Return the least lead that a specialist of a completed run has on its own domain."""
-    leads = [one.lead for one in run.state.completed.models.values() if one.lead is not None]
+    leads = [model.lead for model in run.state.completed.models.values() if model.lead is not None]
     least = min(leads, key=lambda lead: lead.low)
     return Figure(value=least.difference, low=least.low, high=least.high)
 
@@ -104,22 +104,22 @@ def gain(run: Run) -> Figure:
     """
     points, resampled, windows = [], [], 0
     for role in run.settings.domains:
-        ours, base = run.seen[role], run.seen[BASE]
-        count = len(ours.sizes[role])
+        specialist, base = run.seen[role], run.seen[BASE]
+        count = len(specialist.sizes[role])
         counts = bootstrap.draws(count, "cognate gain", run.settings.seed, role)
-        points.append(1 - ours.values[role] / base.values[role])
-        resampled.append(1 - bootstrap.ratio(counts, ours.items[role], base.items[role]))
+        points.append(1 - specialist.values[role] / base.values[role])
+        resampled.append(1 - bootstrap.ratio(counts, specialist.items[role], base.items[role]))
         windows += count
     return paired_bits.figure(math.fsum(points) / len(points), np.mean(resampled, axis=0), windows)
 
 
 def results(run: Run) -> dict[str, Result]:
     """Return role → model of a run whose models are made and measured."""
-    lead, made = leads(run), run.state.made
+    lead, events = leads(run), run.state.made
     return {
         role: Result(
             recipe_id=event.recipe_id,
-            digest=made[event.recipe_id].digest,
+            digest=events[event.recipe_id].digest,
             bits_per_byte=event.values,
             lead=lead.get(role),
         )
@@ -230,19 +230,19 @@ def card(run: Run, role: str) -> str:
     It names a licence only if base and text are the program's own.
     """
     submitted, config = run.submitted, run.settings
-    ours = submitted.base is None and not submitted.data
-    front = ["---", "library_name: transformers", *["license: apache-2.0"] * ours]
+    is_builtin = submitted.base is None and not submitted.data
+    front = ["---", "library_name: transformers", *["license: apache-2.0"] * is_builtin]
     front += ["tags:", "- cognate"]
     if role != BASE:
         front += ["base_model: ../base", "base_model_relation: finetune"]
     measured = ", ".join(f"{d} {v:.4f}" for d, v in run.seen[role].values.items())
-    made = "given as the base."
+    history = "given as the base."
     if (training := run.known[TRAININGS].get(role)) is not None:
         shares = ", ".join(f"{d} {share:.0%}" for d, share in training.data.items())
         origin = "from scratch" if role == BASE else "from `base`"
         rank = training.params.get("rank")
         adapters = f" by adapters of rank {rank}, merged into the weights" if rank else ""
-        made = f"trained {origin} on {tokens(training):,} tokens ({shares}){adapters}."
+        history = f"trained {origin} on {tokens(training):,} tokens ({shares}){adapters}."
     return "\n".join(
         [
             *front,
@@ -250,7 +250,7 @@ def card(run: Run, role: str) -> str:
             "",
             f"# {role} ({config.size.name}, seed {config.seed})",
             "",
-            f"{run.started.parameters:,} parameters, {made}",
+            f"{run.started.parameters:,} parameters, {history}",
             f"Bits per byte on held-out text: {measured}.",
             "",
         ]

@@ -44,7 +44,7 @@ def forecast(study: Study[Any], submitted: Submitted, cache: Artifacts, folder: 
     models = _stand_ins(context, initial, folder)
     numbers = state.started.parameters
     text = sum(file.stat().st_size for file in context.text.folder.iterdir())
-    kept, words = given_dtype.stored(state.started, len(models), len(models), numbers)
+    stored_bytes, words = given_dtype.stored(state.started, len(models), len(models), numbers)
     config = state.submitted.config
     copies = 1 if config.sharded else config.processes
     shared = f" in each of {copies} processes" if copies > 1 else ""
@@ -55,7 +55,9 @@ def forecast(study: Study[Any], submitted: Submitted, cache: Artifacts, folder: 
             f"pass over the held-out text {duration(scoring)}, and it has {passes}; the start "
             f"{duration(opening)}",
         ),
-        Amount(kept + text, f"counted: {words}, and the text; snapshots on the way are removed"),
+        Amount(
+            stored_bytes + text, f"counted: {words}, and the text; snapshots on the way are removed"
+        ),
         Amount(
             recipes.memory(state.started) * copies,
             f"counted: weights, gradients and two moments of one training{shared}; activations "

@@ -48,8 +48,8 @@ def line(
             model.load(blend)
         for domain in sorted(data):
             windows = data[domain].windows
-            known = ends.get(place)
-            nll = score_windows(model, windows)[0] if known is None else known[domain]
+            losses = ends.get(place)
+            nll = score_windows(model, windows)[0] if losses is None else losses[domain]
             items[f"{place}/{domain}"] = tuple(nll)
             sizes[f"{place}/{domain}"] = tuple(len(window) - 1 for window in windows)
     return answered(task, items, sizes, began)
@@ -62,7 +62,10 @@ def geometry(task: Observe, base: Weights, specialists: Mapping[str, Weights]) -
     products, square = dict.fromkeys(pairs, 0.0), 0.0
     for tensor, weights in sorted(base.items()):  # a tensor at a time: models may be large
         square += float(weights.double().square().sum())
-        moved = {n: (one[tensor] - weights).double().flatten() for n, one in specialists.items()}
+        moved = {
+            n: (specialist[tensor] - weights).double().flatten()
+            for n, specialist in specialists.items()
+        }
         for a, b in pairs:
             products[a, b] += float(moved[a] @ moved[b])
     norms = {name: math.sqrt(products[name, name]) for name in names}

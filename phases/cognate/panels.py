@@ -107,8 +107,10 @@ def _leads(run: Run, quality: Mapping[str, Mapping[str, float]]) -> list[Panel]:
             )
             for other, values in quality.items()
         )
-        told = COMPARED[over.verdict]
-        says = f"On text of {role} the {role} specialist is {told} the best other, {lead.rival}."
+        comparison = COMPARED[over.verdict]
+        says = (
+            f"On text of {role} the {role} specialist is {comparison} the best other, {lead.rival}."
+        )
         panels.append(
             Arms(
                 name=f"lead-{role}",
@@ -127,11 +129,11 @@ def _line(line: Mapping[str, list[float]]) -> Lines:
     """Return the loss along the straight lines from the base to the specialists."""
     series = tuple(Series(name=r, x=PLACES, y=tuple(y)) for r, y in line.items())
     barriers = [role for role, losses in line.items() if figures.barrier(losses) > BARRIER]
-    told = f"A barrier on the way to {', '.join(barriers)}" if barriers else "No barrier"
+    sentence = f"A barrier on the way to {', '.join(barriers)}" if barriers else "No barrier"
     return Lines(
         name="line",
         title="From the base to the specialists",
-        says=f"{told}. A barrier is a loss more than {BARRIER:g} nats a token above the "
+        says=f"{sentence}. A barrier is a loss more than {BARRIER:g} nats a token above the "
         "straight line between the losses of both ends. Models with a barrier between them cannot be "
         "merged by averaging.",
         x=Axis(name="place", unit="0 base, 1 specialist"),
@@ -142,19 +144,21 @@ def _line(line: Mapping[str, list[float]]) -> Lines:
 
 def _lineage(run: Run) -> Graph:
     """Return text, first weights, base and specialists, and what made each of which."""
-    started, specialists, given = run.started, run.settings.domains, run.started.base
-    made = {role: run.recipes[role].id in run.state.made for role in run.arms}
-    first = given.name if given else "first weights"
-    group = "trained" if given is None else "given"
+    started, specialists, base = run.started, run.settings.domains, run.started.base
+    made_roles = {role: run.recipes[role].id in run.state.made for role in run.arms}
+    first = base.name if base else "first weights"
+    group = "trained" if base is None else "given"
     nodes = [
         Node(id="text", name="text", group="data", column=0, says=started.items[:12]),
-        Node(id="untrained", name=first, group="given" if given else "initialised", column=0),
-        Node(id=BASE, name=BASE, group=group, column=1, ours=made[BASE]),
+        Node(id="untrained", name=first, group="given" if base else "initialised", column=0),
+        Node(id=BASE, name=BASE, group=group, column=1, ours=made_roles[BASE]),
     ]
-    nodes += [Node(id=r, name=r, group="trained", column=2, ours=made[r]) for r in specialists]
-    says = (started.dtype or "float32") if given else "train"
+    nodes += [
+        Node(id=r, name=r, group="trained", column=2, ours=made_roles[r]) for r in specialists
+    ]
+    says = (started.dtype or "float32") if base else "train"
     edges = [Edge(source="untrained", target=BASE, says=says)]
-    readers = specialists if given else [BASE]
+    readers = specialists if base else [BASE]
     edges += [Edge(source="text", target=role, says="text") for role in readers]
     edges += [Edge(source=BASE, target=role, says="train") for role in specialists]
     says = "Who was made of what; `forge lineage` has the recipes."

@@ -107,13 +107,13 @@ class TitansPreset(Preset):
     def chosen(self, memory: str, recursions: int, halting: bool) -> TitansPreset:
         """Return the preset with another memory, or applied several times."""
         count = self.counts[memory] + (self.hidden + 1 if halting else 0)
-        told = {"memory": memory, "recursions": recursions, "halting": halting}
-        return self.model_copy(update={**told, "parameters": count})
+        options = {"memory": memory, "recursions": recursions, "halting": halting}
+        return self.model_copy(update={**options, "parameters": count})
 
     def initialisation(self) -> tuple[str, dict[str, Any]]:
         """Return the operation that draws the first weights, and its parameters."""
-        own = {name: getattr(self, name) for name in TITANS_SIZES}
-        return "titans-mag-init@1", {**super().initialisation()[1], **own, **TWO_LAYER}
+        sizes = {name: getattr(self, name) for name in TITANS_SIZES}
+        return "titans-mag-init@1", {**super().initialisation()[1], **sizes, **TWO_LAYER}
 
     def architecture(self) -> Architecture:
         """Return what is known of the models before they are made, as their config.json will say."""

@@ -125,9 +125,9 @@ def window(config: CognateConfig, positions: int | None) -> int:
     `positions` is the longest sequence that a given base takes; None: any. Raises ConfigError if the
     user asks for more.
     """
-    asked = config.context
-    if positions is not None and asked is not None and asked > positions:
-        raise ConfigError(f"context is {asked}, the base takes {positions} tokens at most.")
+    context = config.context
+    if positions is not None and context is not None and context > positions:
+        raise ConfigError(f"context is {context}, the base takes {positions} tokens at most.")
     return min(config.size.context, positions or config.size.context)
 
 

@@ -87,7 +87,9 @@ class Cognate(Study[MakingState]):
     def script(self, run: Run) -> Script:
         """Train the base, then the specialists; measure them. Each must be best on its own domain."""
         config, every = run.settings, recipes.unaveraged(run.submitted, run.started)
-        run.known[TRAININGS] = {n: one for n, one in every.items() if isinstance(one, Train)}
+        run.known[TRAININGS] = {
+            n: recipe for n, recipe in every.items() if isinstance(recipe, Train)
+        }
         run.foresee(recipes.named(run.submitted, run.started))
         run.result = BASE
         run.arms |= {role: run.on(role, QUALITY) for role in every}
@@ -98,9 +100,11 @@ class Cognate(Study[MakingState]):
         yield Make([recipes.initial(run.submitted, run.started)])
         for roles in ((BASE,), config.domains):
             group = [every[role] for role in roles]
-            for snapshots in zip(*(recipes.snapshots(config, one) for one in group), strict=True):
+            for snapshots in zip(
+                *(recipes.snapshots(config, recipe) for recipe in group), strict=True
+            ):
                 yield Make(snapshots)
-            yield Make([recipes.result(config, one) for one in group])
+            yield Make([recipes.result(config, recipe) for recipe in group])
             yield run.make(*roles)
         yield run.ask(measured)
         if wrong := figures.no_specialist(run):
@@ -134,9 +138,9 @@ class Cognate(Study[MakingState]):
 
     # ---- asking for a run --------------------------------------------------------------------
 
-    def plan(self, asked: Asked, lookup: Lookup) -> Plan:
+    def plan(self, request: Asked, lookup: Lookup) -> Plan:
         """Return the plan of a run. Raises ConfigError, DataError, UnavailableError."""
-        return submission.plan(self, asked, lookup)
+        return submission.plan(self, request, lookup)
 
     def check(self, plan: Plan) -> Checked:
         """Open base (header only), tokenizer and data; raise the errors that a start would raise."""
@@ -166,8 +170,8 @@ class Cognate(Study[MakingState]):
         NotFoundError.
         """
         run = self.begun(state)
-        known = {one.id for one in run.recipes.values()} & set(state.made) if run else ()
-        return name if name in known else super().find(state, name)
+        ids = {recipe.id for recipe in run.recipes.values()} & set(state.made) if run else ()
+        return name if name in ids else super().find(state, name)
 
     def named(self, state: MakingState) -> Mapping[str, Making]:
         """Return role → recipe of every model that the run gives, the base first."""
@@ -186,11 +190,17 @@ class Cognate(Study[MakingState]):
         return [group for group in (base, rest) if group]
 
     def architectures(
-        self, config: CognateConfig, given: Mapping[str, Sequence[Architecture | None]]
+        self,
+        config: CognateConfig,
+        architectures_by_role: Mapping[str, Sequence[Architecture | None]],
     ) -> Mapping[str, Architecture]:
         """Return the given base's for all models, or that of the preset."""
-        found = given["base"][0] if given.get("base") else config.size.architecture()
-        return dict.fromkeys(self.roles(config), found) if found else {}
+        architecture = (
+            architectures_by_role["base"][0]
+            if architectures_by_role.get("base")
+            else config.size.architecture()
+        )
+        return dict.fromkeys(self.roles(config), architecture) if architecture else {}
 
     def parameters(self, state: MakingState) -> int:
         """Return the number of parameters of each model."""
@@ -217,23 +227,23 @@ class Cognate(Study[MakingState]):
             {
                 "name": f"{state.run}-{role}",
                 "kind": "base" if role == BASE else "specialist",
-                "digest": made.digest,
+                "digest": model.digest,
                 "parameters": self.parameters(state),
                 "path": f"{folder}/{role}" if folder else None,
-                "metrics": made.bits_per_byte,
+                "metrics": model.bits_per_byte,
                 "lineage": [] if role == BASE else [base],
             }
-            for role, made in event.models.items()
+            for role, model in event.models.items()
         ]
 
     def origin(self, state: MakingState, rows: Sequence[Envelope], name: str) -> Origin:
         """Return the origin of the model with a role. Raises NotFoundError, also without a role."""
         if not name:
             named = self.named(state) if state.started else {}
-            made = ", ".join(role for role, one in named.items() if one.id in state.made)
+            roles = ", ".join(role for role, recipe in named.items() if recipe.id in state.made)
             raise NotFoundError(
                 f"run {state.run} gives several models: say which, as {state.run}:ROLE. It has "
-                f"{made or 'none yet'}."
+                f"{roles or 'none yet'}."
             )
         model = super().origin(state, rows, name)
         return replace(model, what=f"{model.name} model of run {state.run}")
@@ -245,7 +255,7 @@ class Cognate(Study[MakingState]):
     def chosen(self, state: MakingState, which: str) -> list[str]:
         """Return the recipe ids that "all", "champion" (the base), a role or an id means."""
         if which == "all":
-            return [one.id for one in self.named(state).values() if one.id in state.made]
+            return [recipe.id for recipe in self.named(state).values() if recipe.id in state.made]
         return [self.find(state, BASE if which == "champion" else which)]
 
     # ---- shown -------------------------------------------------------------------------------
@@ -267,8 +277,8 @@ class Cognate(Study[MakingState]):
 
     def started_line(self, data: Mapping[str, Any]) -> str:
         """Return the sizes of models and text."""
-        own = data.get("trainable")
-        adapters = f", adapters of {own:,} parameters" if own else ""
+        count = data.get("trainable")
+        adapters = f", adapters of {count:,} parameters" if count else ""
         text = sum(data["tokens"].values())
         return f"{data['parameters']:,} parameters{adapters}, {text:,} tokens of text"
 
@@ -286,7 +296,7 @@ class Cognate(Study[MakingState]):
         if isinstance(event, Trained):
             entry |= {"result": event.recipe_id}
         if isinstance(event, Completed):
-            quality = {role: made.bits_per_byte for role, made in event.models.items()}
+            quality = {role: model.bits_per_byte for role, model in event.models.items()}
             entry |= listed(panels.FEWER, panels.gain(quality), panels.SLICE)
 
     def headline(self, run: Run) -> Result | None:
@@ -301,7 +311,7 @@ class Cognate(Study[MakingState]):
             "parameters": started.parameters,
             **adapters,
             "tokens of text": sum(started.tokens.values()),
-            "tokens trained on": sum(e.tokens for one in segments for e in one.values()),
+            "tokens trained on": sum(e.tokens for segment in segments for e in segment.values()),
             "precision": run.settings.precision,
         }
         return {name: (value, "") for name, value in shown.items()}

@@ -234,8 +234,8 @@ class CognateConfig(Adapted, Watched):
     def size(self) -> Preset:
         """The preset, with the settings that change it. Embedding and head are one tensor."""
         names = ("base_tokens", "specialist_tokens", "batch", "context", "own_share")
-        given = {name: getattr(self, name) for name in names}
-        changed = {name: value for name, value in given.items() if value is not None}
+        settings = {name: getattr(self, name) for name in names}
+        changed = {name: value for name, value in settings.items() if value is not None}
         if self.architecture == "qwen2":
             preset = PRESETS[self.preset]
         else:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from runs.kinds.kind import Kind
 
 
-def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
+def plan(kind: Kind, request: Asked, lookup: Lookup) -> Plan:
     """Return the plan of the run. Without `domains`, the user's data gives a specialist a domain.
 
     Raises ConfigError, DataError or UnavailableError before anything is started.
@@ -26,20 +26,20 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
     from evaluation.training_text import own_texts
     from weights.folders.sources import ALIASES, resolve
 
-    unknown = sorted(role for role, models in asked.models.items() if models and role != "base")
+    unknown = sorted(role for role, models in request.models.items() if models and role != "base")
     if unknown:
         raise ConfigError(f"a cognate run has no models {unknown[0]!r}: it may have a base.")
-    base = [str(model) for model in asked.models.get("base", ())]
+    base = [str(model) for model in request.models.get("base", ())]
     if len(base) > 1:
         raise ConfigError("a cognate run has one base. Give one.")
-    config: CognateConfig = kind.parse(asked.config)
-    data = tuple(map(training_texts.absolute, map(str, asked.data)))
+    config: CognateConfig = kind.parse(request.config)
+    data = tuple(map(training_texts.absolute, map(str, request.data)))
     there = KNOWN
     if data:
         there = training_texts.domains(data)
-        if "domains" not in asked.config:
+        if "domains" not in request.config:
             _check_names(there)
-            config = kind.parse({**asked.config, "domains": there})
+            config = kind.parse({**request.config, "domains": there})
     training_texts.check_domains("domains names", config.domains, there, bool(data))
     training_texts.check_domains("mix weighs", tuple(config.mix or ()), there, bool(data))
     if not data:
@@ -52,8 +52,8 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
         if lookup.elsewhere and config.device == AUTO:  # a worker's device is one GPU
             config = config.model_copy(update={"device": CPU})
         check_shares(config.size.batch, config.processes, config.device, lookup.elsewhere)
-    found = resolve(base[0], {**ALIASES, **lookup.aliases}, lookup.named) if base else None
-    return Plan("cognate", config, {"base": found, "data": data}, asked.output_dir)
+    reference = resolve(base[0], {**ALIASES, **lookup.aliases}, lookup.named) if base else None
+    return Plan("cognate", config, {"base": reference, "data": data}, request.output_dir)
 
 
 def _check_names(there: Sequence[str]) -> None:
@@ -101,17 +101,17 @@ def check(plan: Plan) -> Checked:
         trainable(config, opened.config)
         model_config.check_predicts_tokens(folder, opened.config)
         given_tokenizer(folder)
-    found = training_texts.read(data) if data else None
+    corpus = training_texts.read(data) if data else None
     if base is None:
         from phases.cognate.text import configuration, learning, train_tokenizer
 
         trainable(config, configuration(config.size).to_dict())
-        texts = learning(config, None if found is None else found.documents)
+        texts = learning(config, None if corpus is None else corpus.documents)
         train_tokenizer(texts, config.size.vocabulary)
-    if found is None:
+    if corpus is None:
         return Checked(warnings, parameters)
     counts = {
         domain: {slice_: len(texts) for slice_, texts in split.items()}
-        for domain, split in found.documents.items()
+        for domain, split in corpus.documents.items()
     }
-    return Checked((*warnings, *found.notes), parameters, counts)
+    return Checked((*warnings, *corpus.notes), parameters, counts)

@@ -60,17 +60,17 @@ def fill(
     """
     config, notes = submitted.config, ()
     if submitted.data:
-        own = training_texts.read(submitted.data)
-        notes = own.notes
-        documents, rows = own.documents, parts.rows(own.documents, own.others)
-        texts = learning(config, own.documents)
-        training = {domain: split["train"] for domain, split in own.documents.items()}
+        corpus = training_texts.read(submitted.data)
+        notes = corpus.notes
+        documents, rows = corpus.documents, parts.rows(corpus.documents, corpus.others)
+        texts = learning(config, corpus.documents)
+        training = {domain: split["train"] for domain, split in corpus.documents.items()}
     else:
         documents = own_texts.corpus(config.seed, config.size.characters, config.domains)
         rows = builtin_corpus.items(documents, config.seed)
         texts = learning(config)
-        wanted = config.mix or config.size.base_mix
-        training = parts.builtin(documents, config.seed, config.size.characters, wanted)
+        mix = config.mix or config.size.base_mix
+        training = parts.builtin(documents, config.seed, config.size.characters, mix)
     if donor is None:
         tokenizer = train_tokenizer(texts, config.size.vocabulary)
         _write_own(folder, config, tokenizer)
@@ -82,10 +82,12 @@ def fill(
     return notes
 
 
-def learning(config: CognateConfig, own: Mapping[str, parts.Split] | None = None) -> Iterator[str]:
-    """Yield the texts that the tokenizer learns from; `own` are the user's documents, if they are."""
-    if own is not None:
-        for split in own.values():
+def learning(
+    config: CognateConfig, documents: Mapping[str, parts.Split] | None = None
+) -> Iterator[str]:
+    """Yield the texts that the tokenizer learns from; `documents` are the user's documents, if they are."""
+    if documents is not None:
+        for split in documents.values():
             yield from (document.text for document in _spread(split["train"]))
         return
     for domain in config.domains:
@@ -152,7 +154,7 @@ def _check_read(folder: Path, tokenizer: Any, texts: Sequence[str]) -> None:
     """Raise PresetError if the tokenizer of the written folder gives other tokens."""
     read = load_tokenizer(str(folder))
     for text in texts:
-        ids = [one.encode(text, add_special_tokens=False) for one in (read, tokenizer)]
+        ids = [encoder.encode(text, add_special_tokens=False) for encoder in (read, tokenizer)]
         if ids[0] != ids[1]:
             raise PresetError(
                 "the tokenizer that is read again is not the one that is trained with"

@@ -53,10 +53,10 @@ class Context(TrainingContext[MakingState]):
     @cached_property
     def donor(self) -> Path | None:
         """Folder of this machine's own copy of the base that was given; None if none was."""
-        given, started = self.state.submitted.base, self.state.started
-        if given is None:
+        base, started = self.state.submitted.base, self.state.started
+        if base is None:
             return None
-        return self._cache.supply.model(given, started.base if started else None)
+        return self._cache.supply.model(base, started.base if started else None)
 
     @property
     def record(self) -> SourceRecord | None:
@@ -102,8 +102,10 @@ class Context(TrainingContext[MakingState]):
     def _observed(self, task: Observe) -> Observed:
         models = {role: self.recipes[role] for role in self.run.arms}
         base = models.pop(BASE)
-        own = next(one for one in (base, *models.values()) if one.id == task.recipe_id)
-        weights = self.weights(own)
+        task_recipe = next(
+            recipe for recipe in (base, *models.values()) if recipe.id == task.recipe_id
+        )
+        weights = self.weights(task_recipe)
         if task.measure == figures.QUALITY:
             return measure.quality(task, self.resident, weights, self.held_out)
         if task.measure == figures.LINE:
@@ -111,14 +113,16 @@ class Context(TrainingContext[MakingState]):
             return measure.line(
                 task, self.resident, self.weights(base), weights, self.held_out, self._known(ends)
             )
-        others = {role: self.weights(one) for role, one in models.items()}
-        return measure.geometry(task, weights, others)
+        specialists = {role: self.weights(recipe) for role, recipe in models.items()}
+        return measure.geometry(task, weights, specialists)
 
     def _known(self, ends: Mapping[float, str]) -> dict[float, Items]:
         """Return place → −log p of every window by domain, of the recipes whose quality is known."""
-        asked = {place: Observe(id_, figures.QUALITY, figures.SLICE) for place, id_ in ends.items()}
-        events = {place: self.state.answers.get(task.key) for place, task in asked.items()}
-        return {place: one.items for place, one in events.items() if isinstance(one, Observed)}
+        tasks = {place: Observe(id_, figures.QUALITY, figures.SLICE) for place, id_ in ends.items()}
+        events = {place: self.state.answers.get(task.key) for place, task in tasks.items()}
+        return {
+            place: event.items for place, event in events.items() if isinstance(event, Observed)
+        }
 
     # ---- started -------------------------------------------------------------------------------
 
@@ -127,7 +131,7 @@ class Context(TrainingContext[MakingState]):
 
         Raises PresetError, DataError, SourceError, UnavailableError.
         """
-        made, submitted = self.text, self.state.submitted
+        prepared_text, submitted = self.text, self.state.submitted
         size, base = submitted.config.size, self._base_record()
         positions = open_checkpoint(self.donor).positions if self.donor else None
         started = Started(
@@ -135,10 +139,10 @@ class Context(TrainingContext[MakingState]):
             parameters=base.parameters if base else size.parameters,
             trainable=trainable(submitted.config, self.settings),
             base=base,
-            streams=made.digests,
-            tokens={domain: len(ids) for domain, ids in made.streams.items()},
-            files=made.files,
-            items=made.items,
+            streams=prepared_text.digests,
+            tokens={domain: len(ids) for domain, ids in prepared_text.streams.items()},
+            files=prepared_text.files,
+            items=prepared_text.items,
             profile=self.profile(),
             canary="0" * 64,
             context=recipes.window(submitted.config, positions),
@@ -146,7 +150,9 @@ class Context(TrainingContext[MakingState]):
             segment=1,
         )
         training_defaults.check_lengths(started)
-        made.held_out(started.context, figures.SLICE)  # raises if there is nothing to measure on
+        prepared_text.held_out(
+            started.context, figures.SLICE
+        )  # raises if there is nothing to measure on
         start = self.initial(started)
         if base is None:
             size.check(sum(t.numel() for t in start.weights.values()))
@@ -155,26 +161,26 @@ class Context(TrainingContext[MakingState]):
             self._cache.supply.share_model(self.donor)
         config = submitted.config
         rows = size.batch // config.processes
-        started, found, self.stepping = self.fitted(started, start, rows, started.accumulation)
+        started, digest, self.stepping = self.fitted(started, start, rows, started.accumulation)
         tokens = [size.specialist_tokens] + ([] if base else [size.base_tokens])
         longest = max(recipes.steps(size, started.context, count) for count in tokens)
         segment = min(longest, segment_steps(self.stepping / STEPS))
         parts = training_defaults.divided(size.batch, 1, started.accumulation)
         rounded = gguf_note.warnings(Path(submitted.base.path)) if submitted.base else ()
         notes = (*rounded, *self.text.notes, *parts, *figures.readings(submitted, started))
-        return started.model_copy(update={"canary": found, "segment": segment, "warnings": notes})
+        return started.model_copy(update={"canary": digest, "segment": segment, "warnings": notes})
 
     def _base_record(self) -> SourceRecord | None:
         """Return the record of the base that was given. Raises SourceError if its weights changed."""
-        given = self.state.submitted.base
-        if given is None or self.donor is None:
+        base = self.state.submitted.base
+        if base is None or self.donor is None:
             return None
-        return recorded(given, self.donor, open_checkpoint(self.donor, Path(given.path)))
+        return recorded(base, self.donor, open_checkpoint(self.donor, Path(base.path)))
 
     def canary(self, started: Started, start: Model) -> tuple[str, float]:
         """Return the digest of a training's first steps here, and the seconds that they took."""
         every = recipes.unaveraged(self.state.submitted, started).values()
-        recipe = next(one for one in every if isinstance(one, Train))
+        recipe = next(candidate for candidate in every if isinstance(candidate, Train))
         with bounded():
             return canary(recipe, start, self.text.streams, device=self.device, team=self.team)
 

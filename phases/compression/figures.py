@@ -109,14 +109,14 @@ def bits_of(run: Run, subject: Subject) -> float | None:
 def _point(run: Run, subject: Subject, name: str, series: str, settings: Sequence[str]) -> Point:
     assignment = recipes.taken(run, subject, settings)
     recipe = recipes.point(run, subject, assignment)
-    id_, given = recipe.id, observed(run, recipes.source(run.started))
+    id_, source_event = recipe.id, observed(run, recipes.source(run.started))
     packed, event = run.state.made.get(id_), observed(run, id_)
     bits = retention = regression = None
     if event is not None:
         bits = mean(event)
-    if event is not None and given is not None:
-        retention = mean(given) / mean(event)
-        regression = max(value / given.values[d] - 1 for d, value in event.values.items())
+    if event is not None and source_event is not None:
+        retention = mean(source_event) / mean(event)
+        regression = max(value / source_event.values[d] - 1 for d, value in event.values.items())
     return Point(
         *(recipes.prefix(subject) + name, subject, series, assignment, recipe, id_),
         packed if isinstance(packed, Packed) else None,
@@ -129,8 +129,8 @@ def singles(run: Run, subject: Subject) -> list[Point]:
     """Return the points of a model with one setting for all matrices, in the menu's order."""
     count = len(subject.matrices)
     return [
-        _point(run, subject, one.name, one.codec.partition("@")[0], (one.name,) * count)
-        for one in run.started.settings
+        _point(run, subject, setting.name, setting.codec.partition("@")[0], (setting.name,) * count)
+        for setting in run.started.settings
     ]
 
 
@@ -171,7 +171,7 @@ def encoded(run: Run, subject: Subject, matrix: str, setting: str) -> Encoded | 
 
 def _at_settings(run: Run, subject: Subject, matrix: str) -> dict[str, Encoded]:
     """Return setting → what is known of a matrix, of the settings whose codec takes it."""
-    names = (one.name for one in run.started.settings)
+    names = (setting.name for setting in run.started.settings)
     return {name: e for name in names if (e := encoded(run, subject, matrix, name)) is not None}
 
 
@@ -324,7 +324,10 @@ def unmet(run: Run) -> str:
 
 def fallbacks(run: Run) -> dict[str, str]:
     """Return "MATRIX at SETTING" → why the codec does not take it; a student's name stands before."""
-    names = {recipes.source(one): recipes.prefix(one) for one in recipes.subjects(run.started)}
+    names = {
+        recipes.source(subject): recipes.prefix(subject)
+        for subject in recipes.subjects(run.started)
+    }
     return {
         f"{names[model]}{matrix} at {name}": run.state.refused[id_].reason
         for (model, matrix, name), (id_, _) in recipes.encodings(run).items()
@@ -366,10 +369,10 @@ def rivals(run: Run) -> list[Rival]:
     counts = run.started.selection
     drawn, n = draws(counts, "compression-mixtures", run.settings.seed), sum(counts.values())
     events = {p.recipe_id: observed(run, p.recipe_id) for pair in pairs for p in pair}
-    seen = {id_: (mean(e), resampled(e, drawn)) for id_, e in events.items() if e is not None}
+    scores = {id_: (mean(e), resampled(e, drawn)) for id_, e in events.items() if e is not None}
     return [
-        Rival(single, mixture, figure(ours - other, rates - others, n))
+        Rival(single, mixture, figure(own_mean - other, rates - other_rates, n))
         for single, mixture in pairs
-        for ours, rates in [seen[mixture.recipe_id]]
-        for other, others in [seen[single.recipe_id]]
+        for own_mean, rates in [scores[mixture.recipe_id]]
+        for other, other_rates in [scores[single.recipe_id]]
     ]

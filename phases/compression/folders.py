@@ -60,9 +60,9 @@ def write(home: Home, state: CompressionState, out: Path) -> dict[str, Any]:
 
 
 def _recipe(state: CompressionState, recipe_id: str) -> Transform:
-    made = state.made[recipe_id]
-    assert isinstance(made, Packed)
-    return made.recipe
+    event = state.made[recipe_id]
+    assert isinstance(event, Packed)
+    return event.recipe
 
 
 def settle(home: Home, state: CompressionState, recipe_id: str, folders: Sequence[Path]) -> str:
@@ -126,20 +126,20 @@ def rebuild(
         yield from _again(context, state.made[id_], say)
 
 
-def _again(context: Context, made: Any, say: Say) -> Iterator[Finding]:
+def _again(context: Context, event: Any, say: Say) -> Iterator[Finding]:
     """Make one result again."""
-    what = f"{made.recipe.operation} {made.recipe_id[:12]}"
-    assert isinstance(made, Encoded | Packed)
+    what = f"{event.recipe.operation} {event.recipe_id[:12]}"
+    assert isinstance(event, Encoded | Packed)
     try:
-        found = context.carry_out(Make(made.recipe))
+        repeat = context.carry_out(Make(event.recipe))
     except ForgeError as error:
         yield Finding("error", "weights", f"{what}: {error}")
         return
     luck = {"seconds", "decoding_seconds"}
-    if found.model_dump(exclude=luck) != made.model_dump(exclude=luck):
+    if repeat.model_dump(exclude=luck) != event.model_dump(exclude=luck):
         yield Finding("error", "weights", f"{what}: made again it is not what the log says")
     else:
-        say(f"{what} again: {made.bytes:,} bytes, digest {made.digest[:12]} as recorded")
+        say(f"{what} again: {event.bytes:,} bytes, digest {event.digest[:12]} as recorded")
 
 
 def check(
@@ -155,10 +155,12 @@ def check(
     except ForgeError as error:
         yield Finding("error", "files", str(error))
         return
-    found, said = opened_file.header.digest, str(document.get("digest"))
-    what = f"{place / FILE} decodes to {found[:12]}"
-    if found != said:
-        yield Finding("error", "files", f"{what}, and the report beside it says {said[:12]}")
-    if state is not None and state.completed and found != state.completed.chosen.digest:
+    file_digest, stated_digest = opened_file.header.digest, str(document.get("digest"))
+    what = f"{place / FILE} decodes to {file_digest[:12]}"
+    if file_digest != stated_digest:
+        yield Finding(
+            "error", "files", f"{what}, and the report beside it says {stated_digest[:12]}"
+        )
+    if state is not None and state.completed and file_digest != state.completed.chosen.digest:
         chosen = state.completed.chosen.digest
         yield Finding("error", "files", f"{what}, and the run chose {chosen[:12]}")

@@ -33,20 +33,24 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     state.take(submitted)
     context = Context(state, cache)
     opening = timed(lambda: state.take(context.started()))
-    some = {d: texts[:PROBED] for d, texts in context.texts(SELECTION).items()}
+    samples = {d: texts[:PROBED] for d, texts in context.texts(SELECTION).items()}
     every = (text for texts in context.texts(SELECTION).values() for text in texts)
-    whole, read, passes = sum(len(one.text.encode("utf-8", "replace")) for one in every), 0, 0
-    scoring = encoding = kept = 0.0
+    whole, read, passes = (
+        sum(len(document.text.encode("utf-8", "replace")) for document in every),
+        0,
+        0,
+    )
+    scoring = encoding = stored_bytes = 0.0
     for subject, opened in zip(recipes.subjects(state.started), context.models, strict=True):
         sizes: dict[str, tuple[int, ...]] = {}
         took = least(
-            lambda of=opened, to=sizes: to.update(of.scored(of.model.weights, some, "given")[1])
+            lambda of=opened, to=sizes: to.update(of.scored(of.model.weights, samples, "given")[1])
         )
         read, count = sum(map(sum, sizes.values())), _passes(state, subject)
         scoring, passes = scoring + count * took * whole / read, passes + count
         seconds, bytes_ = _encodings(context, subject, opened)
-        encoding, kept = encoding + seconds, kept + bytes_
-    numbers = sum(one.float32_bytes // 4 for one in recipes.subjects(state.started))
+        encoding, stored_bytes = encoding + seconds, stored_bytes + bytes_
+    numbers = sum(model.float32_bytes // 4 for model in recipes.subjects(state.started))
     return Forecast(
         Amount(
             opening + encoding + scoring,
@@ -56,7 +60,7 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
             "Writing and decoding files come on top",
         ),
         Amount(
-            kept + 4 * numbers,
+            stored_bytes + 4 * numbers,
             "the codes of those rows, for all matrices; and the chosen weights in float32",
         ),
         Amount(12 * numbers, "counted: models as given, decoded, and in a model's object"),
@@ -78,7 +82,7 @@ def _encodings(context: Context, subject: Subject, opened: OpenedModel) -> tuple
     A codec's pace depends on the columns, and embeddings have parameters of their own: the largest
     matrix of each kind stands for the others.
     """
-    known = opened.grams if subject.grams else {}
+    grams = opened.grams if subject.grams else {}
     seed = context.state.submitted.config.seed
     kinds: dict[tuple[int, bool], list[MatrixRecord]] = {}
     for matrix in subject.matrices:
@@ -89,11 +93,11 @@ def _encodings(context: Context, subject: Subject, opened: OpenedModel) -> tuple
         count = max(1, min(largest.rows, CODED // columns))
         share = sum(m.rows for m in matrices) / count
         tensor = opened.model.weights[largest.name][:count]
-        gram, rows = known.get(largest.name), known.get(f"{ROWS}{largest.name}")
-        given = (gram, seed, None if rows is None else rows[:count])
+        gram, rows = grams.get(largest.name), grams.get(f"{ROWS}{largest.name}")
+        arguments = (gram, seed, None if rows is None else rows[:count])
         for setting in context.state.started.settings:
             params = setting.embedding if embedding else setting.params
-            code = partial(coded_file.code, largest.name, tensor, setting.codec, params, *given)
+            code = partial(coded_file.code, largest.name, tensor, setting.codec, params, *arguments)
             coded: list[CodedTensor] = []
             try:
                 seconds += share * least(lambda code=code, to=coded: to.append(code()))

@@ -37,14 +37,14 @@ def hull(options: Sequence[Option]) -> list[Option]:
 
     The hull ends at the least harm. Ties are broken by the setting's name.
     """
-    kept: list[Option] = []
+    corners: list[Option] = []
     for option in sorted(options, key=lambda o: (o.bytes, o.harm, o.setting)):
-        if kept and option.harm >= kept[-1].harm:
+        if corners and option.harm >= corners[-1].harm:
             continue
-        while len(kept) > 1 and _gain(kept[-2], kept[-1]) <= _gain(kept[-2], option):
-            kept.pop()
-        kept.append(option)
-    return kept
+        while len(corners) > 1 and _gain(corners[-2], corners[-1]) <= _gain(corners[-2], option):
+            corners.pop()
+        corners.append(option)
+    return corners
 
 
 def _gain(less: Option, more: Option) -> float:
@@ -61,11 +61,11 @@ def ladder(matrices: Sequence[Sequence[Option]]) -> list[Mixture]:
         for i in range(len(hulls[m]) - 1)
     )
     place = [0] * len(hulls)
-    found = [_mixture(hulls, place)]
+    mixtures = [_mixture(hulls, place)]
     for _, matrix, index in steps:
         place[matrix] = index + 1
-        found.append(_mixture(hulls, place))
-    return found
+        mixtures.append(_mixture(hulls, place))
+    return mixtures
 
 
 def _mixture(hulls: Sequence[Sequence[Option]], place: Sequence[int]) -> Mixture:

@@ -36,7 +36,7 @@ class OpenedModel:
 
     def __init__(
         self,
-        given: ModelReference,
+        inputs: ModelReference,
         pinned: Callable[[], Subject | None],
         config: CompressionConfig,
         cache: Artifacts,
@@ -44,7 +44,7 @@ class OpenedModel:
         calibration: Callable[[], Texts],
     ) -> None:
         """Open a model. `pinned` returns its record in `started`, `calibration` the texts to read."""
-        self.given, self._pinned = given, pinned
+        self.given, self._pinned = inputs, pinned
         self._config, self._cache, self._device = config, cache, device
         self._calibration = calibration
 
@@ -89,37 +89,37 @@ class OpenedModel:
     def embedding(self) -> str:
         """The name of the embedding's weight."""
         embedding = self.resident.module.get_input_embeddings().weight
-        own = self.resident.module.named_parameters()
-        return next(name for name, parameter in own if parameter is embedding)
+        parameters = self.resident.module.named_parameters()
+        return next(name for name, parameter in parameters if parameter is embedding)
 
     @cached_property
     def grams(self) -> Weights:
         """The grams of all layers, kept or read again. Raises SourceChangedError for other ones."""
         pinned = self.pinned.grams if self.pinned else None
-        if pinned is not None and (kept := self._cache.get(pinned)) is not None:
-            return kept
+        if pinned is not None and (stored_grams := self._cache.get(pinned)) is not None:
+            return stored_grams
         began = time.monotonic()
-        found, _ = self.calibrated()
-        if pinned is not None and digest(found) != pinned:
+        layer_grams, _ = self.calibrated()
+        if pinned is not None and digest(layer_grams) != pinned:
             raise SourceChangedError(
                 "the inputs of layers on the calibration text are not those that the run has pinned."
             )
-        self._cache.keep(digest(found), found, time.monotonic() - began)
-        return found
+        self._cache.keep(digest(layer_grams), layer_grams, time.monotonic() - began)
+        return layer_grams
 
     def calibrated(self) -> tuple[dict[str, torch.Tensor], int]:
         """Return grams of all linear layers with the counts of tokens, and how many tokens."""
         texts = self._calibration().values()
-        split = [documents(some, self.tokenizer, self.window) for some in texts]
+        split = [documents(group, self.tokenizer, self.window) for group in texts]
         windows = in_turn(split, self._config.calibration)
         if not windows:
             return {}, 0
         module = modules.build(self.model, self._device, frozen=True).eval()
-        found = grams(module, windows)
+        layer_grams = grams(module, windows)
         freed_memory.give_back()
         rows = len(self.model.weights[self.embedding])
-        found[f"{ROWS}{self.embedding}"] = token_counts(windows, rows)
-        return found, sum(map(len, windows))
+        layer_grams[f"{ROWS}{self.embedding}"] = token_counts(windows, rows)
+        return layer_grams, sum(map(len, windows))
 
     def scored(
         self, weights: Weights, texts: Texts, name: str

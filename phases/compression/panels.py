@@ -60,15 +60,15 @@ def result(run: Run) -> Result | None:
     """Return what the chosen model keeps; None before it is chosen."""
     if not (done := run.state.completed):
         return None
-    kept = done.figures["retention"]
+    retention = done.figures["retention"]
     return Result(
         name=done.chosen.point,
         metric=KEPT,
-        value=kept.value,
-        low=kept.low,
-        high=kept.high,
+        value=retention.value,
+        low=retention.low,
+        high=retention.high,
         on=f"{figures.TEST} slice",
-        n=kept.n,
+        n=retention.n,
         items="documents",
     )
 
@@ -76,7 +76,9 @@ def result(run: Run) -> Result | None:
 def facts(run: Run) -> tuple[Fact, ...]:
     """Return the sizes: of the given model, and of the file once it is chosen."""
     started, done = run.started, run.state.completed
-    students = {f"parameters of {one.name}": one.source.parameters for one in started.students}
+    students = {
+        f"parameters of {student.name}": student.source.parameters for student in started.students
+    }
     counts = {"parameters": started.source.parameters, **students}
     out = [Fact(name=name, value=value) for name, value in counts.items()]
     out.append(Fact(name="in float32", value=started.float32_bytes, unit="B"))
@@ -96,25 +98,25 @@ def panels(run: Run) -> list[Panel]:
 
 def _front(run: Run) -> Front:
     """Return bytes and bits per byte of all points."""
-    measured, own = figures.points(run), figures.bits_of(run, run.started)
-    kept = {p.name for p in figures.front(measured)}
+    measured, bits = figures.points(run), figures.bits_of(run, run.started)
+    front_names = {p.name for p in figures.front(measured)}
     dots = tuple(
         Dot(
             id=p.name,
             label=p.name,
             series=recipes.prefix(p.subject).rstrip(":") or p.series,
             values=(p.bytes, p.bits),
-            kept=p.name in kept,
+            kept=p.name in front_names,
         )
         for p in measured
         if p.bits is not None
     )
     config = run.settings
-    limits = [Limit(at=own, says="the given model")] if own else []
+    limits = [Limit(at=bits, says="the given model")] if bits else []
     if config.budget:
         limits.append(Limit(at=config.budget, says="budget", axis=0))
-    elif own:
-        most = own / config.retention
+    elif bits:
+        most = bits / config.retention
         limits.append(Limit(at=most, says=f"{100 * config.retention:g} % retention, as asked"))
     return Front(
         name="front",
@@ -135,10 +137,10 @@ def _rule(config: CompressionConfig) -> str:
     """Return which point is chosen, in a sentence."""
     if config.budget:
         return f"Chosen is the point with the fewest bits per byte within {size(config.budget)}."
-    kept = f"{100 * config.retention:g} % of the given model's quality"
+    words = f"{100 * config.retention:g} % of the given model's quality"
     if (most := config.regression) is not None:
-        kept += f" and loses at most {100 * most:g} % in any domain"
-    return f"Chosen is the smallest point that keeps {kept}."
+        words += f" and loses at most {100 * most:g} % in any domain"
+    return f"Chosen is the smallest point that keeps {words}."
 
 
 def _points(run: Run) -> Units:
@@ -198,7 +200,9 @@ def _matrices(run: Run) -> Units:
         says=says,
         unit="matrix",
         columns=MATRICES,
-        rows=tuple(row for one in recipes.subjects(run.started) for row in _tried(run, one)),
+        rows=tuple(
+            row for subject in recipes.subjects(run.started) for row in _tried(run, subject)
+        ),
     )
 
 
@@ -233,11 +237,11 @@ def rows(run: Run) -> list[dict[str, Any]]:
 
     `failure` says why a point could not be measured; its bits per byte are then None.
     """
-    kept = {p.name for p in figures.front(figures.points(run))}
-    return [_row(run, point, point.name in kept) for point in figures.attempted(run)]
+    front_names = {p.name for p in figures.front(figures.points(run))}
+    return [_row(run, point, point.name in front_names) for point in figures.attempted(run)]
 
 
-def _row(run: Run, point: Point, kept: bool) -> dict[str, Any]:
+def _row(run: Run, point: Point, on_front: bool) -> dict[str, Any]:
     pairs, of = zip(point.subject.matrices, point.assignment, strict=True), point.subject
     events = [e for m, s in pairs if (e := figures.encoded(run, of, m.name, s)) is not None]
     size, whole = point.bytes, run.started.float32_bytes
@@ -254,7 +258,7 @@ def _row(run: Run, point: Point, kept: bool) -> dict[str, Any]:
         "weight_error": _pooled(of, events),
         "encoding_seconds": sum(e.seconds for e in events),
         "decoding_seconds": sum(e.decoding_seconds for e in events),
-        "front": kept,
+        "front": on_front,
         "failure": point.failure,
     }
 
@@ -273,7 +277,7 @@ def report(run: Run) -> dict[str, Any]:
     return {
         "model": run.started.source.name,
         "chosen": done.chosen.model_dump(),
-        "figures": {name: one.model_dump() for name, one in done.figures.items()},
+        "figures": {name: figure.model_dump() for name, figure in done.figures.items()},
         "given": {
             "bits_per_byte": figures.bits_of(run, run.started),
             "bytes": run.started.bytes,
@@ -281,15 +285,15 @@ def report(run: Run) -> dict[str, Any]:
         },
         "students": [
             {
-                "name": one.name,
-                "model": one.source.name,
-                "bits_per_byte": figures.bits_of(run, one),
-                "float32_bytes": one.float32_bytes,
+                "name": student.name,
+                "model": student.source.name,
+                "bits_per_byte": figures.bits_of(run, student),
+                "float32_bytes": student.float32_bytes,
             }
-            for one in run.started.students
+            for student in run.started.students
         ],
         "points": rows(run),
-        "mixtures": [_pair(one) for one in figures.rivals(run)],
+        "mixtures": [_pair(rival) for rival in figures.rivals(run)],
         "not_taken": figures.fallbacks(run),
     }
 
@@ -308,14 +312,14 @@ def _pair(pair: Rival) -> dict[str, Any]:
 def card(run: Run) -> str:
     """Return the card of the compressed model, Markdown."""
     done, name = run.state.completed, run.started.source.name
-    kept = done.figures["retention"]
+    retention = done.figures["retention"]
     lines = [
         f"# {name}, compressed",
         "",
         *_student(run),
         f"{done.chosen.bytes:,} bytes, {done.figures['ratio'].value:.1f} times smaller than float32, "
         f"by the point {done.chosen.point} of the curve below. On the test slice it keeps "
-        f"{kept.value:.4f} of the quality ({kept.low:.4f} to {kept.high:.4f}, {kept.n} documents): "
+        f"{retention.value:.4f} of the quality ({retention.low:.4f} to {retention.high:.4f}, {retention.n} documents): "
         "bits per byte of the given model over its own.",
         "",
         "    forge decompress model.forge FOLDER",
@@ -340,9 +344,12 @@ def _student(run: Run) -> list[str]:
     subject = chosen.subject
     if subject is run.started:
         return []
-    own, given = subject.source.parameters, run.started.source.parameters
+    student_size, given_size = subject.source.parameters, run.started.source.parameters
     name = recipes.name(subject)
-    return [f"The file holds the student {name}: {own:,} parameters instead of {given:,}.", ""]
+    return [
+        f"The file holds the student {name}: {student_size:,} parameters instead of {given_size:,}.",
+        "",
+    ]
 
 
 def table(run: Run) -> list[str]:

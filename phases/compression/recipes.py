@@ -37,11 +37,11 @@ def _record(name: str) -> SettingRecord:
 
     setting = MENU[name]
     params = codecs.of(setting.codec).Params
-    given, other = dict(setting.params), {**setting.params, **setting.embedding}
+    setting_params, other = dict(setting.params), {**setting.params, **setting.embedding}
     return SettingRecord(
         name=name,
         codec=setting.codec,
-        params=algorithms.complete(params, given, name),
+        params=algorithms.complete(params, setting_params, name),
         embedding=algorithms.complete(params, other, name),
     )
 
@@ -77,23 +77,25 @@ Encodings = dict[tuple[str, str, str], tuple[str, Transform]]
 
 def _encodings(started: Started, seed: int) -> Encodings:
     """Return every encoding of a run. The ids are hashes, which cost time."""
-    found: Encodings = {}
+    encoding_recipes: Encodings = {}
     for subject in subjects(started):
         for matrix in subject.matrices:
-            for one in started.settings:
-                recipe = _encoding(subject, matrix, one, seed)
-                found[source(subject), matrix.name, one.name] = recipe.id, recipe
-    return found
+            for setting in started.settings:
+                recipe = _encoding(subject, matrix, setting, seed)
+                encoding_recipes[source(subject), matrix.name, setting.name] = recipe.id, recipe
+    return encoding_recipes
 
 
-def _encoding(subject: Subject, matrix: MatrixRecord, one: SettingRecord, seed: int) -> Transform:
+def _encoding(
+    subject: Subject, matrix: MatrixRecord, setting: SettingRecord, seed: int
+) -> Transform:
     inputs = {"model": source(subject)}
-    if (matrix.layer or matrix.embedding) and (known := grams(subject)) is not None:
-        inputs["grams"] = known
+    if (matrix.layer or matrix.embedding) and (gram_id := grams(subject)) is not None:
+        inputs["grams"] = gram_id
     encoding = {
         "tensor": matrix.name,
-        "codec": one.codec,
-        "params": one.embedding if matrix.embedding else one.params,
+        "codec": setting.codec,
+        "params": setting.embedding if matrix.embedding else setting.params,
     }
     return Transform(operation="encode@1", inputs=inputs, params=encoding, seed=seed)
 

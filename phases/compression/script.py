@@ -152,16 +152,18 @@ class Compression(CompressionView):
         """Encode, pack and measure, try matrices alone, mix, choose, test."""
         subjects, config = recipes.subjects(run.started), run.settings
         yield Encode(recipes.encodings(run))
-        points = [point for one in subjects for point in figures.singles(run, one)]
+        points = [point for subject in subjects for point in figures.singles(run, subject)]
         run.known[POINTS] = points
         yield from self._measured(run, points)
         if config.mixtures and len(config.settings) > 1:
-            probes = {recipes.source(one): figures.probes(run, one) for one in subjects}
+            probes = {recipes.source(subject): figures.probes(run, subject) for subject in subjects}
             run.known[PROBES] = probes
             tasks = (probe.task for of in probes.values() for probe in of.values())
             yield run.ask({task.key: task for task in tasks})
-            run.known[RISES] = {recipes.source(one): figures.rises(run, one) for one in subjects}
-            mixtures = [point for one in subjects for point in figures.mixed(run, one)]
+            run.known[RISES] = {
+                recipes.source(subject): figures.rises(run, subject) for subject in subjects
+            }
+            mixtures = [point for subject in subjects for point in figures.mixed(run, subject)]
             points += mixtures
             yield from self._measured(run, mixtures)
         yield from self._hopeful(run)
@@ -186,8 +188,8 @@ class Compression(CompressionView):
         """Pack points, and measure them and the models that were given."""
         yield MakeAll([*{point.recipe_id: point.recipe for point in points}.values()])
         yield from self._hopeful(run)
-        given = map(recipes.source, recipes.subjects(run.started))
-        ids = dict.fromkeys([*given, *(point.recipe_id for point in points)])
+        sources = map(recipes.source, recipes.subjects(run.started))
+        ids = dict.fromkeys([*sources, *(point.recipe_id for point in points)])
         yield run.ask({id_: observe(id_) for id_ in ids})
 
     def _hopeful(self, run: Run) -> Script:
@@ -207,7 +209,7 @@ class Compression(CompressionView):
         if isinstance(task, Make) and isinstance(event, Refused):
             return None if event.recipe_id == task.recipe.id else "another recipe was refused"
         if isinstance(task, Observe) and isinstance(event, Observed):
-            counts = {domain: len(some) for domain, some in event.items.items()}
+            counts = {domain: len(losses) for domain, losses in event.items.items()}
             pinned = state.started.test if task.on == TEST else state.started.selection
             if counts != pinned:
                 return "it has other documents than those that `started` pins"
@@ -232,9 +234,9 @@ class Compression(CompressionView):
 
     # ---- asking for a run ------------------------------------------------------------------------
 
-    def plan(self, asked: Asked, lookup: Lookup) -> Plan:
+    def plan(self, request: Asked, lookup: Lookup) -> Plan:
         """Return the plan of a run of one `model`, with `students` beside it or none."""
-        return submission.plan(self, asked, lookup)
+        return submission.plan(self, request, lookup)
 
     def check_machine(self, config: CompressionConfig) -> None:
         """Raise UnavailableError if a codec needs a package that is not installed."""
@@ -272,16 +274,20 @@ class Compression(CompressionView):
         return {ROLE: MadeModel(recipe_id=chosen.recipe_id, digest=chosen.digest)}
 
     def architectures(
-        self, config: CompressionConfig, given: Mapping[str, Sequence[Architecture | None]]
+        self,
+        config: CompressionConfig,
+        architectures_by_role: Mapping[str, Sequence[Architecture | None]],
     ) -> Mapping[str, Architecture]:
         """Return the given model's; none with students, of which one may be chosen."""
-        first = next(iter(given.get(ROLE, ())), None)
-        return {ROLE: first} if first and not given.get(STUDENTS) else {}
+        first = next(iter(architectures_by_role.get(ROLE, ())), None)
+        return {ROLE: first} if first and not architectures_by_role.get(STUDENTS) else {}
 
     def inputs(self, state: CompressionState) -> dict[str, list[str]]:
         """Return the digests of the given model and of the students."""
-        given, *students = [one.source.digest for one in recipes.subjects(state.started)]
-        return {ROLE: [given], **({STUDENTS: students} if students else {})}
+        given_digest, *students = [
+            subject.source.digest for subject in recipes.subjects(state.started)
+        ]
+        return {ROLE: [given_digest], **({STUDENTS: students} if students else {})}
 
     # ---- models by name --------------------------------------------------------------------------
 
@@ -328,12 +334,12 @@ class Compression(CompressionView):
                 params, form = encodings[id_].params, encodings[id_].model_dump(mode="json")
                 words = f"{params['tensor']} by {params['codec']}"
                 shown.append(Ancestor(id_, "encoded", words, form))
-        every = (one.source for one in recipes.subjects(state.started))
-        given = next(one for one in every if one.recipe_id == recipe.inputs["model"])
-        source = Source(digest=given.digest)
-        words = f"the model {given.name}, {given.digest[:12]}"
+        every = (subject.source for subject in recipes.subjects(state.started))
+        given_model = next(record for record in every if record.recipe_id == recipe.inputs["model"])
+        source = Source(digest=given_model.digest)
+        words = f"the model {given_model.name}, {given_model.digest[:12]}"
         form = source.model_dump(mode="json")
-        return [*shown, Ancestor(source.id, "given", words, form, given.digest)]
+        return [*shown, Ancestor(source.id, "given", words, form, given_model.digest)]
 
     # ---- work, in a process that may load torch --------------------------------------------------
 
@@ -401,7 +407,7 @@ class Compression(CompressionView):
         folder: Path,
         document: dict[str, Any],
         state: CompressionState | None,
-        known: bool,
+        is_known: bool,
     ) -> Iterator[Any]:
         """Decode the file in a result's folder, and compare it with its report and the run."""
         from phases.compression import folders as files

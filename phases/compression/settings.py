@@ -92,10 +92,10 @@ class CompressionConfig(BaseModel):
         """Return a size that is a number with a unit in bytes."""
         if not isinstance(value, str):
             return value
-        found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*", value)
-        if found is None or found[2].lower() not in UNITS:
+        match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*", value)
+        if match is None or match[2].lower() not in UNITS:
             raise ValueError(f"{value!r} is no size: give bytes, or for example 300kB, 2MB, 1.5GiB")
-        return int(float(found[1]) * UNITS[found[2].lower()])
+        return int(float(match[1]) * UNITS[match[2].lower()])
 
     @field_validator("settings", mode="before")
     @classmethod

@@ -27,7 +27,7 @@ PLAIN_NAMES = ("", "model")
 STUDENT = "student"
 
 
-def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
+def plan(kind: Kind, request: Asked, lookup: Lookup) -> Plan:
     """Return the plan of a compression of one `model`, with `students` beside it or none.
 
     Raises ConfigError or UnavailableError.
@@ -35,25 +35,25 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
     from weights.devices import check_device
     from weights.folders.sources import ALIASES, resolve
 
-    config = kind.parse(asked.config)
-    if {"budget", "retention"} <= set(asked.config):
+    config = kind.parse(request.config)
+    if {"budget", "retention"} <= set(request.config):
         raise ConfigError("give a budget or a retention: each alone chooses a file.")
-    if unknown := sorted(set(asked.models) - {ROLE, STUDENTS}):
+    if unknown := sorted(set(request.models) - {ROLE, STUDENTS}):
         raise ConfigError(
             f"a compression has no models {unknown[0]!r}: it has {ROLE} and {STUDENTS}."
         )
-    names = asked.models.get(ROLE, ())
+    names = request.models.get(ROLE, ())
     if len(names) != 1:
         raise ConfigError("a compression is of one model: --model model=MODEL.")
     check_device(config.device, lookup.elsewhere)
     aliases = {**ALIASES, **lookup.aliases}
     model, *smaller = (
         resolve(str(name), aliases, lookup.named)
-        for name in (*names, *asked.models.get(STUDENTS, ()))
+        for name in (*names, *request.models.get(STUDENTS, ()))
     )
-    data = tuple(kind.placed(str(place)) for place in asked.data)
+    data = tuple(kind.placed(str(place)) for place in request.data)
     fields = {ROLE: (model,), STUDENTS: tuple(smaller), "data": data}
-    return Plan(kind.name, config, fields, asked.output_dir)
+    return Plan(kind.name, config, fields, request.output_dir)
 
 
 def check_machine(config: CompressionConfig) -> None:
@@ -70,25 +70,29 @@ def check(plan: Plan) -> Checked:
     from weights.folders.checkpoint import open_checkpoint
 
     (model,), smaller = plan.fields[ROLE], plan.fields[STUDENTS]
-    opened, *others = (open_checkpoint(Path(one.path)) for one in (model, *smaller))
-    tensors = min(len(one.shapes) for one in (opened, *others))
+    opened, *students = (open_checkpoint(Path(source.path)) for source in (model, *smaller))
+    tensors = min(len(opened_checkpoint.shapes) for opened_checkpoint in (opened, *students))
     _check_budget(plan.config.budget, tensors)
-    for one in (opened, *others):
-        model_config.check_predicts_tokens(one.given, one.config)
-        one.check_plain("compressed")
-        _check_floats(one)
+    for checkpoint in (opened, *students):
+        model_config.check_predicts_tokens(checkpoint.given, checkpoint.config)
+        checkpoint.check_plain("compressed")
+        _check_floats(checkpoint)
     tokenizer = load_tokenizer(model.path)
-    for given, own in zip(smaller, others, strict=True):
-        read = load_tokenizer(given.path)
-        check_student(given.name, own.parameters, opened.parameters, read, tokenizer)
-    notes = [warning for one in (opened, *others) for warning in one.warnings]
+    for reference, student in zip(smaller, students, strict=True):
+        read = load_tokenizer(reference.path)
+        check_student(reference.name, student.parameters, opened.parameters, read, tokenizer)
+    notes = [
+        warning
+        for opened_checkpoint in (opened, *students)
+        for warning in opened_checkpoint.warnings
+    ]
     items = load_items(
         plan.fields["data"], parameters=opened.parameters, note=notes.append, needed=NEEDED
     )
     counts: dict[str, dict[str, int]] = {}
     for on in NEEDED:
-        for domain, some in texts_of(items, on).items():
-            counts.setdefault(domain, {})[on] = len(some)
+        for domain, texts in texts_of(items, on).items():
+            counts.setdefault(domain, {})[on] = len(texts)
     return Checked(tuple(notes), opened.parameters, counts)
 
 
@@ -116,28 +120,30 @@ def _check_budget(budget: int | None, tensors: int) -> None:
 # ---- students ------------------------------------------------------------------------------------
 
 
-def student_names(given: Sequence[str]) -> list[str]:
+def student_names(texts: Sequence[str]) -> list[str]:
     """Return the first parts of the students' points' names: distinct, and without separators."""
-    found: list[str] = []
-    for text in given:
+    names: list[str] = []
+    for text in texts:
         plain = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")
         name = STUDENT if plain in PLAIN_NAMES else plain
-        same = sum(other == name or other.startswith(f"{name}+") for other in found)
-        found.append(f"{name}+{same + 1}" if same else name)
-    return found
+        same = sum(other == name or other.startswith(f"{name}+") for other in names)
+        names.append(f"{name}+{same + 1}" if same else name)
+    return names
 
 
-def check_student(name: str, own: int, given: int, tokenizer: Any, others: Any) -> None:
+def check_student(
+    name: str, own_size: int, given_size: int, tokenizer: Any, other_tokenizer: Any
+) -> None:
     """Raise ConfigError for a student that is not smaller, or reads text by other tokens.
 
-    `own` and `given` are numbers of parameters; `others` is the given model's tokenizer.
+    `own_size` and `given_size` are numbers of parameters; `other_tokenizer` is the given model's tokenizer.
     """
-    if own >= given:
+    if own_size >= given_size:
         raise ConfigError(
-            f"student {name} has {own:,} parameters, not fewer than the {given:,} of the given model: "
+            f"student {name} has {own_size:,} parameters, not fewer than the {given_size:,} of the given model: "
             "its points would be no smaller."
         )
-    if _form(tokenizer) != _form(others):
+    if _form(tokenizer) != _form(other_tokenizer):
         raise ConfigError(
             f"student {name} has another tokenizer than the given model: give a model that reads text "
             "as that one does, such as the result of a student run."

@@ -29,10 +29,10 @@ class CompressionView(Scripted[CompressionState]):
         if run is None:
             return {}
         every = recipes.subjects(run.started)
-        prefixes = {recipes.source(one): recipes.prefix(one) for one in every}
+        prefixes = {recipes.source(subject): recipes.prefix(subject) for subject in every}
         coded = recipes.encodings(run).items()
         names = {id_: f"{prefixes[of]}{m} at {s}" for (of, m, s), (id_, _) in coded}
-        names |= {recipes.source(one): recipes.name(one) for one in every}
+        names |= {recipes.source(subject): recipes.name(subject) for subject in every}
         return names | {p.recipe_id: p.name for p in run.known.get(figures.POINTS, ())}
 
     def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
@@ -54,8 +54,8 @@ class CompressionView(Scripted[CompressionState]):
                 values = data["values"].values()
                 return f"{name}: {math.fsum(values) / len(values):.4f} bits per byte"
             case "completed":
-                kept = data["figures"]["retention"]["value"]
-                return f"{data['chosen']['point']}: {data['chosen']['bytes']:,} bytes, keeps {kept:.4f}"
+                retention = data["figures"]["retention"]["value"]
+                return f"{data['chosen']['point']}: {data['chosen']['bytes']:,} bytes, keeps {retention:.4f}"
         return None
 
     def task_words(self, key: str, names: Mapping[str, str]) -> str:
@@ -110,7 +110,7 @@ class CompressionView(Scripted[CompressionState]):
     def made(self, state: CompressionState, digest: str) -> str | None:
         """Return the recipe id of the model with these weights; None if the run made none."""
         packed = (m for m in state.made.values() if isinstance(m, Packed))
-        return next((one.recipe_id for one in packed if one.digest == digest), None)
+        return next((event.recipe_id for event in packed if event.digest == digest), None)
 
     def yardstick(self, state: CompressionState) -> dict[str, Any]:
         """Return the items that results are measured on."""
@@ -125,7 +125,7 @@ class CompressionView(Scripted[CompressionState]):
         config, every = run.settings, recipes.subjects(run.started)
         total = len(recipes.encodings(run)) + (2 * len(run.started.settings) + 1) * len(every) + 2
         if config.mixtures and len(config.settings) > 1:
-            total += sum(len(one.matrices) + 2 * config.mixtures for one in every)
+            total += sum(len(subject.matrices) + 2 * config.mixtures for subject in every)
         return done, done if state.completed else max(total, done + 1)
 
     def head(self, state: CompressionState) -> Head:

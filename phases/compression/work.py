@@ -108,12 +108,12 @@ class Context(TaskContext[CompressionState]):
     @cached_property
     def items(self) -> list[Item]:
         """All items of the data: the pinned ones if they are kept, else read from the files."""
-        given, started = self.state.submitted.data, self.state.started
+        run_data, started = self.state.submitted.data, self.state.started
         pinned = started.data_digest if started else None
-        kept = kept_items.pinned(self._cache.supply, given, pinned, NEEDED)
-        if kept is not None:
-            return kept
-        return load_items(given, parameters=self.given.checkpoint.parameters, needed=NEEDED)
+        pinned_items = kept_items.pinned(self._cache.supply, run_data, pinned, NEEDED)
+        if pinned_items is not None:
+            return pinned_items
+        return load_items(run_data, parameters=self.given.checkpoint.parameters, needed=NEEDED)
 
     def texts(self, on: Slice) -> dict[str, list[Text]]:
         """Return domain → the documents of a slice."""
@@ -122,14 +122,23 @@ class Context(TaskContext[CompressionState]):
     @cached_property
     def maker(self) -> Maker:
         """The maker of the run's recipes."""
-        started, given = self.state.started, {}
+        started, loaders = self.state.started, {}
         for subject, opened in zip(recipes.subjects(started), self.models, strict=True):
-            given[recipes.source(subject)] = partial(_weights, opened)
+            loaders[recipes.source(subject)] = partial(_weights, opened)
             if (id_ := recipes.grams(subject)) is not None:
-                given[id_] = partial(_grams, opened)
+                loaders[id_] = partial(_grams, opened)
         profile = str(started.profile.of_machine)
-        kept = snapshots(self._cache, profile)
-        return Maker(self.state, self._cache, self.encodings, dict, dict, kept, self.device, given)
+        snapshot_store = snapshots(self._cache, profile)
+        return Maker(
+            self.state,
+            self._cache,
+            self.encodings,
+            dict,
+            dict,
+            snapshot_store,
+            self.device,
+            loaders,
+        )
 
     @property
     def run(self) -> Run:
@@ -163,31 +172,31 @@ class Context(TaskContext[CompressionState]):
         whole = self._pinned(self.given)
         pinned = data_items.digest(self.items)
         kept_items.keep(supply, submitted.data, self.items, pinned)
-        wanted, tokens = submitted.config.calibration, whole["calibrated"]
+        calibration, tokens = submitted.config.calibration, whole["calibrated"]
         return Started(
             **whole,
             warnings=gguf_note.warnings(Path(submitted.model[0].path))
-            + ((UNCALIBRATED,) if wanted and not tokens else ()),
+            + ((UNCALIBRATED,) if calibration and not tokens else ()),
             settings=recipes.tried(submitted.config),
             data_digest=pinned,
-            selection={d: len(some) for d, some in self.texts("selection").items()},
-            test={d: len(some) for d, some in self.texts("test").items()},
+            selection={d: len(texts) for d, texts in self.texts("selection").items()},
+            test={d: len(texts) for d, texts in self.texts("test").items()},
             profile=self.profile(),
             students=self._students(whole["source"]),
         )
 
     def _students(self, source: SourceRecord) -> tuple[StudentRecord, ...]:
         """Return the records of the students. Raises ConfigError for one that does not fit."""
-        found: list[StudentRecord] = []
+        records: list[StudentRecord] = []
         names = student_names([model.name for model in self.state.submitted.students])
         for name, opened in zip(names, self.models[1:], strict=True):
             record = StudentRecord(name=name, **self._pinned(opened))
-            own, other = opened.tokenizer, self.given.tokenizer
-            check_student(name, record.source.parameters, source.parameters, own, other)
-            if any(record.source.digest == earlier.source.digest for earlier in found):
+            tokenizer, other = opened.tokenizer, self.given.tokenizer
+            check_student(name, record.source.parameters, source.parameters, tokenizer, other)
+            if any(record.source.digest == earlier.source.digest for earlier in records):
                 raise ConfigError(f"student {name} has the weights of another one: give it once.")
-            found.append(record)
-        return tuple(found)
+            records.append(record)
+        return tuple(records)
 
     def _pinned(self, opened: OpenedModel) -> dict[str, Any]:
         """Return what is pinned of a model. Raises SourceError, NotFiniteError."""
@@ -195,8 +204,8 @@ class Context(TaskContext[CompressionState]):
         _check_finite(weights)
         record = recorded(opened.given, opened.place, checkpoint)
         self._cache.supply.share_model(opened.place)
-        wanted = self.state.submitted.config.calibration
-        layers, tokens = opened.calibrated() if wanted else ({}, 0)
+        calibration = self.state.submitted.config.calibration
+        layers, tokens = opened.calibrated() if calibration else ({}, 0)
         if layers:
             self._cache.keep(digest(layers), layers, 1.0)
         matrices = tuple(
@@ -226,7 +235,7 @@ class Context(TaskContext[CompressionState]):
     def _encoded(self, task: Make) -> Encoded | Refused:
         """Encode a matrix, keep it, and measure its errors."""
         try:
-            made = self.maker.make(task)
+            event = self.maker.make(task)
             coded = unpacked(self.maker.weights(task.recipe))
             began = time.monotonic()
             decoded = coded_file.decode(coded)
@@ -237,13 +246,13 @@ class Context(TaskContext[CompressionState]):
         assert isinstance(task.recipe, Transform)
         opened = self.model_of(task.recipe)
         original = opened.model.weights[coded.name].double()
-        known = opened.grams if opened.pinned and opened.pinned.grams else {}
-        gram, rows = known.get(coded.name), known.get(f"{ROWS}{coded.name}")
+        grams = opened.grams if opened.pinned and opened.pinned.grams else {}
+        gram, rows = grams.get(coded.name), grams.get(f"{ROWS}{coded.name}")
         if rows is not None:  # what an embedding puts out are its rows
             gram = None
         lost = original - decoded.double()
         return Encoded(
-            **made.model_dump(),
+            **event.model_dump(),
             bytes=coded.coded.bytes,
             error=_ratio(lost, original, None),
             output_error=_output_error(lost, original, gram, rows),
@@ -274,10 +283,10 @@ class Context(TaskContext[CompressionState]):
     ) -> coded_file.Written:
         """Write the file that a model is decoded from; `files` are companions by name."""
         params = decode.Decoding.model_validate(recipe.params)
-        told = recipe.model_dump(mode="json") if files else None
+        record = recipe.model_dump(mode="json") if files else None
         inputs = self._inputs(recipe)
         config = self.model_of(recipe).model.config
-        return coded_file.write(file, decode.tensors(inputs, params), config, files, told)
+        return coded_file.write(file, decode.tensors(inputs, params), config, files, record)
 
     def _inputs(self, recipe: Transform) -> dict[str, Model]:
         """Return role → model of a decoding's inputs."""
@@ -296,16 +305,16 @@ class Context(TaskContext[CompressionState]):
 
         Raises SourceChangedError for others than those that are recorded.
         """
-        made = self.state.made.get(recipe.id)
-        if made is not None and (kept := self._cache.get(made.digest)) is not None:
-            return kept
-        found = operations.apply(recipe, self._inputs(recipe)).weights
-        if made is not None and digest(found) != made.digest:
+        event = self.state.made.get(recipe.id)
+        if event is not None and (stored_weights := self._cache.get(event.digest)) is not None:
+            return stored_weights
+        decoded_weights = operations.apply(recipe, self._inputs(recipe)).weights
+        if event is not None and digest(decoded_weights) != event.digest:
             raise SourceChangedError(
-                f"model {recipe.id[:12]} decoded again has the weights {digest(found)[:12]}, the log "
-                f"says {made.digest[:12]}."
+                f"model {recipe.id[:12]} decoded again has the weights {digest(decoded_weights)[:12]}, the log "
+                f"says {event.digest[:12]}."
             )
-        return found
+        return decoded_weights
 
     # ---- observed ------------------------------------------------------------------------------
 
@@ -319,9 +328,9 @@ class Context(TaskContext[CompressionState]):
         else:
             opened, weights = self.model_of(recipe), self.weights(recipe)
         if recipe is not None and task.on == "test":  # the chosen model
-            made = self.state.made[recipe.id]
-            assert isinstance(made, Packed)
-            self._cache.keep(made.digest, weights, made.seconds)
+            event = self.state.made[recipe.id]
+            assert isinstance(event, Packed)
+            self._cache.keep(event.digest, weights, event.seconds)
         on: Slice = "test" if task.on == "test" else "selection"
         try:
             scored = opened.scored(weights, self.texts(on), task.recipe_id[:12])
@@ -333,10 +342,10 @@ class Context(TaskContext[CompressionState]):
         """Return the recipe of a measured model; None: one as it was given."""
         if recipe_id in map(recipes.source, recipes.subjects(self.state.started)):
             return None
-        made = self.state.made.get(recipe_id)
-        if made is not None:
-            assert isinstance(made, Packed)
-            return made.recipe
+        event = self.state.made.get(recipe_id)
+        if event is not None:
+            assert isinstance(event, Packed)
+            return event.recipe
         every = self.run.known[PROBES].values()
         probes = (probe for of in every for probe in of.values())
         return next(probe.recipe for probe in probes if probe.task.recipe_id == recipe_id)

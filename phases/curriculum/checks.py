@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def check_family(config: CurriculumConfig, family: str) -> None:
     """Raise ConfigError for a family that there is not, or that has not as many levels."""
     if not task_families.uses_tools(family):
-        found = task_families.find(family)
-        if isinstance(found, Gym):
-            found.check(config.levels)
+        task_family = task_families.find(family)
+        if isinstance(task_family, Gym):
+            task_family.check(config.levels)
         return
     name = family.removeprefix(task_families.TOOLS)
     tool_tasks.find(name)

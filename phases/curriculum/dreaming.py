@@ -39,17 +39,17 @@ def written(
 
     Prompts are drawn from the training items. A cell without such an answer is left out.
     """
-    found: dict[str, tuple[Ids, int]] = {}
+    streams: dict[str, tuple[Ids, int]] = {}
     for cell in task.cells:
         family, _, level = cell.partition("/")
         pool = item_sets.items(family, int(level), config.seed, "train", config.pool)
         key = (PURPOSE, "dreams", config.seed, task.recipe_id, cell)
         order = randomness.permutation(len(pool), *key, "prompts")[: config.dream_items]
-        some = [pool[number] for number in sorted(order.tolist())]
-        dreams, right = _answered(model, tokenizer, some, key)
+        sample = [pool[number] for number in sorted(order.tolist())]
+        dreams, right = _answered(model, tokenizer, sample, key)
         if dreams:
-            found[cell] = stream(dreams), right
-    return found
+            streams[cell] = stream(dreams), right
+    return streams
 
 
 def _answered(
@@ -57,28 +57,28 @@ def _answered(
 ) -> tuple[list[Encoded], int]:
     """Return items with the model's own answers in the place of the right ones, and how many are."""
     encoded = encode(tokenizer, items)
-    limit = max(len(one.answer) for one in encoded) + SPARE
-    beginnings = [np.asarray(one.prompt, np.int32) for one in encoded]
+    limit = max(len(encoded_example.answer) for encoded_example in encoded) + SPARE
+    beginnings = [np.asarray(encoded_example.prompt, np.int32) for encoded_example in encoded]
     end = tokenizer.eos_token_id
     replies = sampling.sample(model, beginnings, limit, (end,), *key)
     dreams, right = list[Encoded](), 0
-    for item, one, reply in zip(items, encoded, replies, strict=True):
+    for item, example, reply in zip(items, encoded, replies, strict=True):
         if int(reply[-1]) == end and len(reply) > 1:
-            dreams.append(Encoded(one.prompt, tuple(map(int, reply))))
-            said = tokenizer.decode(reply[:-1], clean_up_tokenization_spaces=False)
-            right += task_families.verify(item, said)
+            dreams.append(Encoded(example.prompt, tuple(map(int, reply))))
+            text = tokenizer.decode(reply[:-1], clean_up_tokenization_spaces=False)
+            right += task_families.verify(item, text)
     return dreams, right
 
 
 def answered(task: Dream, cache: Artifacts, write: Callable[[], Written]) -> Dreamed:
     """Let `write` dream, keep what it returns, and return the event."""
-    began, made = time.monotonic(), write()
-    tensors = {cell: torch.from_numpy(ids) for cell, (ids, _) in made.items()}
+    began, dreams = time.monotonic(), write()
+    tensors = {cell: torch.from_numpy(ids) for cell, (ids, _) in dreams.items()}
     seconds, name = time.monotonic() - began, digest(tensors)
     cache.keep(name, tensors, seconds)
     cells = {
         cell: Dreamt(digest=stream_digest(ids), items=_count(ids), right=right)
-        for cell, (ids, right) in made.items()
+        for cell, (ids, right) in dreams.items()
     }
     return Dreamed(recipe_id=task.recipe_id, cells=cells, digest=name, seconds=seconds)
 
@@ -93,13 +93,13 @@ def kept(event: Dreamed, cache: Artifacts, write: Callable[[], Written]) -> dict
 
     Raises SourceChangedError if other dreams come out than those that are recorded.
     """
-    found = cache.get(event.digest)
-    if found is None:
-        found = {cell: torch.from_numpy(ids) for cell, (ids, _) in write().items()}
-        if digest(found) != event.digest:
+    streams = cache.get(event.digest)
+    if streams is None:
+        streams = {cell: torch.from_numpy(ids) for cell, (ids, _) in write().items()}
+        if digest(streams) != event.digest:
             raise SourceChangedError(
-                f"dreams dreamt again have the digest {digest(found)[:12]}, the log says "
+                f"dreams dreamt again have the digest {digest(streams)[:12]}, the log says "
                 f"{event.digest[:12]}."
             )
-        cache.keep(event.digest, found, event.seconds)
-    return {cell: tensor.numpy() for cell, tensor in found.items()}
+        cache.keep(event.digest, streams, event.seconds)
+    return {cell: tensor.numpy() for cell, tensor in streams.items()}

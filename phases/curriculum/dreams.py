@@ -34,7 +34,7 @@ def stream(cell: str, recipe_id: str) -> str:
 
 def streams(event: Dreamed) -> dict[str, str]:
     """Return name of a stream → its digest, of what a model dreamt."""
-    return {stream(cell, event.recipe_id): one.digest for cell, one in event.cells.items()}
+    return {stream(cell, event.recipe_id): dream.digest for cell, dream in event.cells.items()}
 
 
 def unasked(task: Dream, event: Dreamed, most: int) -> str | None:
@@ -43,6 +43,8 @@ def unasked(task: Dream, event: Dreamed, most: int) -> str | None:
         return "another model dreamt than the one that was asked"
     if not set(event.cells) <= set(task.cells):
         return "it dreamt of other tasks than those that were asked for"
-    if any(not one.right <= one.items <= most or not one.items for one in event.cells.values()):
+    if any(
+        not dream.right <= dream.items <= most or not dream.items for dream in event.cells.values()
+    ):
         return "it counts other dreams than there can be"
     return None

@@ -93,8 +93,8 @@ class CurriculumRun(Run):
         """Arm → the accuracy of the result minus the arm's, with the interval."""
         if self.result not in self.seen:
             return {}
-        others = (arm for arm in self.seen if arm != self.result)
-        return {arm: lead(self.seen, self.drawn, self.result, arm) for arm in others}
+        rivals = (arm for arm in self.seen if arm != self.result)
+        return {arm: lead(self.seen, self.drawn, self.result, arm) for arm in rivals}
 
 
 # ---- accuracy ----------------------------------------------------------------------------------
@@ -113,9 +113,9 @@ def families(event: Observed) -> dict[str, float]:
     return {family: sum(levels) / len(levels) for family, levels in rates.items()}
 
 
-def drawn(seen: Mapping[str, Observed], seed: int) -> dict[str, Counts]:
+def drawn(observations: Mapping[str, Observed], seed: int) -> dict[str, Counts]:
     """Return arm → accuracy in each resample of the items, which all arms have in common."""
-    counts = {name: len(items) for name, items in next(iter(seen.values())).items.items()}
+    counts = {name: len(items) for name, items in next(iter(observations.values())).items.items()}
     resamples = draws(counts, recipes.PURPOSE, seed)
 
     def accuracy(event: Observed) -> Counts:
@@ -125,17 +125,17 @@ def drawn(seen: Mapping[str, Observed], seed: int) -> dict[str, Counts]:
         ]
         return np.mean(cells, axis=0)
 
-    return {arm: accuracy(event) for arm, event in seen.items()}
+    return {arm: accuracy(event) for arm, event in observations.items()}
 
 
 def lead(
-    seen: Mapping[str, Observed], resampled: Mapping[str, Counts], ours: str, theirs: str
+    observations: Mapping[str, Observed], resampled: Mapping[str, Counts], arm: str, baseline: str
 ) -> Figure:
-    """Return the accuracy of the arm `ours` minus that of `theirs`, with the interval."""
+    """Return the accuracy of the arm `arm` minus that of `baseline`, with the interval."""
     return figure(
-        mean(seen[ours]) - mean(seen[theirs]),
-        resampled[ours] - resampled[theirs],
-        comparison.windows(seen[ours]),
+        mean(observations[arm]) - mean(observations[baseline]),
+        resampled[arm] - resampled[baseline],
+        comparison.windows(observations[arm]),
     )
 
 
@@ -146,11 +146,11 @@ def verdict(lead: Figure) -> Verdict:
     return panels.verdict(lead.low, lead.high)
 
 
-def compared(seen: Mapping[str, Observed]) -> dict[str, Compared]:
+def compared(observations: Mapping[str, Observed]) -> dict[str, Compared]:
     """Return arm → what was compared, as the event of the end has it."""
     return {
         arm: Compared(recipe_id=event.recipe_id, accuracy=mean(event))
-        for arm, event in seen.items()
+        for arm, event in observations.items()
     }
 
 
@@ -197,9 +197,9 @@ def tokens_to_equal(courses: Mapping[str, Course], bounds: Sequence[int]) -> flo
     """
     if not {ADAPTIVE, UNIFORM} <= set(courses):
         return None
-    ours, end = courses[ADAPTIVE].accuracy, courses[UNIFORM].accuracy[-1]
-    for step, accuracy in zip(bounds, ours, strict=True):
-        if accuracy >= end > ours[0]:
+    accuracies, end = courses[ADAPTIVE].accuracy, courses[UNIFORM].accuracy[-1]
+    for step, accuracy in zip(bounds, accuracies, strict=True):
+        if accuracy >= end > accuracies[0]:
             return step / bounds[-1]
     return None
 
@@ -218,15 +218,15 @@ def _to_equal(run: Any) -> Figure | None:
     return None if share is None else Figure(value=share)
 
 
-def _over(ours: str, theirs: str) -> FigureRule:
+def _over(arm: str, baseline: str) -> FigureRule:
     """Return the rule of the accuracy of one arm minus another's, if both are trained."""
 
     def value(run: Any) -> Figure | None:
-        if {ours, theirs} <= set(run.seen):
-            return lead(run.seen, run.drawn, ours, theirs)
+        if {arm, baseline} <= set(run.seen):
+            return lead(run.seen, run.drawn, arm, baseline)
         return None
 
-    arms = f"{ours} over {theirs}".replace("_", " ")
+    arms = f"{arm} over {baseline}".replace("_", " ")
     return FigureRule(f"lead of {arms}: accuracy of one arm minus that of the other", value)
 
 

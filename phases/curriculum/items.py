@@ -55,8 +55,8 @@ def check_items(config: CurriculumConfig, tokenizer: Any, context: int) -> None:
     spoken = tools.speech_of(config, tokenizer) if tools.families(config) else None
     for family in sorted(config.families):
         if spoken is not None and task_families.uses_tools(family):
-            own = tools.items(config, family, config.levels, "train", TRIED)
-            written = tools.demonstrations(own, spoken)
+            tasks = tools.items(config, family, config.levels, "train", TRIED)
+            written = tools.demonstrations(tasks, spoken)
         else:
             written = encode(tokenizer, items(family, config.levels, config.seed, "train", TRIED))
         longest = max(map(len, written))
@@ -84,11 +84,11 @@ def fill(
     spoken = tools.speech_of(config, tokenizer) if tools.families(config) else None
     for name, family, level in of_cells(config):
         if spoken is not None and task_families.uses_tools(family):
-            some = tools.items(config, family, level, "train", config.pool)
-            streams[name] = stream(tools.demonstrations(some, spoken))
+            tasks = tools.items(config, family, level, "train", config.pool)
+            streams[name] = stream(tools.demonstrations(tasks, spoken))
             continue
-        own = items(family, level, config.seed, "train", config.pool)
-        streams[name] = stream(encode(tokenizer, own))
+        examples = items(family, level, config.seed, "train", config.pool)
+        streams[name] = stream(encode(tokenizer, examples))
         lines += [json.dumps(row) for row in held_out(config, tokenizer, family, level)]
     if config.text:
         streams |= text_streams(config, tokenizer)
@@ -101,8 +101,8 @@ def held_out(
     config: CurriculumConfig, tokenizer: Any, family: str, level: int
 ) -> Iterator[dict[str, object]]:
     """Yield a cell's items of both slices as rows of an item file. Raises DataError if one has none."""
-    wanted: dict[Slice, int] = {"selection": config.selection_items, "test": config.test_items}
-    for on, count in wanted.items():
+    counts: dict[Slice, int] = {"selection": config.selection_items, "test": config.test_items}
+    for on, count in counts.items():
         tasks = items(family, level, config.seed, on, count)
         if not tasks:
             raise DataError(f"family {family} has no items of level {level} in the slice {on}.")
@@ -111,14 +111,14 @@ def held_out(
 
 def read(file: Path, tokenizer: Any, on: str) -> dict[str, list[Encoded]]:
     """Return cell → the items of a slice, from an item file that `fill` wrote."""
-    found: dict[str, list[Item]] = {}
+    items_by_cell: dict[str, list[Item]] = {}
     for line in file.read_text("utf-8").splitlines():
         row = json.loads(line)
         if row["slice"] == on:
             level = row["grade"] + 1
             item = Item(row["domain"], level, row["prompt"], row["check"]["answer"])
-            found.setdefault(cell(item.family, level), []).append(item)
-    return {name: encode(tokenizer, some) for name, some in found.items()}
+            items_by_cell.setdefault(cell(item.family, level), []).append(item)
+    return {name: encode(tokenizer, items_of_cell) for name, items_of_cell in items_by_cell.items()}
 
 
 # ---- ordinary text ------------------------------------------------------------------------------

@@ -63,8 +63,8 @@ def _panels(study: Declaration, run: CurriculumRun, curves: Curves) -> Iterator[
     for arm, course in run.courses.items():
         if course.measured:
             yield _matrix(arm, run.seen.get(arm, course.measured[-1]))
-    others = [arm for arm in curves if arm != ADAPTIVE]
-    yield from training_panels.curves(curves, others, run.state, {})
+    rivals = [arm for arm in curves if arm != ADAPTIVE]
+    yield from training_panels.curves(curves, rivals, run.state, {})
     ends = {arm: run.recipes[arm] for arm in (START, *run.courses) if arm in run.recipes}
     chains = {arm: course.segments for arm, course in run.courses.items()}
     yield training_panels.models(run.state, ends, chains=chains)

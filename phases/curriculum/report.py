@@ -68,7 +68,7 @@ def dreams(course: Course) -> list[dict[str, Any]]:
     for number, event in course.dreamt.items():
         if number < len(course.mixes) and event.cells:
             cells = event.cells.values()
-            items, right = sum(one.items for one in cells), sum(one.right for one in cells)
+            items, right = sum(cell.items for cell in cells), sum(cell.right for cell in cells)
             row = {"segment": number + 1, "cells": len(cells), "items": items, "right": right}
             rows.append(row)
     return rows
@@ -106,28 +106,28 @@ def lines(run: CurriculumRun, words: Mapping[str, str]) -> list[str]:
 
 def sentences(run: CurriculumRun) -> list[str]:
     """Return what a completed run has found, as a list in Markdown."""
-    told = run.state.completed.figures
-    own, gain = told["accuracy"], told["gain"]
+    run_figures = run.state.completed.figures
+    accuracy, gain = run_figures["accuracy"], run_figures["gain"]
     out = [
-        f"- The result, the arm {run.result}, solves {100 * own.value:.1f} % of the test items, the "
-        f"mean over families and levels; the given model {100 * (own.value - gain.value):.1f} %."
+        f"- The result, the arm {run.result}, solves {100 * accuracy.value:.1f} % of the test items, the "
+        f"mean over families and levels; the given model {100 * (accuracy.value - gain.value):.1f} %."
     ]
     for arm in ("uniform", "easy_to_hard"):
-        if lead := told.get(f"lead_over_{arm}"):
+        if lead := run_figures.get(f"lead_over_{arm}"):
             out.append(
                 f"- The arm adaptive is {_span(lead)} from the arm {arm}, after as many tokens."
             )
-    for arm, word in verdicts(told).items():
+    for arm, word in verdicts(run_figures).items():
         out.append(
-            f"- The arm {arm} is {_span(told[f'lead_of_{arm}'])} from the arm adaptive: {word}."
+            f"- The arm {arm} is {_span(run_figures[f'lead_of_{arm}'])} from the arm adaptive: {word}."
         )
-    if share := told.get("tokens_to_equal"):
+    if share := run_figures.get("tokens_to_equal"):
         out.append(
             f"- It is as accurate as the arm uniform at its end after {100 * share.value:.0f} % of the "
             "tokens."
         )
     out.append(
-        f"- A family of the result has lost {100 * told['forgetting'].value:.1f} points at most "
+        f"- A family of the result has lost {100 * run_figures['forgetting'].value:.1f} points at most "
         "since an earlier segment."
     )
     return out

@@ -139,12 +139,12 @@ class Curriculum(Study[MakingState]):
 
     # ---- asking for a run --------------------------------------------------------------------
 
-    def plan(self, asked: Asked, lookup: Lookup) -> Plan:
+    def plan(self, request: Asked, lookup: Lookup) -> Plan:
         """Return the plan of the run of one `model`. Raises ConfigError or UnavailableError."""
-        if asked.data:
+        if request.data:
             raise ConfigError(f"{self.title} takes no data: its tasks are made by a program.")
-        config, model = submission.of_model(self, asked, lookup)
-        return Plan(self.name, config, {"model": model, "data": ()}, asked.output_dir)
+        config, model = submission.of_model(self, request, lookup)
+        return Plan(self.name, config, {"model": model, "data": ()}, request.output_dir)
 
     def check_settings(self, config: CurriculumConfig) -> None:
         """Raise ConfigError or UnavailableError for a family that cannot be trained on."""
@@ -186,8 +186,8 @@ class Curriculum(Study[MakingState]):
         run = self.begun(state)
         if run is None:
             return 0, None
-        segments = [one for chain in self._chains(state).values() for one in chain]
-        done = sum(state.steps(one) - one.first for one in segments)
+        segments = [segment for chain in self._chains(state).values() for segment in chain]
+        done = sum(state.steps(segment) - segment.first for segment in segments)
         return done, self.extent(run).steps
 
     def outlook(
@@ -204,7 +204,7 @@ class Curriculum(Study[MakingState]):
             return Outlook(done, of, 1.0, 0.0, unit)
         if not done or of is None:
             return Outlook(done, of, 0.0 if of else None, None, unit)
-        segments = [event for some in state.advanced.values() for event in some.values()]
+        segments = [event for events in state.advanced.values() for event in events.values()]
         measured = [event for event in state.answers.values() if isinstance(event, Observed)]
         spent = math.fsum(event.seconds for event in (*segments, *measured))
         left = spent * (of - done) / done / max(1, len(under_way))
@@ -252,7 +252,7 @@ class Curriculum(Study[MakingState]):
                 return report.mix_line(MixChosen.model_validate(data))
             case "dreamed":
                 name, cells = names.get(str(data["recipe_id"]), ""), data["cells"].values()
-                items, right = (sum(one[key] for one in cells) for key in ("items", "right"))
+                items, right = (sum(cell[key] for cell in cells) for key in ("items", "right"))
                 return f"{name}: {items} of {len(cells)} cells, {right} of them right"
         return super().gist(type_, data, names)
 

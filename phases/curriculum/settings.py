@@ -219,7 +219,7 @@ class CurriculumConfig(TokensConfig, Watched):
 
     @model_validator(mode="after")
     def _adds(self) -> CurriculumConfig:
-        if twice := [one for one in self.adds if one in self.arms]:
+        if twice := [addition for addition in self.adds if addition in self.arms]:
             raise ValueError(f"adaptive has {twice[0]} already, so the arm {twice[0]} is the same")
         if "stages" in self.arms and self.segments < STAGED:
             raise ValueError(f"the arm stages needs {STAGED} segments at least")

@@ -61,28 +61,30 @@ def held_out(config: CurriculumConfig, on: Slice) -> dict[str, list[ToolItem]]:
 def digest(config: CurriculumConfig) -> str | None:
     """Return the digest of all tasks to measure on; None without families that use tools."""
     slices: tuple[Slice, ...] = ("selection", "test")
-    told = {f"{on}/{name}": some for on in slices for name, some in held_out(config, on).items()}
-    return item_sets.digest(told) if told else None
+    tasks_by_cell = {
+        f"{on}/{name}": tasks for on in slices for name, tasks in held_out(config, on).items()
+    }
+    return item_sets.digest(tasks_by_cell) if tasks_by_cell else None
 
 
 def speech_of(config: CurriculumConfig, tokenizer: Any) -> Speech:
     """Return how sessions are written. Raises ConfigError for a tokenizer that cannot write calls."""
-    some = [
-        one for f in families(config) for one in items(config, f, config.levels, "train", TRIED)
+    tasks = [
+        task for f in families(config) for task in items(config, f, config.levels, "train", TRIED)
     ]
-    names = {tool for one in some for tool in one.tools}
-    return speech.chosen(tokenizer, "auto", None, usable(names), some)
+    names = {tool for task in tasks for tool in task.tools}
+    return speech.chosen(tokenizer, "auto", None, usable(names), tasks)
 
 
-def demonstrations(some: Sequence[ToolItem], spoken: Speech) -> list[Encoded]:
+def demonstrations(tasks: Sequence[ToolItem], spoken: Speech) -> list[Encoded]:
     """Return the turns of the solutions of tasks, each with what stands before it."""
     with tempfile.TemporaryDirectory(prefix="forge-tools-") as place:
-        found: list[Encoded] = []
-        for number, item in enumerate(some):
+        turns: list[Encoded] = []
+        for number, item in enumerate(tasks):
             folder = Path(place) / str(number)
             folder.mkdir()
-            found += _turns(item, spoken, Toolbox(item.world, folder, Sandbox.open))
-        return found
+            turns += _turns(item, spoken, Toolbox(item.world, folder, Sandbox.open))
+        return turns
 
 
 def _turns(item: ToolItem, spoken: Speech, box: Toolbox) -> Iterator[Encoded]:
@@ -92,18 +94,18 @@ def _turns(item: ToolItem, spoken: Speech, box: Toolbox) -> Iterator[Encoded]:
     for number, (question, calls) in enumerate(zip(item.questions, item.calls, strict=True)):
         before = [int(token) for token in spoken.begin("", question)]
         for call in calls:
-            said = encode(spoken.form.written(call))
-            yield Encoded(tuple(before), tuple(said))
+            ids = encode(spoken.form.written(call))
+            yield Encoded(tuple(before), tuple(ids))
             # A program's value is the answer: no program has to run to tell it.
-            told = item.answer if call.tool == "python" else box.answer(call).output
-            before += [*said, *(int(token) for token in spoken.after(told or ""))]
+            output = item.answer if call.tool == "python" else box.answer(call).output
+            before += [*ids, *(int(token) for token in spoken.after(output or ""))]
         end = item.answer if number == last and item.answer is not None else NOTED
         yield Encoded(tuple(before), (*encode(end), spoken.tokenizer.eos_token_id))
 
 
 def _longest(item: ToolItem, spoken: Speech) -> int:
     """Return the tokens of the longest turn of a solution, without the end token."""
-    calls = [spoken.form.written(call) for some in item.calls for call in some]
+    calls = [spoken.form.written(call) for session in item.calls for call in session]
     texts = [*calls, item.answer or "", NOTED]
     return max(len(spoken.tokenizer.encode(text, add_special_tokens=False)) for text in texts)
 
@@ -115,10 +117,10 @@ def solved(
 
     `sandbox` returns where programs run. Raises SandboxUnavailableError.
     """
-    found: dict[str, tuple[float, ...]] = {}
-    for name, some in sorted(cells.items()):
-        longest = max(_longest(item, spoken) for item in some)
+    successes: dict[str, tuple[float, ...]] = {}
+    for name, tasks in sorted(cells.items()):
+        longest = max(_longest(item, spoken) for item in tasks)
         player = Player(model, spoken, Bounds(longest + SPARE, CALLS), sandbox)
-        episodes = player.played(some, "", False)
-        found[name] = tuple(float(one.solved) for one in episodes)
-    return found
+        episodes = player.played(tasks, "", False)
+        successes[name] = tuple(float(episode.solved) for episode in episodes)
+    return successes

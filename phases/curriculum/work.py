@@ -50,7 +50,9 @@ class Context(work.Context):
             return ()
         run: Any = self.study.run(self.state)
         newest = (course.segments[-2:] for course in run.courses.values())
-        return {id_ for pair in newest for one in pair for id_ in (one.id, one.start)}
+        return {
+            id_ for pair in newest for training in pair for id_ in (training.id, training.start)
+        }
 
     @property
     def streams(self) -> Mapping[str, Ids]:

@@ -33,41 +33,48 @@ Spread = tuple[float, np.ndarray]
 
 
 def figures(
-    domains: Sequence[str], seen: Mapping[str, Observed], drawn: Mapping[str, Rates]
+    domains: Sequence[str], observations: Mapping[str, Observed], drawn: Mapping[str, Rates]
 ) -> dict[str, Figure]:
     """Return the figures of the experts of `domains`, and of the adapters beside them.
 
-    `seen` and `drawn` map an arm to what was observed, and to its rates in the same resamples of the
+    `observations` and `drawn` map an arm to what was observed, and to its rates in the same resamples of the
     windows. Empty without experts, and without adapters.
     """
-    mine = {domain: f"{recipes.ONLY}{domain}" for domain in domains}
+    expert_arms = {domain: f"{recipes.ONLY}{domain}" for domain in domains}
     other = {domain: f"{recipes.LORA}{domain}" for domain in domains}
-    if not domains or not {*mine.values(), *other.values()} <= set(seen):
+    if not domains or not {*expert_arms.values(), *other.values()} <= set(observations):
         return {}
-    count, told = sum(map(len, seen[recipes.GIVEN].items.values())), dict[str, Figure]()
-    both = zip(_both(mine, seen, drawn), _both(other, seen, drawn), strict=True)
-    for kind, (ours, theirs) in zip(("own", "damage"), both, strict=True):
-        told[kind] = figure(*ours, count)
-        told[f"lora_{kind}"] = figure(*theirs, count)
-        told[f"{kind}_over_lora"] = figure(ours[0] - theirs[0], ours[1] - theirs[1], count)
-    return told
+    count, figures_by_name = (
+        sum(map(len, observations[recipes.GIVEN].items.values())),
+        dict[str, Figure](),
+    )
+    both = zip(
+        _both(expert_arms, observations, drawn), _both(other, observations, drawn), strict=True
+    )
+    for kind, (expert, adapter) in zip(("own", "damage"), both, strict=True):
+        figures_by_name[kind] = figure(*expert, count)
+        figures_by_name[f"lora_{kind}"] = figure(*adapter, count)
+        figures_by_name[f"{kind}_over_lora"] = figure(
+            expert[0] - adapter[0], expert[1] - adapter[1], count
+        )
+    return figures_by_name
 
 
 def _both(
-    arms: Mapping[str, str], seen: Mapping[str, Observed], drawn: Mapping[str, Rates]
+    arms: Mapping[str, str], observations: Mapping[str, Observed], drawn: Mapping[str, Rates]
 ) -> tuple[Spread, Spread]:
     """Return the mean gain of arms in their own domains, and the mean loss in all others."""
-    own, damage = list[Spread](), list[Spread]()
-    base, rates = seen[recipes.GIVEN], drawn[recipes.GIVEN]
+    gains, damage = list[Spread](), list[Spread]()
+    base, rates = observations[recipes.GIVEN], drawn[recipes.GIVEN]
     for domain, arm in arms.items():
         for other, value in base.values.items():
-            point = seen[arm].values[other] / value - 1
+            point = observations[arm].values[other] / value - 1
             spread = drawn[arm][other] / rates[other] - 1
             if other == domain:
-                own.append((-point, -spread))
+                gains.append((-point, -spread))
             else:
                 damage.append((point, spread))
-    return _mean(own), _mean(damage)
+    return _mean(gains), _mean(damage)
 
 
 def _mean(values: Sequence[Spread]) -> Spread:

@@ -30,9 +30,9 @@ def points(config: ExpertsConfig, domain: str, number: int, normal: Normal) -> l
     return cross_entropy.drawn(normal, config.points, *key)
 
 
-def follow(config: ExpertsConfig, asked: Sequence[Factors], losses: Sequence[float]) -> Normal:
+def follow(config: ExpertsConfig, candidates: Sequence[Factors], losses: Sequence[float]) -> Normal:
     """Return the distribution after a round."""
-    return cross_entropy.followed(asked, losses, config.points // SHARE, LEAST)
+    return cross_entropy.followed(candidates, losses, config.points // SHARE, LEAST)
 
 
 def factors(
@@ -58,9 +58,9 @@ def wrong_fit(config: ExpertsConfig, experts: int, task: Fit, event: Fitted) -> 
 def wrong_routes(experts: int, event: Routed) -> str | None:
     """Return why choices of experts do not answer the task; None if they do. For the audit."""
     parts: Sequence[Mapping[str, Sequence[float]]] = (event.items, event.given, event.sizes)
-    counts = {domain: len(some) for domain, some in event.choices.items()}
-    if any({domain: len(some) for domain, some in part.items()} != counts for part in parts):
+    counts = {domain: len(choices) for domain, choices in event.choices.items()}
+    if any({domain: len(numbers) for domain, numbers in part.items()} != counts for part in parts):
         return "its choices, items and sizes are not of the same windows"
-    if any(choice > experts for some in event.choices.values() for choice in some):
+    if any(choice > experts for choices in event.choices.values() for choice in choices):
         return "an expert was chosen that there is not"
     return None

@@ -32,8 +32,8 @@ def add(folder: Path, config: ExpertsConfig, donor: Path) -> None:
     tokenizer = parts.given_tokenizer(donor)
     streams, lines = load((folder / STREAMS).read_bytes()), list[str]()
     for family in config.families:
-        own = [one for level in _levels(config) for one in _training(config, family, level)]
-        streams[family] = stream(encode(tokenizer, own))
+        tasks = [task for level in _levels(config) for task in _training(config, family, level)]
+        streams[family] = stream(encode(tokenizer, tasks))
         for level in _levels(config):
             lines += [json.dumps(row) for row in _measured(config, tokenizer, family, level)]
     save_file(dict(sorted(streams.items())), folder / STREAMS)
@@ -58,13 +58,13 @@ def _measured(
     config: ExpertsConfig, tokenizer: Any, family: str, level: int
 ) -> Iterator[dict[str, object]]:
     """Yield a level's tasks to measure on as rows of an item file. Raises DataError if one has none."""
-    windows, wanted = _share(config, config.windows), _share(config, config.family_items)
-    choosing = items(family, level, config.seed, "selection", windows + wanted)
+    windows, count = _share(config, config.windows), _share(config, config.family_items)
+    choosing = items(family, level, config.seed, "selection", windows + count)
     searched = min(windows, len(choosing) // 2)
     slices = {
         "search": choosing[:searched],
         "selection": choosing[searched:],
-        "test": items(family, level, config.seed, "test", wanted),
+        "test": items(family, level, config.seed, "test", count),
     }
     for on, tasks in slices.items():
         if not tasks:
@@ -78,14 +78,14 @@ def read(
     file: Path, families: Sequence[str], tokenizer: Any, on: str
 ) -> dict[str, tuple[list[Encoded], Held]]:
     """Return family → the tasks of a slice as token ids, and as what is predicted of them."""
-    found: dict[str, list[Item]] = {family: [] for family in families}
+    items_by_family: dict[str, list[Item]] = {family: [] for family in families}
     for line in file.read_text("utf-8").splitlines():
         row = json.loads(line)
-        if row["slice"] == on and row["domain"] in found:
-            own = Item(row["domain"], row["grade"] + 1, row["prompt"], row["check"]["answer"])
-            found[row["domain"]].append(own)
-    made = {}
-    for family, own in found.items():
-        ids = encode(tokenizer, own)
-        made[family] = ids, of_answers(ids, [item.answer for item in own])
-    return made
+        if row["slice"] == on and row["domain"] in items_by_family:
+            entry = Item(row["domain"], row["grade"] + 1, row["prompt"], row["check"]["answer"])
+            items_by_family[row["domain"]].append(entry)
+    tasks_by_family = {}
+    for family, entry in items_by_family.items():
+        ids = encode(tokenizer, entry)
+        tasks_by_family[family] = ids, of_answers(ids, [item.answer for item in entry])
+    return tasks_by_family

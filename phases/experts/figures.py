@@ -40,15 +40,15 @@ def arm_of(name: str) -> str:
     return arm if arm in ARMS else name
 
 
-def shares(seen: Seen, base: Observed) -> dict[str, dict[str, float]]:
+def shares(observations: Seen, base: Observed) -> dict[str, dict[str, float]]:
     """Return name → domain → bits per byte over the given model's."""
     return {
         name: {domain: event.values[domain] / base.values[domain] for domain in sorted(base.values)}
-        for name, event in seen.items()
+        for name, event in observations.items()
     }
 
 
-def best(config: ExpertsConfig, seen: Seen, base: Observed) -> str:
+def best(config: ExpertsConfig, observations: Seen, base: Observed) -> str:
     """Return the name of the result among the candidates.
 
     It is the best candidate within the limit of drift if the interval of its gain lies above zero,
@@ -56,23 +56,23 @@ def best(config: ExpertsConfig, seen: Seen, base: Observed) -> str:
     """
     values = {
         name: mean(config, parts)
-        for name, parts in shares(seen, base).items()
+        for name, parts in shares(observations, base).items()
         if parts.get(config.neutral, 1.0) <= 1 + config.drift
     }
     if not values:
         return GIVEN
-    name = min(values, key=lambda one: (values[one], one))
-    compared = {GIVEN: base, name: seen[name]}
+    name = min(values, key=lambda candidate: (values[candidate], candidate))
+    compared = {GIVEN: base, name: observations[name]}
     low = gain(config, compared, resampled(compared, config.seed), name).low
     return name if low is not None and low > 0 else GIVEN
 
 
-def best_of_arms(config: ExpertsConfig, seen: Seen, base: Observed) -> dict[str, str]:
+def best_of_arms(config: ExpertsConfig, observations: Seen, base: Observed) -> dict[str, str]:
     """Return arm of the search → the name of its best finalist.
 
     It is within the limit of drift, if any of the arm's is.
     """
-    parts = shares(seen, base)
+    parts = shares(observations, base)
     arms = {
         arm: preferred(config, {name: parts[name] for name in parts if arm_of(name) == arm})
         for arm in ARMS
@@ -83,11 +83,11 @@ def best_of_arms(config: ExpertsConfig, seen: Seen, base: Observed) -> dict[str,
 # ---- the comparison --------------------------------------------------------------------------
 
 
-def resampled(seen: Seen, seed: int) -> Drawn:
+def resampled(observations: Seen, seed: int) -> Drawn:
     """Return arm → domain → bits per byte in each resample of the windows."""
-    counts = {domain: len(some) for domain, some in seen[GIVEN].items.items()}
+    counts = {domain: len(windows) for domain, windows in observations[GIVEN].items.items()}
     draws = paired_bits.draws(counts, PURPOSE, seed)
-    return {name: paired_bits.rates(event, draws) for name, event in seen.items()}
+    return {name: paired_bits.rates(event, draws) for name, event in observations.items()}
 
 
 def drawn(run: Run) -> Drawn:
@@ -97,13 +97,13 @@ def drawn(run: Run) -> Drawn:
 
 
 def gain(
-    config: ExpertsConfig, seen: Seen, resamples: Drawn, ours: str, over: str = GIVEN
+    config: ExpertsConfig, observations: Seen, resamples: Drawn, arm: str, over: str = GIVEN
 ) -> Figure:
     """Return the relative gain of a model over another one, the mean over the domains of experts."""
-    domains = [domain for domain in seen[ours].values if domain != config.neutral]
-    points = [1 - seen[ours].values[d] / seen[over].values[d] for d in domains]
-    spread = np.mean([1 - resamples[ours][d] / resamples[over][d] for d in domains], axis=0)
-    items = sum(len(seen[ours].items[domain]) for domain in domains)
+    domains = [domain for domain in observations[arm].values if domain != config.neutral]
+    points = [1 - observations[arm].values[d] / observations[over].values[d] for d in domains]
+    spread = np.mean([1 - resamples[arm][d] / resamples[over][d] for d in domains], axis=0)
+    items = sum(len(observations[arm].items[domain]) for domain in domains)
     return figure(math.fsum(points) / len(points), spread, items)
 
 
@@ -145,10 +145,15 @@ def _drift(run: Run) -> Figure | None:
     arm, neutral = str(run.result), run.settings.neutral
     if neutral not in run.seen[arm].values:
         return None
-    own = _in_domain(run, arm, neutral)
-    assert own.low is not None
-    assert own.high is not None
-    return Figure(value=-own.value, low=-own.high, high=-own.low, n=own.n)
+    neutral_figure = _in_domain(run, arm, neutral)
+    assert neutral_figure.low is not None
+    assert neutral_figure.high is not None
+    return Figure(
+        value=-neutral_figure.value,
+        low=-neutral_figure.high,
+        high=-neutral_figure.low,
+        n=neutral_figure.n,
+    )
 
 
 def _of_search(arm: str | None, field: str, run: Run) -> Figure | None:
@@ -181,7 +186,7 @@ def _one(figures: Callable[[Run], dict[str, Figure]], name: str, run: Run) -> Fi
 def _together(
     words: Mapping[str, str], figures: Callable[[Run], dict[str, Figure]]
 ) -> dict[str, FigureRule]:
-    return {n: share(said, partial(_one, figures, n)) for n, said in words.items()}
+    return {n: share(text, partial(_one, figures, n)) for n, text in words.items()}
 
 
 # ---- dispatch --------------------------------------------------------------------------------
@@ -203,10 +208,10 @@ def _dispatch(run: Run) -> Figure | None:
     points, spread = [], []
     domains = [domain for domain in sorted(event.items) if domain != config.neutral]
     for domain in domains:
-        own, base, sizes = event.items[domain], event.given[domain], event.sizes[domain]
-        counts = bootstrap.draws(len(own), PURPOSE, config.seed, "route", domain)
-        points.append(1 - math.fsum(own) / math.fsum(base))
-        share = bootstrap.ratio(counts, own, sizes) / bootstrap.ratio(counts, base, sizes)
+        losses, base, sizes = event.items[domain], event.given[domain], event.sizes[domain]
+        counts = bootstrap.draws(len(losses), PURPOSE, config.seed, "route", domain)
+        points.append(1 - math.fsum(losses) / math.fsum(base))
+        share = bootstrap.ratio(counts, losses, sizes) / bootstrap.ratio(counts, base, sizes)
         spread.append(1 - share)
     count = sum(len(event.items[domain]) for domain in domains)
     return figure(math.fsum(points) / len(points), np.mean(spread, axis=0), count)
@@ -217,9 +222,9 @@ def _dispatched(run: Run) -> Figure | None:
     event = _routed(run)
     if event is None:
         return None
-    own = {domain: number for number, domain in enumerate(run.known["kept"], start=1)}
+    numbers = {domain: number for number, domain in enumerate(run.known["kept"], start=1)}
     hits = [
-        float(choice == own.get(domain, 0))
+        float(choice == numbers.get(domain, 0))
         for domain, choices in sorted(event.choices.items())
         for choice in choices
     ]
@@ -246,8 +251,8 @@ def _few_shot(run: Run) -> Figure | None:
 
 
 def _kept(run: Run) -> Figure:
-    kept: Sequence[str] = run.known["kept"]
-    return Figure(value=len(kept))
+    experts: Sequence[str] = run.known["kept"]
+    return Figure(value=len(experts))
 
 
 RULES: Mapping[str, FigureRule] = {

@@ -45,12 +45,16 @@ def forecast(study: Declaration, submitted: Submitted, cache: Artifacts, folder:
     opening = timed(lambda: state.take(context.started()))
     started = state.started
     stepping = context.step_seconds()
-    own = recipes.trainable(submitted, started)[: config.experts]
-    own += config.families[: config.experts]
-    trainings = [recipes.expert(submitted, started, domain) for domain in own]
+    domains = recipes.trainable(submitted, started)[: config.experts]
+    domains += config.families[: config.experts]
+    trainings = [recipes.expert(submitted, started, domain) for domain in domains]
     if started.adapters:
-        trainings += [recipes.lora(submitted, started, domain) for domain in own]
-    experts, trained, steps = len(own), len(trainings), sum(one.steps for one in trainings)
+        trainings += [recipes.lora(submitted, started, domain) for domain in domains]
+    experts, trained, steps = (
+        len(domains),
+        len(trainings),
+        sum(training.steps for training in trainings),
+    )
     trial = min(STEPS, trainings[0].steps)
     arms = len(spaces(len(started.merges), ("",) * experts))
     scoring = _scoring(context) if config.evaluations else 0.0
@@ -62,7 +66,7 @@ def forecast(study: Declaration, submitted: Submitted, cache: Artifacts, folder:
     parameters, parts = started.model.parameters, experts + len(started.merges)
     mixtures = 1 + experts + config.finalists * arms
     whole = 1 + trained + (0 if started.dtype else mixtures)
-    kept, words = given_dtype.stored(started, whole, mixtures + 1, parameters)
+    stored_bytes, words = given_dtype.stored(started, whole, mixtures + 1, parameters)
     return Forecast(
         Amount(
             opening + steps * stepping / trial + arms * config.evaluations * scoring,
@@ -72,7 +76,7 @@ def forecast(study: Declaration, submitted: Submitted, cache: Artifacts, folder:
             "the comparison come on top",
         ),
         Amount(
-            kept + parameters * FACTORED + text,
+            stored_bytes + parameters * FACTORED + text,
             f"counted: {words} at most, the decomposition, and the text",
         ),
         Amount(

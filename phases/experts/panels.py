@@ -20,7 +20,9 @@ def panels(run: Run) -> list[Panel]:
         shown.append(_gains(figures.by_domain(run), run.result))
     if shares := solving.shares(figures.solved(run)):
         shown.append(_solved(shares, run.result))
-    searches = {name: one for name, one in run.known.get("searches", {}).items() if one.ended}
+    searches = {
+        name: search for name, search in run.known.get("searches", {}).items() if search.ended
+    }
     if searches:
         front = _front(run, searches)
         shown += [front] if front.points else []
@@ -28,7 +30,7 @@ def panels(run: Run) -> list[Panel]:
     return shown
 
 
-def _gains(gains: Mapping[str, Mapping[str, Figure]], ours: str | None) -> Matrix:
+def _gains(gains: Mapping[str, Mapping[str, Figure]], result_name: str | None) -> Matrix:
     """Return the relative gain of every arm in every domain: its use, and its damage to the others."""
     return _matrix(
         "experts",
@@ -37,17 +39,17 @@ def _gains(gains: Mapping[str, Mapping[str, Figure]], ours: str | None) -> Matri
         "zero is damage.",
         "gain",
         gains,
-        ours,
+        result_name,
         0.0,
     )
 
 
-def _solved(shares: Mapping[str, Mapping[str, Figure]], ours: str | None) -> Matrix:
+def _solved(shares: Mapping[str, Mapping[str, Figure]], result_name: str | None) -> Matrix:
     """Return the share of every family's tasks that each arm solves."""
     says = (
         "Share of the tasks of the test slice whose answer greedy decoding gives, with intervals."
     )
-    return _matrix("solved", "Tasks solved", says, "solved", shares, ours)
+    return _matrix("solved", "Tasks solved", says, "solved", shares, result_name)
 
 
 def _matrix(
@@ -56,7 +58,7 @@ def _matrix(
     says: str,
     metric: str,
     figures: Mapping[str, Mapping[str, Figure]],
-    ours: str | None,
+    result_name: str | None,
     diverging_at: float | None = None,
 ) -> Matrix:
     """Return the panel of `figures`, arm → domain or family → figure."""
@@ -69,10 +71,10 @@ def _matrix(
         rows=tuple(domains),
         columns=tuple(figures),
         metrics=(Metric(name=metric, unit="share", better="up"),),
-        values=tuple(tuple(one.value for one in row) for row in rows),
-        low=tuple(tuple(one.low for one in row) for row in rows),
-        high=tuple(tuple(one.high for one in row) for row in rows),
-        ours=ours if ours in figures else None,
+        values=tuple(tuple(figure.value for figure in row) for row in rows),
+        low=tuple(tuple(figure.low for figure in row) for row in rows),
+        high=tuple(tuple(figure.high for figure in row) for row in rows),
+        ours=result_name if result_name in figures else None,
         diverging_at=diverging_at,
     )
 
@@ -85,13 +87,13 @@ def _front(run: Run, searches: Mapping[str, Search]) -> Front:
         for place, id_ in enumerate(last.survivors):
             items = search.items(id_)
             if whole(items, search.given):
-                own = ratios(items, search.given)
+                shares = ratios(items, search.given)
                 points.append(
                     Point(
                         id=f"{arm}/{id_}",
                         label=_label(search.space.names, search.factors(id_)),
                         series=arm,
-                        values=(mean(run.settings, own), own.get(run.settings.neutral, 1.0)),
+                        values=(mean(run.settings, shares), shares.get(run.settings.neutral, 1.0)),
                         kept=place < last.front,
                     )
                 )

@@ -30,8 +30,8 @@ PURPOSE = "experts"
 def decomposition(submitted: Submitted, started: Started) -> Transform:
     """Return the recipe of the given model's decomposition."""
     parts = list(submitted.config.parts)
-    own = {"of": as_float32(started).id}
-    return Transform(operation="svf-decompose@1", inputs=own, params={"parts": parts})
+    inputs = {"of": as_float32(started).id}
+    return Transform(operation="svf-decompose@1", inputs=inputs, params={"parts": parts})
 
 
 def ones(submitted: Submitted, started: Started) -> Transform:
@@ -66,15 +66,17 @@ def expert(submitted: Submitted, started: Started, domain: str) -> Train:
     config = submitted.config
     first, purpose = ones(submitted, started).id, f"{PURPOSE}/{domain}"
     shares = {domain: 1.0}
-    made = training_plan.reading(submitted, started, shares, purpose, first, "svf@1", config.rate)
+    training = training_plan.reading(
+        submitted, started, shares, purpose, first, "svf@1", config.rate
+    )
     inputs = {"of": as_float32(started).id, "svd": decomposition(submitted, started).id}
-    own = {"params": {"pull": config.pull}, "inputs": inputs, "divergence": config.divergence}
-    made = made.model_copy(update=own)
+    changes = {"params": {"pull": config.pull}, "inputs": inputs, "divergence": config.divergence}
+    training = training.model_copy(update=changes)
     if domain in config.families:
-        made = _of_family(submitted, started, domain, made)
-        own = {"objective": made.objective, "params": made.params, "pull": config.pull}
-        made = made.model_copy(update={"objective": "svf@2", "params": own})
-    return _searched(config, made) if config.train == "cem" else made
+        training = _of_family(submitted, started, domain, training)
+        changes = {"objective": training.objective, "params": training.params, "pull": config.pull}
+        training = training.model_copy(update={"objective": "svf@2", "params": changes})
+    return _searched(config, training) if config.train == "cem" else training
 
 
 def lora(submitted: Submitted, started: Started, domain: str) -> Train:
@@ -82,28 +84,28 @@ def lora(submitted: Submitted, started: Started, domain: str) -> Train:
 
     By gradients in any case. The run must have adapters.
     """
-    config, own = submitted.config, started.adapters
-    assert own is not None
+    config, adapters = submitted.config, started.adapters
+    assert adapters is not None
     first, purpose = as_float32(started).id, f"{PURPOSE}/{domain}"
     shares = {domain: 1.0}
-    made = training_plan.reading(
+    training = training_plan.reading(
         submitted, started, shares, purpose, first, "lm@1", config.lora_rate
     )
-    made = made.model_copy(update={"divergence": config.divergence})
+    training = training.model_copy(update={"divergence": config.divergence})
     if domain in config.families:
-        made = _of_family(submitted, started, domain, made, config.lora_rate)
+        training = _of_family(submitted, started, domain, training, config.lora_rate)
     params = {
-        "objective": made.objective,
-        "params": made.params,
-        "rank": own.rank,
-        "alpha": float(own.rank),
-        "modules": list(own.modules),
+        "objective": training.objective,
+        "params": training.params,
+        "rank": adapters.rank,
+        "alpha": float(adapters.rank),
+        "modules": list(adapters.modules),
     }
-    return made.model_copy(update={"objective": "lora@1", "params": params})
+    return training.model_copy(update={"objective": "lora@1", "params": params})
 
 
 def _of_family(
-    submitted: Submitted, started: Started, family: str, made: Train, rate: float | None = None
+    submitted: Submitted, started: Started, family: str, training: Train, rate: float | None = None
 ) -> Train:
     """Return a training on the answers of a family, or by rewards of replies to its tasks.
 
@@ -111,20 +113,20 @@ def _of_family(
     """
     config = submitted.config
     if config.train != "reinforce":
-        return made.model_copy(update={"objective": "answers@1", "params": {}})
+        return training.model_copy(update={"objective": "answers@1", "params": {}})
     width = started.longest[family]
     steps = max(1, config.reads(started.context) // (config.replies * width))
-    peak = {**made.schedule.params, "peak": rate or config.reinforce_rate}
+    peak = {**training.schedule.params, "peak": rate or config.reinforce_rate}
     reference = {"reference": as_float32(started).id} if config.kl else {}
-    return made.model_copy(
+    return training.model_copy(
         update={
             "objective": "reinforce@1",
             "params": {"kl": config.kl, "baseline": True},
-            "inputs": {**made.inputs, **reference},
+            "inputs": {**training.inputs, **reference},
             "batch": config.replies,
             "context": width,
             "accumulation": 1,
-            "schedule": made.schedule.model_copy(update={"params": peak}),
+            "schedule": training.schedule.model_copy(update={"params": peak}),
             # A reward has bounds: a loss that leaps is no divergence.
             "divergence": None,
             "steps": steps,
@@ -133,12 +135,12 @@ def _of_family(
     )
 
 
-def _searched(config: ExpertsConfig, made: Train) -> Train:
+def _searched(config: ExpertsConfig, training: Train) -> Train:
     """Return the search without gradients that reads as many tokens as a training."""
-    steps = max(1, made.steps // config.points)
+    steps = max(1, training.steps // config.points)
     params = {
-        "objective": made.objective,
-        "params": made.params,
+        "objective": training.objective,
+        "params": training.params,
         "points": config.points,
         "elite": max(1, config.points // SHARE),
         "spread": config.spread,
@@ -146,7 +148,7 @@ def _searched(config: ExpertsConfig, made: Train) -> Train:
     }
     optimiser = Algorithm(name="none@1", params={})
     changed = {"objective": "cem@1", "params": params, "optimiser": optimiser}
-    return made.model_copy(update={**changed, "steps": steps, "upto": steps})
+    return training.model_copy(update={**changed, "steps": steps, "upto": steps})
 
 
 def mixture(
@@ -209,5 +211,8 @@ def trained(
     return (
         experts,
         {f"{LORA}{domain}": lora(*pins, domain) for domain in experts if started.adapters},
-        {f"{ONLY}{d}": of_experts(*pins, {d: one}, (1.0,)) for d, one in experts.items()},
+        {
+            f"{ONLY}{d}": of_experts(*pins, {d: expert_recipe}, (1.0,))
+            for d, expert_recipe in experts.items()
+        },
     )

@@ -26,7 +26,7 @@ ARMS = {
 
 def arms(run: Run) -> dict[str, Arm]:
     """Return arm → what it is, of those that the run compares."""
-    own = {
+    domain_arms = {
         f"{start}{domain}": arm
         for domain in run.known.get("experts", {})
         for start, arm in (
@@ -34,13 +34,13 @@ def arms(run: Run) -> dict[str, Arm]:
             (LORA, Arm(f"the given model with adapters (LoRA) for {domain}", "adapters")),
         )
     }
-    every = {**ARMS, **own}
+    every = {**ARMS, **domain_arms}
     return {name: every[name] for name in run.arms}
 
 
 def fields(run: Run) -> dict[str, Any]:
     """Return the fields of the report that are the phase's own."""
-    started, kept = run.started, run.known["kept"]
+    started, experts = run.started, run.known["kept"]
     return {
         "merges": [source.name for source in started.merges],
         "parameters": started.model.parameters,
@@ -51,15 +51,15 @@ def fields(run: Run) -> dict[str, Any]:
         "tokens": run.settings.reads(started.context),
         #: The domains of the experts, the worst predicted first; those that are of use.
         "experts": [*run.known["experts"]],
-        "kept": [*kept],
+        "kept": [*experts],
         #: The part that each factor of a mixture is of, and those of the result; none: it has none.
-        "parts": [*(source.name for source in started.merges), *kept],
+        "parts": [*(source.name for source in started.merges), *experts],
         "factors": _factors(run),
         #: Arm → relative gain over the given model, the mean over the domains of experts.
-        "gains": {arm: one.model_dump() for arm, one in figures.gains(run).items()},
+        "gains": {arm: figure.model_dump() for arm, figure in figures.gains(run).items()},
         #: Arm → family → share of the tasks of the test slice that are solved; empty without families.
         "solved": {
-            arm: {family: one.model_dump() for family, one in shares.items()}
+            arm: {family: figure.model_dump() for family, figure in shares.items()}
             for arm, shares in solving.shares(figures.solved(run)).items()
         },
         #: The arm that is the result.
@@ -73,19 +73,19 @@ def _factors(run: Run) -> list[float] | None:
     return None if factors is None else list(factors)
 
 
-def _share(one: Figure) -> str:
+def _share(figure: Figure) -> str:
     """Return a share, or a difference of shares, with its interval."""
-    return measured(one.value, "share", one.low, one.high)
+    return measured(figure.value, "share", figure.low, figure.high)
 
 
 def lines(run: Run) -> list[str]:
     """Return the report of a run that has completed as lines of text for users."""
-    done, said = run.state.completed, arms(run)
+    done, arms_by_name = run.state.completed, arms(run)
     out = comparison.table({name: arm.bits_per_byte for name, arm in done.arms.items()})
-    for name, one in figures.gains(run).items():
-        out.append(f"{name}, {said[name].words}: gain {_share(one)}")
-    told = ("over_random", "over_models", "drift", *beside.FIGURES, "dispatch", "few_shot")
-    for name in (*told, *solving.FIGURES):
+    for name, figure in figures.gains(run).items():
+        out.append(f"{name}, {arms_by_name[name].words}: gain {_share(figure)}")
+    figure_names = ("over_random", "over_models", "drift", *beside.FIGURES, "dispatch", "few_shot")
+    for name in (*figure_names, *solving.FIGURES):
         if name in done.figures:
             out.append(figure_text(run.study, name, done.figures[name]))
     return [*out, f"result: {done.chosen}, {result(run)}"]

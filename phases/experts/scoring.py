@@ -47,8 +47,8 @@ class Held:
 
     def part(self, first: int | None, last: int | None) -> Held:
         """Return the sequences from `first` to before `last`."""
-        own = slice(first, last)
-        return Held(self.windows[own], self.starts[own], self.bytes[own])
+        span = slice(first, last)
+        return Held(self.windows[span], self.starts[span], self.bytes[span])
 
 
 def of_text(packed: Packed) -> Held:
@@ -62,16 +62,16 @@ def of_answers(items: Sequence[Encoded], texts: Sequence[str]) -> Held:
     An answer's bytes are those of its text and of the blank before it.
     """
     return Held(
-        [np.asarray((*one.prompt, *one.answer), np.int64) for one in items],
-        [len(one.prompt) - 1 for one in items],
+        [np.asarray((*item.prompt, *item.answer), np.int64) for item in items],
+        [len(item.prompt) - 1 for item in items],
         [len(text.encode()) + 1 for text in texts],
     )
 
 
 def sums(model: Evaluator, held: Held) -> list[float]:
     """Return Σ −log p of what is predicted of each sequence, in nats, float64."""
-    found = zip(model.losses(held.windows), held.starts, strict=True)
-    return [float(losses[start:].astype(np.float64).sum()) for (losses, _), start in found]
+    pairs = zip(model.losses(held.windows), held.starts, strict=True)
+    return [float(losses[start:].astype(np.float64).sum()) for (losses, _), start in pairs]
 
 
 def joined(parts: Sequence[Held]) -> Held:
@@ -113,13 +113,13 @@ class Scorer:
         self._mixer, self._data = mixer, data
         self._known: dict[tuple[Factors, int, int | None], dict[str, tuple[float, ...]]] = {}
 
-    def scored(self, factors: Factors, given: Observed, bar: Bar) -> dict[str, tuple[float, ...]]:
+    def scored(self, factors: Factors, base: Observed, bar: Bar) -> dict[str, tuple[float, ...]]:
         """Return domain → Σ −log p of its windows: of the first ones if the mixture is far behind.
 
         Empty if a number is not finite.
         """
         first = self._losses(factors, 0, bar.probe)
-        if not first or bar.gives_up(first, given):
+        if not first or bar.gives_up(first, base):
             return first
         rest = self._losses(factors, bar.probe, None)
         return {domain: (*first[domain], *rest[domain]) for domain in first} if rest else {}
@@ -148,8 +148,8 @@ def losses(model: ResidentModel, data: Mapping[str, Held]) -> dict[str, tuple[fl
 def mean_loss(model: ResidentModel, windows: Sequence[Ids]) -> float:
     """Return nats a token over some windows; a large number if it is not finite."""
     nll, tokens, _ = score_windows(model, windows)
-    found = math.fsum(nll) / sum(tokens)
-    return round(found, 6) if math.isfinite(found) else 1e6
+    loss = math.fsum(nll) / sum(tokens)
+    return round(loss, 6) if math.isfinite(loss) else 1e6
 
 
 def features(module: Any, windows: Sequence[Ids], length: int) -> torch.Tensor:

@@ -108,27 +108,29 @@ class Experts(Study[MakingState]):
         yield run.make(*trained, *loras)
         yield run.make(*singles)
         alone = yield run.choose({name: run.on(name, MEASURE) for name in singles})
-        kept = {
+        kept_experts = {
             domain: recipe
             for domain, recipe in experts.items()
             if alone[f"{ONLY}{domain}"].values[domain] < base[CHOOSING].values[domain]
         }
-        run.known["kept"] = tuple(kept)
+        run.known["kept"] = tuple(kept_experts)
 
-        mixtures = yield from self._search(run, base, kept)
+        mixtures = yield from self._search(run, base, kept_experts)
         candidates = {**mixtures, **singles, **mean}
         run.recipes = {**first, **trained, **loras, **candidates}
         yield run.make(*candidates)
-        seen = yield run.choose({name: run.on(name, MEASURE) for name in candidates})
-        _choose(run, base[CHOOSING], seen, (*mean, *singles, *loras))
+        observations = yield run.choose({name: run.on(name, MEASURE) for name in candidates})
+        _choose(run, base[CHOOSING], observations, (*mean, *singles, *loras))
         run.foresee(tasks=_compared(run))
 
-        if kept:
-            yield from self._dispatch(run, kept)
+        if kept_experts:
+            yield from self._dispatch(run, kept_experts)
         yield run.ask(_compared(run))
         return lambda: run.end(chosen=run.result)
 
-    def _search(self, run: Run, base: Mapping[str, Any], kept: Mapping[str, Train]) -> Script:
+    def _search(
+        self, run: Run, base: Mapping[str, Any], kept_experts: Mapping[str, Train]
+    ) -> Script:
         """Search mixtures in every arm; return name → recipe of the finalists."""
         searches = run.known["searches"] = _searches(run, base)
         yield Together({arm: search.script() for arm, search in searches.items()})
@@ -138,9 +140,12 @@ class Experts(Study[MakingState]):
             for number, id_ in enumerate(search.finalists(), start=1)
         }
         pins = run.submitted, run.started
-        return {name: recipes.mixture(*pins, kept, one) for name, one in finalists.items()}
+        return {
+            name: recipes.mixture(*pins, kept_experts, mixture)
+            for name, mixture in finalists.items()
+        }
 
-    def _dispatch(self, run: Run, kept: Mapping[str, Train]) -> Script:
+    def _dispatch(self, run: Run, kept_experts: Mapping[str, Train]) -> Script:
         """Find a mixture of experts for each domain; choose experts by the beginnings of windows."""
         fits = [Fit(domain) for domain in run.settings.domains if domain in run.started.streams]
         events = yield Ask({task.key: task for task in (*fits, Route())})
@@ -148,8 +153,8 @@ class Experts(Study[MakingState]):
         factors = run.known["factors"] = {task.domain: events[task.key].factors for task in fits}
         pins = run.submitted, run.started
         mixtures = {
-            f"{FITTED}{domain}": recipes.of_experts(*pins, kept, one)
-            for domain, one in factors.items()
+            f"{FITTED}{domain}": recipes.of_experts(*pins, kept_experts, mixture)
+            for domain, mixture in factors.items()
         }
         yield run.make(**mixtures)
         run.known["fitted"] = {name: run.on(name, MEASURE, TEST) for name in mixtures}
@@ -159,14 +164,14 @@ class Experts(Study[MakingState]):
         if not isinstance(task, Score | Fit | Route):
             return super().unasked(state, task, event)
         run = self.run(state)
-        kept = len(run.known["kept"])
+        expert_count = len(run.known["kept"])
         match task, event:
             case Score(), Scored():
                 return run.known["searches"][task.arm].wrong_scores(task, event)
             case Fit(), Fitted():
-                return dispatch.wrong_fit(run.settings, kept, task, event)
+                return dispatch.wrong_fit(run.settings, expert_count, task, event)
             case Route(), Routed():
-                return dispatch.wrong_routes(kept, event)
+                return dispatch.wrong_routes(expert_count, event)
         return None
 
     def check_fork(self, state: MakingState, changes: Mapping[str, Any]) -> None:
@@ -186,12 +191,12 @@ class Experts(Study[MakingState]):
 
     # ---- asking for a run ----------------------------------------------------------------------
 
-    def plan(self, asked: Asked, lookup: Lookup) -> Plan:
+    def plan(self, request: Asked, lookup: Lookup) -> Plan:
         """Return the plan of the run of one `model`, with `merges` beside it or none.
 
         Raises ConfigError, DataError, UnavailableError.
         """
-        return submission.plan(self, asked, lookup)
+        return submission.plan(self, request, lookup)
 
     def check_settings(self, config: ExpertsConfig) -> None:
         """Raise ConfigError for families that cannot be measured."""
@@ -285,22 +290,22 @@ class Experts(Study[MakingState]):
 
         A mixture costs what those before took on average; before the first the time is not known.
         """
-        told, run = super().outlook(state, rehearsal, under_way), self.begun(state)
+        base_outlook, run = super().outlook(state, rehearsal, under_way), self.begun(state)
         if state.completed or run is None:
-            return told
+            return base_outlook
         scores = [event for event in state.answers.values() if isinstance(event, Scored)]
         count, spent = sum(len(e.items) for e in scores), math.fsum(e.seconds for e in scores)
         most = recipes.trainable(run.submitted, run.started)[: run.settings.experts]
         arms = spaces(len(run.started.merges), run.known.get("kept", most))
         left = len(arms) * run.settings.evaluations - count
         if left <= 0:
-            return told
-        if not count or told.eta_s is None:
-            return replace(told, inside=0.0, eta_s=None)
+            return base_outlook
+        if not count or base_outlook.eta_s is None:
+            return replace(base_outlook, inside=0.0, eta_s=None)
         hands = max(1, len(under_way))
-        eta = told.eta_s + left * spent / count / hands
+        eta = base_outlook.eta_s + left * spent / count / hands
         done = state.spent.device
-        return replace(told, inside=done / (done + eta * hands), eta_s=eta)
+        return replace(base_outlook, inside=done / (done + eta * hands), eta_s=eta)
 
     def row(self, entry: dict[str, Any], event: Event) -> None:
         """Note steps, the last loss and the result's bits per byte in the run's row of the run list."""
@@ -312,15 +317,15 @@ class Experts(Study[MakingState]):
 
     def headline(self, run: Run) -> Any:
         """Return the result, called by its arm, beside the given model."""
-        shown, seen = super().headline(run), run.seen.get(run.ours or "")
-        on = f"{TEST} slice, mean over {len(seen.values)} domains" if seen else ""
+        shown, observation = super().headline(run), run.seen.get(run.ours or "")
+        on = f"{TEST} slice, mean over {len(observation.values)} domains" if observation else ""
         return shown and shown.model_copy(update={"name": run.result, "on": on})
 
     def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
         """Return what is searched: experts, their numbers, further models, mixtures so far."""
         adapters, done = run.started.adapters, run.state.completed
         searches: Mapping[str, Search] = run.known.get("searches", {})
-        measured = (one.ended[-1].evaluations for one in searches.values() if one.ended)
+        measured = (search.ended[-1].evaluations for search in searches.values() if search.ended)
         gain = done.figures.get("gain") if done else None
         return {
             "experts": (len(run.known.get("experts", ())), ""),
@@ -383,11 +388,13 @@ def _searches(run: Run, base: Mapping[str, Any]) -> dict[str, Search]:
     return {arm: Search(*parts, arm, space, base[SEARCH]) for arm, space in arms.items()}
 
 
-def _choose(run: Run, base: Observed, seen: Mapping[str, Any], beside: Sequence[str]) -> None:
+def _choose(
+    run: Run, base: Observed, observations: Mapping[str, Any], beside: Sequence[str]
+) -> None:
     """Name the result, and the arms that are compared: the given model, each search's best, others."""
-    run.result_name = figures.best(run.settings, seen, base)
+    run.result_name = figures.best(run.settings, observations, base)
     run.result = figures.arm_of(run.result_name)
-    best = figures.best_of_arms(run.settings, seen, base)
+    best = figures.best_of_arms(run.settings, observations, base)
     names = {GIVEN: GIVEN, **best, **{name: name for name in beside}}
     run.arms = {arm: run.on(name, MEASURE, TEST) for arm, name in names.items()}
     if run.settings.families:

@@ -208,8 +208,8 @@ class ExpertsConfig(TrainingConfig, Watched):
     @classmethod
     def _once(cls, given: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         if len(set(given)) < len(given):
-            one = "part" if info.field_name == "parts" else "family"
-            raise ValueError(f"give each {one} once")
+            noun = "part" if info.field_name == "parts" else "family"
+            raise ValueError(f"give each {noun} once")
         return tuple(sorted(given))
 
     @model_validator(mode="after")

@@ -28,40 +28,44 @@ FIGURES = {
 }
 
 
-def shares(seen: Mapping[str, Observed]) -> dict[str, dict[str, Figure]]:
+def shares(observations: Mapping[str, Observed]) -> dict[str, dict[str, Figure]]:
     """Return arm → family → share of the tasks that are solved, with the interval."""
     return {
         arm: {
             family: figure(value, _drawn(event, family), len(event.items[family]))
             for family, value in event.values.items()
         }
-        for arm, event in seen.items()
+        for arm, event in observations.items()
     }
 
 
 def figures(
-    families: Sequence[str], seen: Mapping[str, Observed], result: str
+    families: Sequence[str], observations: Mapping[str, Observed], result: str
 ) -> dict[str, Figure]:
     """Return the figures of what was observed; `families` are those that experts are of."""
-    told = {}
+    figures_by_name = {}
     for name, arm in (("solved", result), ("solved_given", recipes.GIVEN)):
-        if arm in seen and seen[arm].values:
-            event = seen[arm]
+        if arm in observations and observations[arm].values:
+            event = observations[arm]
             spread = np.mean([_drawn(event, family) for family in event.values], axis=0)
             point = math.fsum(event.values.values()) / len(event.values)
-            told[name] = figure(point, spread, sum(map(len, event.items.values())))
+            figures_by_name[name] = figure(point, spread, sum(map(len, event.items.values())))
     for name, start in (("solved_own", recipes.ONLY), ("solved_lora", recipes.LORA)):
         arms = {family: f"{start}{family}" for family in families}
-        if arms and set(arms.values()) <= set(seen):
-            told[name] = _more(arms, seen)
-    return told
+        if arms and set(arms.values()) <= set(observations):
+            figures_by_name[name] = _more(arms, observations)
+    return figures_by_name
 
 
-def _more(arms: Mapping[str, str], seen: Mapping[str, Observed]) -> Figure:
+def _more(arms: Mapping[str, str], observations: Mapping[str, Observed]) -> Figure:
     """Return what arms solve more than the given model, each in its own family."""
-    base = seen[recipes.GIVEN]
-    points = [seen[arm].values[family] - base.values[family] for family, arm in arms.items()]
-    spread = [_drawn(seen[arm], family) - _drawn(base, family) for family, arm in arms.items()]
+    base = observations[recipes.GIVEN]
+    points = [
+        observations[arm].values[family] - base.values[family] for family, arm in arms.items()
+    ]
+    spread = [
+        _drawn(observations[arm], family) - _drawn(base, family) for family, arm in arms.items()
+    ]
     count = sum(len(base.items[family]) for family in arms)
     return figure(math.fsum(points) / len(points), np.mean(spread, axis=0), count)
 

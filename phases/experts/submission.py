@@ -27,40 +27,42 @@ if TYPE_CHECKING:
 MODEL, MERGES = "model", "merges"
 
 
-def added(config: ExpertsConfig, own: Sequence[str]) -> tuple[str, ...]:
-    """Return the domains of built-in text beside the user's `own`: the neutral one if it is lacking."""
-    return () if config.neutral in own or config.neutral not in MIX else (config.neutral,)
+def added(config: ExpertsConfig, user_domains: Sequence[str]) -> tuple[str, ...]:
+    """Return the domains of built-in text beside the user's `user_domains`: the neutral one if it is lacking."""
+    return () if config.neutral in user_domains or config.neutral not in MIX else (config.neutral,)
 
 
-def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
+def plan(kind: Kind, request: Asked, lookup: Lookup) -> Plan:
     """Return the plan of the run of one `model`, with `merges` beside it or none.
 
     Raises ConfigError, DataError, UnavailableError.
     """
     from weights.folders.sources import ALIASES, resolve
 
-    known = (MODEL, MERGES)
-    if unknown := sorted(role for role, some in asked.models.items() if some and role not in known):
+    roles = (MODEL, MERGES)
+    if unknown := sorted(
+        role for role, models in request.models.items() if models and role not in roles
+    ):
         raise ConfigError(
             f"{kind.title} has no models {unknown[0]!r}: it has {MODEL} and {MERGES}."
         )
-    one = replace(asked, models={MODEL: asked.models.get(MODEL, ())})
-    found = submission.plan(kind, one, lookup, added)
+    base_request = replace(request, models={MODEL: request.models.get(MODEL, ())})
+    base = submission.plan(kind, base_request, lookup, added)
     aliases = {**ALIASES, **lookup.aliases}
-    names = [str(name) for name in asked.models.get(MERGES, ())]
+    names = [str(name) for name in request.models.get(MERGES, ())]
     merges = tuple(resolve(name, aliases, lookup.named) for name in names)
-    _check_domains(found.config, bool(asked.data))
-    return replace(found, fields={**found.fields, MERGES: merges})
+    _check_domains(base.config, bool(request.data))
+    return replace(base, fields={**base.fields, MERGES: merges})
 
 
-def _check_domains(config: ExpertsConfig, own: bool) -> None:
+def _check_domains(config: ExpertsConfig, has_data: bool) -> None:
     """Raise ConfigError unless the neutral domain is measured, and another one beside it."""
     if config.neutral not in config.domains:
         raise ConfigError(
             f"the neutral domain {config.neutral!r} is not measured: add it to domains, or name "
             "another."
         )
-    read = config.mix or (dict.fromkeys(config.domains) if own else MIX)
+    read = config.mix or (dict.fromkeys(config.domains) if has_data else MIX)
     if not [domain for domain in config.domains if domain in read and domain != config.neutral]:
         raise ConfigError(
             "no domain but the neutral one is both measured and trained on: nothing can be an expert."
@@ -81,21 +83,21 @@ def check(plan: Plan) -> Checked:
     """Open models (headers only), tokenizer and data; raise the errors that a start would raise."""
     from weights.folders.checkpoint import open_checkpoint
 
-    given = submission.opened(plan)
-    for one in plan.fields[MERGES]:
-        check_alike(one.name, open_checkpoint(Path(one.path)), given)
+    base = submission.opened(plan)
+    for reference in plan.fields[MERGES]:
+        check_alike(reference.name, open_checkpoint(Path(reference.path)), base)
     config: Any = plan.config
-    if given.positions is not None and config.prompt >= given.positions:
-        raise ConfigError(f"prompt is {config.prompt}, the model takes {given.positions} tokens.")
-    return submission.checked(plan, given)
+    if base.positions is not None and config.prompt >= base.positions:
+        raise ConfigError(f"prompt is {config.prompt}, the model takes {base.positions} tokens.")
+    return submission.checked(plan, base)
 
 
-def check_alike(name: str, opened: Checkpoint, given: Checkpoint) -> None:
+def check_alike(name: str, opened: Checkpoint, base: Checkpoint) -> None:
     """Raise SourceError unless a further model has the tensors of the given one."""
     other = {tensor: shape for tensor, (_, shape) in opened.shapes.items()}
-    mine = {tensor: shape for tensor, (_, shape) in given.shapes.items()}
-    every = sorted({**mine, **other})
-    if lacking := [tensor for tensor in every if mine.get(tensor) != other.get(tensor)]:
+    base_shapes = {tensor: shape for tensor, (_, shape) in base.shapes.items()}
+    every = sorted({**base_shapes, **other})
+    if lacking := [tensor for tensor in every if base_shapes.get(tensor) != other.get(tensor)]:
         raise SourceError(
             f"model {name} is not of the given model's architecture: tensor {lacking[0]} differs."
         )

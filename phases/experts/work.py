@@ -87,7 +87,9 @@ class Context(work.Context):
     def further(self) -> Mapping[str, Callable[[], Model]]:
         """Recipe id → the further models that were given."""
         records = self.state.started.merges
-        return {one.recipe_id: partial(self._merge, place) for place, one in enumerate(records)}
+        return {
+            record.recipe_id: partial(self._merge, place) for place, record in enumerate(records)
+        }
 
     @cached_property
     def added(self) -> Sequence[str]:
@@ -124,15 +126,15 @@ class Context(work.Context):
     @cached_property
     def _searched(self) -> dict[str, Packed]:
         """Domain → the windows of the search, drawn by key, with their bytes."""
-        config, found = self.state.submitted.config, {}
+        config, windows_by_domain = self.state.submitted.config, {}
         for domain, packed in self.text.held_out(self.state.started.context, SEARCH).items():
             count = len(packed.windows)
             order = keys.generator(config.seed, "experts", "windows", domain).permutation(count)
             chosen = sorted(order[: config.windows].tolist())
-            found[domain] = Packed(
+            windows_by_domain[domain] = Packed(
                 windows=[packed.windows[i] for i in chosen], bytes=[packed.bytes[i] for i in chosen]
             )
-        return found
+        return windows_by_domain
 
     def measured(self, on: str) -> dict[str, Held]:
         """Return domain or family → what models are measured on of a slice."""
@@ -142,8 +144,8 @@ class Context(work.Context):
     def _tasks(self, on: str) -> dict[str, tuple[list[Encoded], Held]]:
         """Return family → the tasks of a slice."""
         if on not in self._read:
-            file, own = self.text.folder / ITEMS, self.state.submitted.config.families
-            self._read[on] = families.read(file, own, self.text.tokenizer, on) if own else {}
+            file, names = self.text.folder / ITEMS, self.state.submitted.config.families
+            self._read[on] = families.read(file, names, self.text.tokenizer, on) if names else {}
         return self._read[on]
 
     @cached_property
@@ -173,9 +175,9 @@ class Context(work.Context):
         """All parts of mixtures: further models, then the experts of the search."""
         base, merges = self._base.weights, self.state.started.merges
         parts = [changes.of_model(base, self._merge(n).weights) for n in range(len(merges))]
-        if own := self._kept:
+        if domains := self._kept:
             factored = self.weights(self.recipes[SVD])
-            trained = [self.weights(self.recipes[f"{EXPERT}{domain}"]) for domain in own]
+            trained = [self.weights(self.recipes[f"{EXPERT}{domain}"]) for domain in domains]
             parts += [changes.of_vectors(factored, vectors) for vectors in trained]
         return Mixer(self._base, parts, self.device)
 
@@ -216,11 +218,11 @@ class Context(work.Context):
         normal = dispatch.begin(len(self._kept))
         losses: list[tuple[float, ...]] = []
         for number in range(config.rounds):
-            asked = dispatch.points(config, task.domain, number, normal)
+            points = dispatch.points(config, task.domain, number, normal)
             losses.append(
-                tuple(scoring.mean_loss(self._of_experts(point), windows) for point in asked)
+                tuple(scoring.mean_loss(self._of_experts(point), windows) for point in points)
             )
-            normal = dispatch.follow(config, asked, losses[-1])
+            normal = dispatch.follow(config, points, losses[-1])
         return Fitted(
             domain=task.domain,
             losses=tuple(losses),
@@ -246,53 +248,53 @@ class Context(work.Context):
         return self.state.submitted.config.prompt
 
     def _routed(self) -> Routed:
-        began, own = time.monotonic(), self._kept
+        began, domains = time.monotonic(), self._kept
         module = modules.build(self._base, self.device).eval()
         choices: dict[str, tuple[int, ...]] = {}
         items: dict[str, tuple[float, ...]] = {}
-        given: dict[str, tuple[float, ...]] = {}
+        base_losses: dict[str, tuple[float, ...]] = {}
         sizes: dict[str, tuple[int, ...]] = {}
         for domain, packed in sorted(self.held_out(TEST).items()):
             windows = [window for window in packed.windows if len(window) > self._prompt]
             rows = scoring.features(module, windows, self._prompt)
             nearest = self.classifier.nearest(rows)
-            choices[domain] = tuple(own.index(d) + 1 if d in own else 0 for d in nearest)
-            given[domain] = self._rest(windows, [0] * len(windows))
+            choices[domain] = tuple(domains.index(d) + 1 if d in domains else 0 for d in nearest)
+            base_losses[domain] = self._rest(windows, [0] * len(windows))
             items[domain] = self._rest(windows, choices[domain])
             sizes[domain] = tuple(len(window) - self._prompt for window in windows)
         return Routed(
             choices=choices,
             items=items,
-            given=given,
+            given=base_losses,
             sizes=sizes,
             seconds=time.monotonic() - began,
         )
 
     def _rest(self, windows: Sequence[Ids], choices: Sequence[int]) -> tuple[float, ...]:
         """Return Σ −log p of each window's tokens after its beginning, by the expert of its choice."""
-        found, count = [0.0] * len(windows), len(self._kept)
+        window_losses, count = [0.0] * len(windows), len(self._kept)
         for choice in sorted(set(choices)):
-            places = [place for place, one in enumerate(choices) if one == choice]
+            places = [place for place, number in enumerate(choices) if number == choice]
             model = self._of_experts(tuple(float(n + 1 == choice) for n in range(count)))
             for place, (losses, _) in zip(
                 places, model.losses([windows[place] for place in places]), strict=True
             ):
                 rest = losses[self._prompt - 1 :].astype(np.float64)
-                found[place] = round(float(rest.sum()), scoring.DIGITS)
-        return tuple(found)
+                window_losses[place] = round(float(rest.sum()), scoring.DIGITS)
+        return tuple(window_losses)
 
     def fill_bundle(self, folder: Path) -> None:
         """Write vectors, classifier and what they are of."""
-        state, run, made = self.state, self.study.run(self.state), self.classifier
+        state, run, run_classifier = self.state, self.study.run(self.state), self.classifier
         vectors = {
             f"{domain}/{name}": z.contiguous()
             for domain in self._kept
             for name, z in self.weights(run.recipes[f"{EXPERT}{domain}"]).items()
         }
         save_file(vectors, folder / VECTORS)
-        pairs = zip(made.domains, made.centroids, strict=True)
+        pairs = zip(run_classifier.domains, run_classifier.centroids, strict=True)
         centroids = {f"centroid/{domain}": row.clone() for domain, row in pairs}
-        save_file({**centroids, "deviation": made.deviation}, folder / CLASSIFIER)
+        save_file({**centroids, "deviation": run_classifier.deviation}, folder / CLASSIFIER)
         origin = {
             "run": state.run,
             "model": state.started.model.digest,
@@ -300,7 +302,9 @@ class Context(work.Context):
             "parts": list(state.submitted.config.parts),
             "experts": list(self._kept),
             "prompt": self._prompt,
-            "factors": {domain: list(one) for domain, one in run.known.get("factors", {}).items()},
+            "factors": {
+                domain: list(factors) for domain, factors in run.known.get("factors", {}).items()
+            },
         }
         (folder / "experts.json").write_text(json.dumps(origin, indent=2) + "\n", "utf-8")
 
@@ -310,9 +314,9 @@ class Context(work.Context):
         began, items, sizes = time.monotonic(), {}, {}
         model = self.loaded(self.model(task.recipe_id), MEASURE)
         if task.measure == SOLVED:
-            for family, (own, _) in self._tasks(task.on).items():
-                items[family] = tuple(map(float, solved(model.module, own)))
-                sizes[family] = (1,) * len(own)
+            for family, (tasks, _) in self._tasks(task.on).items():
+                items[family] = tuple(map(float, solved(model.module, tasks)))
+                sizes[family] = (1,) * len(tasks)
             return answered(task, items, sizes, began)
         for domain, held in sorted(self.measured(task.on).items()):
             items[domain] = tuple(sums(model, held))
@@ -328,32 +332,32 @@ class Context(work.Context):
             raise ConfigError(
                 f"prompt is {config.prompt}: a window of {common['context']} tokens must be longer."
             )
-        own = self.given().weights
-        names = decomposition.names(own, config.parts)
-        numbers = sum(min(own[name].shape) for name in names)
+        content = self.given().weights
+        names = decomposition.names(content, config.parts)
+        numbers = sum(min(content[name].shape) for name in names)
         merges = tuple(self._recorded(place) for place in range(len(submitted.merges)))
-        found = self._adapters(own, names, numbers) if config.lora else None
+        adapters = self._adapters(content, names, numbers) if config.lora else None
         longest = {family: self._longest(family, common["context"]) for family in config.families}
-        own = {"merges": merges, "numbers": numbers, "adapters": found, "longest": longest}
-        return Started(**common, **own, dtype=self.dtype)
+        content = {"merges": merges, "numbers": numbers, "adapters": adapters, "longest": longest}
+        return Started(**common, **content, dtype=self.dtype)
 
     def _longest(self, family: str, context: int) -> int:
         """Return the tokens that a task of a family and its reply may have. Raises ConfigError."""
-        found = reinforce.width(self.text.streams[family])
-        if found > context:
+        width = reinforce.width(self.text.streams[family])
+        if width > context:
             raise ConfigError(
-                f"a task of {family} and a reply to it may have {found} tokens, a window has {context}:"
+                f"a task of {family} and a reply to it may have {width} tokens, a window has {context}:"
                 " set fewer levels, or a longer context if the model takes one."
             )
-        return found
+        return width
 
-    def _adapters(self, weights: Weights, names: Sequence[str], wanted: int) -> Adapters:
-        """Return adapters of rank 1 with about `wanted` numbers on layers of the matrices `names`.
+    def _adapters(self, weights: Weights, names: Sequence[str], budget: int) -> Adapters:
+        """Return adapters of rank 1 with about `budget` numbers on layers of the matrices `names`.
 
         Raises ConfigError if the model's layers cannot be adapted.
         """
         shapes = {name: (weights[name].shape[0], weights[name].shape[1]) for name in names}
-        chosen = low_rank.nearest(shapes, wanted)
+        chosen = low_rank.nearest(shapes, budget)
         try:
             count = low_rank.count(self.settings, 1, chosen)
         except ConfigError as error:
@@ -364,11 +368,11 @@ class Context(work.Context):
 
     def _recorded(self, place: int) -> SourceRecord:
         """Return the record of a further model, whose copy is shared."""
-        given = self.state.submitted.merges[place]
-        folder = self._cache.supply.model(given, None)
-        opened = open_checkpoint(folder, Path(given.path))
-        submission.check_alike(given.name, opened, open_checkpoint(self.donor))
-        record = recorded(given, folder, opened)
+        reference = self.state.submitted.merges[place]
+        folder = self._cache.supply.model(reference, None)
+        opened = open_checkpoint(folder, Path(reference.path))
+        submission.check_alike(reference.name, opened, open_checkpoint(self.donor))
+        record = recorded(reference, folder, opened)
         self._cache.supply.share_model(folder)
         return record
 

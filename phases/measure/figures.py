@@ -37,7 +37,9 @@ SHARES = ("retention", "cumulative", "regression", "size")
 def observations(state: MeasureState) -> dict[str, Observe]:
     """Return recipe id → its measurement, of all that is measured."""
     on = state.submitted.config.slice
-    return {one.recipe_id: Observe(one.recipe_id, MEASURE, on) for one in state.started.sources}
+    return {
+        source.recipe_id: Observe(source.recipe_id, MEASURE, on) for source in state.started.sources
+    }
 
 
 def observed(state: MeasureState) -> dict[str, Observed]:
@@ -51,32 +53,32 @@ def figures(state: MeasureState) -> dict[str, Figure]:
     Without models to compare with there is no `retention`, `regression` and `size`, and without those
     of a pipeline's beginning no `cumulative`. Sizes have no interval.
     """
-    started, seen = state.started, observed(state)
+    started, events = state.started, observed(state)
     (id_,) = started.roles["model"]
-    others, first = (started.roles.get(role, ()) for role in ("against", "first"))
+    baselines, first = (started.roles.get(role, ()) for role in ("against", "first"))
     resamples = draws(started.documents, "measure", state.submitted.config.seed)
     count, sizes = sum(started.documents.values()), started.bytes
-    own, drawn = mean(seen[id_]), resampled(seen[id_], resamples)
-    values = {"bits_per_byte": figure(own, drawn, count)}
-    for name, rivals in (("retention", others), ("cumulative", first)):
+    bits, drawn = mean(events[id_]), resampled(events[id_], resamples)
+    values = {"bits_per_byte": figure(bits, drawn, count)}
+    for name, rivals in (("retention", baselines), ("cumulative", first)):
         if rivals:
-            best = min((seen[rival] for rival in rivals), key=mean)
+            best = min((events[rival] for rival in rivals), key=mean)
             share = resampled(best, resamples) / drawn
-            values[name] = figure(mean(best) / own, share, count)
-    if others:
-        rivals = [seen[other] for other in others]
-        values["regression"] = _regression(seen[id_], rivals, resamples, count)
+            values[name] = figure(mean(best) / bits, share, count)
+    if baselines:
+        rivals = [events[other] for other in baselines]
+        values["regression"] = _regression(events[id_], rivals, resamples, count)
     values["bytes"] = Figure(value=sizes[id_])
-    if others:
-        values["size"] = Figure(value=sizes[id_] / max(sizes[other] for other in others))
+    if baselines:
+        values["size"] = Figure(value=sizes[id_] / max(sizes[other] for other in baselines))
     return values
 
 
 def _regression(
-    own: Observed, others: Sequence[Observed], drawn: Mapping[str, Counts], count: int
+    event: Observed, rivals: Sequence[Observed], drawn: Mapping[str, Counts], count: int
 ) -> Figure:
     """Return the largest rise in any domain over the worst of the other models there."""
-    mine, theirs = rates(own, drawn), [rates(other, drawn) for other in others]
-    rises = [mine[d] / np.max([one[d] for one in theirs], axis=0) - 1 for d in drawn]
-    point = max(own.values[d] / max(other.values[d] for other in others) - 1 for d in drawn)
+    own_rates, rival_rates = rates(event, drawn), [rates(other, drawn) for other in rivals]
+    rises = [own_rates[d] / np.max([rival[d] for rival in rival_rates], axis=0) - 1 for d in drawn]
+    point = max(event.values[d] / max(other.values[d] for other in rivals) - 1 for d in drawn)
     return figure(point, np.max(rises, axis=0), count)

@@ -84,7 +84,7 @@ class Measure(Kind[MeasureState]):
     def unasked(self, state: MeasureState, task: Task, event: Event) -> str | None:
         """Return why the event does not answer the open task; None if it does."""
         if isinstance(task, Observe) and isinstance(event, Observed):
-            counts = {domain: len(some) for domain, some in event.items.items()}
+            counts = {domain: len(losses) for domain, losses in event.items.items()}
             if counts != state.started.documents:
                 return "it has other documents than those that `started` pins"
             return wrong_observation(task, event)
@@ -97,7 +97,7 @@ class Measure(Kind[MeasureState]):
 
     # ---- asking for a run ------------------------------------------------------------------------
 
-    def plan(self, asked: Asked, lookup: Lookup) -> Plan:
+    def plan(self, request: Asked, lookup: Lookup) -> Plan:
         """Return the plan of a run over a `model`, and others to compare it with.
 
         Raises ConfigError or UnavailableError.
@@ -105,21 +105,23 @@ class Measure(Kind[MeasureState]):
         from weights.devices import check_device
         from weights.folders.sources import ALIASES, resolve
 
-        config = self.parse(asked.config)
-        if unknown := sorted(set(asked.models) - set(ROLES)):
+        config = self.parse(request.config)
+        if unknown := sorted(set(request.models) - set(ROLES)):
             roles = ", ".join(ROLES)
             raise ConfigError(f"a measurement has no models {unknown[0]!r}: it has {roles}.")
-        if len(asked.models.get("model", ())) != 1:
+        if len(request.models.get("model", ())) != 1:
             raise ConfigError("a measurement is of one model: --model model=MODEL.")
         check_device(config.device, lookup.elsewhere)
         aliases = {**ALIASES, **lookup.aliases}
-        names = {role: tuple(map(str, asked.models.get(role, ()))) for role in ROLES}
+        names = {role: tuple(map(str, request.models.get(role, ()))) for role in ROLES}
         # Each name once: to find a model may take long.
-        every = dict.fromkeys(name for some in names.values() for name in some)
+        every = dict.fromkeys(name for group in names.values() for name in group)
         models = {name: resolve(name, aliases, lookup.named) for name in every}
-        given = {role: tuple(models[name] for name in some) for role, some in names.items()}
-        data = tuple(self.placed(str(place)) for place in asked.data)
-        return Plan(self.name, config, {**given, "data": data}, asked.output_dir)
+        models_by_role = {
+            role: tuple(models[name] for name in group) for role, group in names.items()
+        }
+        data = tuple(self.placed(str(place)) for place in request.data)
+        return Plan(self.name, config, {**models_by_role, "data": data}, request.output_dir)
 
     def placed(self, data: str) -> str:
         """Return data with an absolute path; tasks and built-in items keep their names."""
@@ -142,7 +144,7 @@ class Measure(Kind[MeasureState]):
             notes += opened.warnings
         on, data = plan.config.slice, plan.fields["data"]
         items = load_items(data, parameters=parameters, note=notes.append, needed=(on,))
-        counts = {domain: {on: len(some)} for domain, some in texts_of(items, on).items()}
+        counts = {domain: {on: len(texts)} for domain, texts in texts_of(items, on).items()}
         return Checked(tuple(notes), parameters, counts)
 
     def texts(self, submitted: Submitted) -> Iterator[tuple[str, str]]:
@@ -236,7 +238,7 @@ class Measure(Kind[MeasureState]):
                 return f"{name}: {bits:.4f} bits per byte"
             case "completed":
                 values = {name: Figure(value=v["value"]) for name, v in data["figures"].items()}
-                return ", ".join(figure_text(self, name, one) for name, one in values.items())
+                return ", ".join(figure_text(self, name, figure) for name, figure in values.items())
         return None
 
     def task_words(self, key: str, names: Mapping[str, str]) -> str:
@@ -273,14 +275,14 @@ class Measure(Kind[MeasureState]):
         """Return the models that are measured, or the one that an id or its beginning means."""
         return [
             Ancestor(
-                one.recipe_id,
+                source.recipe_id,
                 "measured",
-                f"the model {one.name}, {one.digest[:12]}",
-                Source(digest=one.digest).model_dump(mode="json"),
-                one.digest,
+                f"the model {source.name}, {source.digest[:12]}",
+                Source(digest=source.digest).model_dump(mode="json"),
+                source.digest,
             )
-            for one in (state.started.sources if state.started else ())
-            if one.recipe_id.startswith(name)
+            for source in (state.started.sources if state.started else ())
+            if source.recipe_id.startswith(name)
         ]
 
     def yardstick(self, state: MeasureState) -> dict[str, Any]:
@@ -331,25 +333,25 @@ class Measure(Kind[MeasureState]):
 
     def report(self, state: MeasureState, rows: Sequence[Envelope]) -> dict[str, Any]:
         """Return the figures and every model's bits per byte by domain."""
-        values = {name: one.model_dump() for name, one in state.completed.figures.items()}
+        values = {name: figure.model_dump() for name, figure in state.completed.figures.items()}
         return {**super().report(state, rows), "figures": values, **self.view(state)}
 
     def summary(self, state: MeasureState, rows: Sequence[Envelope]) -> list[str]:
         """Return the figures, of a completed run."""
         values = state.completed.figures if state.completed else {}
-        return [f"- {figure_text(self, name, one)}" for name, one in values.items()]
+        return [f"- {figure_text(self, name, figure)}" for name, figure in values.items()]
 
     def view(self, state: MeasureState) -> dict[str, Any]:
         """Return every model's bits per byte by domain, of those that are measured."""
         names = self.names(state)
-        return {"models": {names[i]: dict(one.values) for i, one in observed(state).items()}}
+        return {"models": {names[i]: dict(event.values) for i, event in observed(state).items()}}
 
     def _figures(self, state: MeasureState) -> Units:
         """Return the figures with their intervals, as texts: each has a unit of its own."""
         rows = []
-        for name, one in state.completed.figures.items():
+        for name, figure in state.completed.figures.items():
             metric = figure_metric(self, name)
-            value = measured(one.value, metric.unit, one.low, one.high)
+            value = measured(figure.value, metric.unit, figure.low, figure.high)
             rows.append((metric.name, value, FIGURES[name].partition(": ")[2]))
         return Units(
             name="figures",
@@ -363,13 +365,13 @@ class Measure(Kind[MeasureState]):
 
 def _domains_panel(state: MeasureState, names: Mapping[str, str]) -> Matrix:
     """Return bits per byte by domain and model."""
-    seen = {names[id_]: event for id_, event in observed(state).items()}
-    first, (own,) = next(iter(seen.values())), state.started.roles["model"]
+    events = {names[id_]: event for id_, event in observed(state).items()}
+    first, (model_id,) = next(iter(events.values())), state.started.roles["model"]
     count, read = comparison.windows(first), sum(map(sum, first.sizes.values()))
     says = (
         f"On {count:,} whole documents of the {first.on} slice, {read:,} bytes of text; fewer bits are "
         "better. Figures of the same model on other documents, or on windows, differ."
     )
     return arm_panels.groups_by_arm(
-        *("quality", "Bits per byte by domain", says, BITS, seen, names[own])
+        *("quality", "Bits per byte by domain", says, BITS, events, names[model_id])
     )

@@ -44,18 +44,24 @@ class Context(TaskContext[MeasureState]):
     @cached_property
     def items(self) -> list[Item]:
         """All items of the data: the pinned ones if they are kept, else read from the files."""
-        given, started = self.state.submitted.data, self.state.started
+        data, started = self.state.submitted.data, self.state.started
         needed = (self.state.submitted.config.slice,)
         pinned = started.data_digest if started else None
-        kept = kept_items.pinned(self._cache.supply, given, pinned, needed)
-        return load_items(given, parameters=self._largest, needed=needed) if kept is None else kept
+        pinned_items = kept_items.pinned(self._cache.supply, data, pinned, needed)
+        return (
+            load_items(data, parameters=self._largest, needed=needed)
+            if pinned_items is None
+            else pinned_items
+        )
 
     @property
     def _largest(self) -> int:
         """Parameters of the largest model: built-in items are as many as it can afford."""
         if self.state.started is not None:
             return max(source.parameters for source in self.state.started.sources)
-        models = [one for some in self.state.submitted.given().values() for one in some]
+        models = [
+            reference for group in self.state.submitted.given().values() for reference in group
+        ]
         return max(open_checkpoint(self._cache.supply.model(m, None)).parameters for m in models)
 
     @cached_property
@@ -81,13 +87,13 @@ class Context(TaskContext[MeasureState]):
         for role, models in self.state.submitted.given().items():
             records = [self._record(model) for model in models]
             rounded += [w for model in models for w in gguf_note.warnings(Path(model.path))]
-            for one, size in records:
-                sources.setdefault(one.recipe_id, one)
-                sizes[one.recipe_id] = size
-            roles[role] = tuple(one.recipe_id for one, _ in records)
+            for record, size in records:
+                sources.setdefault(record.recipe_id, record)
+                sizes[record.recipe_id] = size
+            roles[role] = tuple(source_record.recipe_id for source_record, _ in records)
         supply, pinned = self._cache.supply, data_items.digest(self.items)
         kept_items.keep(supply, self.state.submitted.data, self.items, pinned)
-        counts = {domain: len(some) for domain, some in self.texts.items()}
+        counts = {domain: len(texts) for domain, texts in self.texts.items()}
         return Started(
             warnings=(*dict.fromkeys(rounded), *notes(counts)),
             sources=tuple(sources.values()),
@@ -98,11 +104,11 @@ class Context(TaskContext[MeasureState]):
             bytes=sizes,
         )
 
-    def _record(self, given: ModelReference) -> tuple[SourceRecord, int]:
+    def _record(self, reference: ModelReference) -> tuple[SourceRecord, int]:
         """Return (record, bytes of tensors) of a model, whose copy is shared. Raises SourceError."""
-        place = self._cache.supply.model(given, None)
-        checkpoint = open_checkpoint(place, Path(given.path))
-        record = recorded(given, place, checkpoint)
+        place = self._cache.supply.model(reference, None)
+        checkpoint = open_checkpoint(place, Path(reference.path))
+        record = recorded(reference, place, checkpoint)
         self._cache.supply.share_model(place)
         return record, checkpoint.bytes
 
@@ -128,11 +134,11 @@ class Context(TaskContext[MeasureState]):
     def _source(self, recipe_id: str) -> tuple[ModelReference, SourceRecord]:
         """Return a model as it was given, and as it is pinned."""
         started = self.state.started
-        record = next(one for one in started.sources if one.recipe_id == recipe_id)
+        record = next(source for source in started.sources if source.recipe_id == recipe_id)
         for role, models in self.state.submitted.given().items():
-            for given, id_ in zip(models, started.roles[role], strict=True):
+            for reference, id_ in zip(models, started.roles[role], strict=True):
                 if id_ == recipe_id:
-                    return given, record
+                    return reference, record
         raise AssertionError("a pinned model was given")
 
     def _opened(self, recipe_id: str) -> tuple[Path, ResidentModel]:
@@ -147,9 +153,9 @@ class Context(TaskContext[MeasureState]):
 
         Raises SourceChangedError for other weights than the pinned ones.
         """
-        given, record = self._source(recipe_id)
-        place = self._cache.supply.model(given, record)
-        checkpoint = open_checkpoint(place, Path(given.path))
+        reference, record = self._source(recipe_id)
+        place = self._cache.supply.model(reference, record)
+        checkpoint = open_checkpoint(place, Path(reference.path))
         weights = checkpoint.tensors()
         if digest(weights) != record.digest:
             self._cache.supply.forget(place)
@@ -176,11 +182,11 @@ def forecast(submitted: Submitted, cache: Artifacts) -> Forecast:
     state.take(submitted)
     context = Context(state, cache)
     opening = timed(lambda: state.take(context.started()))
-    some = {domain: texts[:PROBED] for domain, texts in context.texts.items()}
+    probes = {domain: texts[:PROBED] for domain, texts in context.texts.items()}
     first, sizes = state.started.sources[0].recipe_id, dict[str, tuple[int, ...]]()
-    scoring = least(lambda: sizes.update(context.scored(first, some)[1]))
+    scoring = least(lambda: sizes.update(context.scored(first, probes)[1]))
     every = (text for texts in context.texts.values() for text in texts)
-    whole = sum(len(one.text.encode("utf-8", "replace")) for one in every)
+    whole = sum(len(item.text.encode("utf-8", "replace")) for item in every)
     read, models = sum(map(sum, sizes.values())), len(state.started.sources)
     largest = max(source.parameters for source in state.started.sources)
     return Forecast(

@@ -59,7 +59,7 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     halved = state.started.dtype is not None
     whole = 1 + len(config.stops) if halved else len({1.0, *config.strengths}) + len(config.stops)
     starts = bakes if halved else 1
-    kept, words = given_dtype.stored(
+    stored_bytes, words = given_dtype.stored(
         state.started, starts + bakes * whole, bakes * candidates, parameters
     )
     return Forecast(
@@ -70,7 +70,7 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
             f"measurements {duration(measuring)}",
         ),
         Amount(
-            kept + text,
+            stored_bytes + text,
             f"counted: {words}, and the text",
         ),
         Amount(

@@ -111,8 +111,8 @@ def _behaviour(behaved: dict[str, Observed]) -> Matrix:
 
 def _divergences(run: Run, apart: dict[str, Observed]) -> Matrix:
     """Return the divergences on the test slice by prompt and arm."""
-    others = enumerate(prompts.measured(run.settings), 1)
-    listed = "; ".join(f"{figures.OTHER}{n}: “{text.strip()[:60]}”" for n, text in others)
+    numbered_prompts = enumerate(prompts.measured(run.settings), 1)
+    listed = "; ".join(f"{figures.OTHER}{n}: “{text.strip()[:60]}”" for n, text in numbered_prompts)
     says = (
         "On the test slice. prompt: how far a model without the baked prompt is from the given one "
         f"with it. The others: how far each is from the given one, both with that prompt. {listed}."

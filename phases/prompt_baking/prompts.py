@@ -68,7 +68,11 @@ def target(config: BakeConfig, stage: Stage) -> str:
 
     It has the replies of the given model under the stage's prompts.
     """
-    same = next(one for one in stages(config) if one.prompts == stage.prompts and not one.again)
+    same = next(
+        candidate
+        for candidate in stages(config)
+        if candidate.prompts == stage.prompts and not candidate.again
+    )
     return same.named(CHOOSING)
 
 
@@ -92,12 +96,12 @@ def streams(config: BakeConfig, beyond: int | None) -> dict[str, Stream]:
     texts = config.prompts
     first = [stage for stage in stages(config) if not stage.again]
     streams = {stage.named(BAKED): Stream("train", (stage.prompts,)) for stage in first}
-    if others := rehearsed(config):
-        streams[OTHERS] = Stream("train", tuple((text,) for text in others), None)
+    if other_prompts := rehearsed(config):
+        streams[OTHERS] = Stream("train", tuple((text,) for text in other_prompts), None)
     streams |= {stage.named(CHOOSING): Stream("selection", (stage.prompts,)) for stage in first}
     streams[TEST] = Stream("test", (texts,))
-    if others := measured(config):
-        streams[TEST_OTHERS] = Stream("test", tuple((text,) for text in others), None)
+    if other_prompts := measured(config):
+        streams[TEST_OTHERS] = Stream("test", tuple((text,) for text in other_prompts), None)
     for number in range(len(texts)) if config.singly and len(texts) > 1 else ():
         rest = (*texts[:number], *texts[number + 1 :])
         streams[f"{WITHOUT}{number + 1}"] = Stream("test", (texts,), rest, TEST)
@@ -116,6 +120,6 @@ def count(config: BakeConfig, stream: Stream) -> int:
     return config.trajectories if stream.slice == "train" else config.held_out
 
 
-def built_in(config: BakeConfig, own: Sequence[str]) -> tuple[str, ...]:
-    """Return the domains of built-in text beside the user's `own`, whose names come first."""
-    return tuple(domain for domain in config.built_in if domain not in own)
+def built_in(config: BakeConfig, user_domains: Sequence[str]) -> tuple[str, ...]:
+    """Return the domains of built-in text beside the user's `user_domains`, whose names come first."""
+    return tuple(domain for domain in config.built_in if domain not in user_domains)

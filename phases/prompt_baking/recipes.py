@@ -101,14 +101,14 @@ def full(
 
     `before` is the id of the model that the training begins with, `digests`: stream → its digest.
     """
-    config, given = submitted.config, as_float32(started).id
+    config, base_id = submitted.config, as_float32(started).id
     rehearses = bool(prompts.rehearsed(config))
     params = {
         "neutral": config.neutral_weight,
         "others": config.others_weight if rehearses else 0.0,
         "top": config.top,
     }
-    inputs = {"teacher": before, "guard": given} if stage.again else {"teacher": given}
+    inputs = {"teacher": before, "guard": base_id} if stage.again else {"teacher": base_id}
     purpose = PURPOSE if stage.number == 1 else f"{PURPOSE}-{stage.number}"
     rate, watch = config.rate, config.divergence
     objective, params = adapted(config, "bake@1", params)

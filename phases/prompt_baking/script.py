@@ -114,9 +114,9 @@ class Bake(Study[MakingState]):
             return sampled.unasked(task, event)
         return super().unasked(state, task, event)
 
-    def asked_for(self, given: Mapping[str, Any], config: Any) -> bool:
+    def asked_for(self, settings: Mapping[str, Any], config: Any) -> bool:
         """Return True if the settings are those; contexts that were not given are the default ones."""
-        return super().asked_for({"contexts": config.contexts, **given}, config)
+        return super().asked_for({"contexts": config.contexts, **settings}, config)
 
     # ---- what is shown ---------------------------------------------------------------------------
 
@@ -190,12 +190,12 @@ class Bake(Study[MakingState]):
 
     # ---- work ------------------------------------------------------------------------------------
 
-    def plan(self, asked: Asked, lookup: Lookup) -> Plan:
+    def plan(self, request: Asked, lookup: Lookup) -> Plan:
         """Return the plan of the run of one `model`.
 
         Raises ConfigError, DataError, UnavailableError.
         """
-        return submission.plan(self, asked, lookup)
+        return submission.plan(self, request, lookup)
 
     def check(self, plan: Plan) -> Checked:
         """Open model (header only), tokenizer and data; raise the errors that a start would raise."""
@@ -243,7 +243,11 @@ def _bake(run: Run, course: Course, digests: Mapping[str, str]) -> Generator[Ste
     assert course.full is not None
     choices = {task.key: task for task in (run.on(PARENT, BITS), *figures.choices(course))}
     run.foresee(tasks=choices)
-    stops = [one.training for one in course.candidates.values() if one.training is not None]
+    stops = [
+        candidate.training
+        for candidate in course.candidates.values()
+        if candidate.training is not None
+    ]
     for recipe in (course.start, *stops, course.full):
         yield Make([recipe])
     yield run.make(*course.candidates)

@@ -165,8 +165,8 @@ class BakeConfig(AdaptedConfig, Watched):
     @classmethod
     def _known(cls, given: tuple[str, ...]) -> tuple[str, ...]:
         if unknown := [domain for domain in given if domain not in KNOWN or domain == "prose"]:
-            known = ", ".join(domain for domain in KNOWN if domain != "prose")
-            raise ValueError(f"{unknown[0]!r} is not measured: take some of {known}")
+            names = ", ".join(domain for domain in KNOWN if domain != "prose")
+            raise ValueError(f"{unknown[0]!r} is not measured: take some of {names}")
         return given
 
     @field_validator("strengths")

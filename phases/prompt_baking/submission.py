@@ -32,9 +32,9 @@ def read(setting: str, files: Sequence[Path]) -> dict[str, object]:
     return {**texts, "checks": checks if any(checks) else []}
 
 
-def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
+def plan(kind: Kind, request: Asked, lookup: Lookup) -> Plan:
     """Return the plan of the run of one `model`. Raises ConfigError, DataError, UnavailableError."""
-    base = submission.plan(kind, asked, lookup, prompts.built_in)
+    base = submission.plan(kind, request, lookup, prompts.built_in)
     config: Any = base.config
     if not config.prompts:
         raise ConfigError(

@@ -83,7 +83,7 @@ def _dumped(values: Mapping[Any, Figure]) -> dict[Any, dict[str, Any]]:
 def report_fields(run: Run) -> dict[str, Any]:
     """Return the fields of the report beside those that every study has."""
     started, settings = run.started, run.settings
-    others = enumerate(prompts.measured(settings), 1)
+    numbered_prompts = enumerate(prompts.measured(settings), 1)
     rates = {place: figures.rates(run, place) for place in (NEAR, FAR)}
     return {
         "prompts": settings.prompts,
@@ -102,7 +102,7 @@ def report_fields(run: Run) -> dict[str, Any]:
         #: Arm → prompt → nats a token off the given model on the test slice.
         "divergences": {name: dict(event.values) for name, event in figures.apart(run).items()},
         #: Name of a divergence → the prompt.
-        "others": {f"{figures.OTHER}{number}": prompt for number, prompt in others},
+        "others": {f"{figures.OTHER}{number}": prompt for number, prompt in numbered_prompts},
         #: Arm → ratio of divergences, and that on contexts after ordinary text.
         "ratios": _dumped(figures.ratios(run)),
         "far_ratios": _dumped(figures.ratios(run, FAR)),

@@ -85,9 +85,9 @@ class Context(work.Context):
 
     def written(self, task: Sample) -> dict[str, list[Trajectory]]:
         """Return stream → trajectories of a task, sampled now."""
-        streams = {name: one for name, one in self.sampling().items() if name in task.streams}
-        given = task.recipe_id == self._parent_id
-        writer = self.parent if given else self._loaded(task.recipe_id)
+        streams = {name: stream for name, stream in self.sampling().items() if name in task.streams}
+        is_parent = task.recipe_id == self._parent_id
+        writer = self.parent if is_parent else self._loaded(task.recipe_id)
         tokens = self.state.started.pass_tokens
         return replies.written(writer, self.text, self.beginnings, self.config, streams, tokens)
 
@@ -180,9 +180,9 @@ class Context(work.Context):
 
     def _groups(self, task: Observe) -> dict[str, str]:
         """Return stream → group of the divergences that a task asks for."""
-        config, given = self.config, task.recipe_id == self._parent_id
+        config, is_parent = self.config, task.recipe_id == self._parent_id
         if task.on == CHOOSING:
-            if given:
+            if is_parent:
                 stages = [stage for stage in prompts.stages(config) if not stage.again]
                 return {s.named(prompts.CHOOSING): figures.group(config, s) for s in stages}
             return {prompts.target(config, self._stage_of(task.recipe_id)): figures.PROMPT}
@@ -191,7 +191,7 @@ class Context(work.Context):
             prompts.TEST_OTHERS: figures.OTHER,
             prompts.FAR: figures.FAR,
         }
-        if given:
+        if is_parent:
             for number in range(1, len(config.prompts) + 1):
                 groups[f"{prompts.WITHOUT}{number}"] = f"{figures.WITHOUT}{number}"
         return groups
@@ -230,10 +230,10 @@ class Context(work.Context):
 
     def canary(self, started: Started, first: Model) -> tuple[str, float]:
         """Return the digest of three steps here before anything is sampled, and their seconds."""
-        made = replies.rehearsal(self.text, self.beginnings, self.config, self._positions)
-        digests = {name: stream_digest(ids) for name, ids in made.items()}
+        rehearsal = replies.rehearsal(self.text, self.beginnings, self.config, self._positions)
+        digests = {name: stream_digest(ids) for name, ids in rehearsal.items()}
         recipe = recipes.canary(self.state.submitted, started, digests)
-        streams, inputs = {**self.text.streams, **made}, dict.fromkeys(recipe.inputs, first)
+        streams, inputs = {**self.text.streams, **rehearsal}, dict.fromkeys(recipe.inputs, first)
         with bounded():
             return canary(recipe, first, streams, inputs=inputs, device=self.device)
 

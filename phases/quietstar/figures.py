@@ -59,15 +59,15 @@ def mean(event: Observed, part: str = HARD) -> float:
 
 def documents(event: Observed) -> int:
     """Return the number of documents that were measured."""
-    return sum(len(some) for name, some in event.items.items() if name.startswith(f"{EVERY}/"))
+    return sum(len(losses) for name, losses in event.items.items() if name.startswith(f"{EVERY}/"))
 
 
-def drawn(seen: Seen, purpose: str, seed: int, part: str = HARD) -> Drawn:
+def drawn(observations: Seen, purpose: str, seed: int, part: str = HARD) -> Drawn:
     """Return arm → figure of a part in each resample of the documents of a slice."""
-    first = next(iter(seen.values()))
+    first = next(iter(observations.values()))
     sizes = {domain: len(first.items[f"{part}/{domain}"]) for domain in by_domain(first, part)}
     resamples = draws(sizes, purpose, seed, first.on)
-    return {arm: _resampled(event, part, resamples) for arm, event in seen.items()}
+    return {arm: _resampled(event, part, resamples) for arm, event in observations.items()}
 
 
 def _resampled(event: Observed, part: str, resamples: Mapping[str, Counts]) -> Counts:
@@ -94,9 +94,9 @@ HARD_NATS = Scale(
 # ---- figures -------------------------------------------------------------------------------------
 
 
-def _better(seen: Seen, resamples: Drawn) -> tuple[float, Counts]:
+def _better(observations: Seen, resamples: Drawn) -> tuple[float, Counts]:
     """Return what the better one of both rivals needs more than thoughts: of all, of each resample."""
-    more = [mean(seen[rival]) - mean(seen[THOUGHTS]) for rival in RIVALS]
+    more = [mean(observations[rival]) - mean(observations[THOUGHTS]) for rival in RIVALS]
     return min(more), np.minimum(*(resamples[rival] - resamples[THOUGHTS] for rival in RIVALS))
 
 
@@ -105,9 +105,9 @@ def _gain(run: Run) -> Figure:
 
 
 def _gain_on_selection(run: Run) -> Figure:
-    seen = comparison.observed(run.state, run.candidates)
-    resamples = drawn(seen, PURPOSE, run.settings.seed)
-    return figure(*_better(seen, resamples), documents(seen[THOUGHTS]))
+    observations = comparison.observed(run.state, run.candidates)
+    resamples = drawn(observations, PURPOSE, run.settings.seed)
+    return figure(*_better(observations, resamples), documents(observations[THOUGHTS]))
 
 
 def _genuine(run: Run) -> Figure:
@@ -119,9 +119,9 @@ def _genuine(run: Run) -> Figure:
 
 def _retention(run: Run) -> Figure:
     assert run.result is not None
-    seen = {arm: run.seen[arm] for arm in (START, run.result)}
-    resamples = drawn(seen, PURPOSE, run.settings.seed, EVERY)
-    share = mean(seen[START], EVERY) / mean(seen[run.result], EVERY)
+    observations = {arm: run.seen[arm] for arm in (START, run.result)}
+    resamples = drawn(observations, PURPOSE, run.settings.seed, EVERY)
+    share = mean(observations[START], EVERY) / mean(observations[run.result], EVERY)
     return figure(share, resamples[START] / resamples[run.result], run.windows)
 
 
@@ -174,7 +174,11 @@ FIGURES = {
 def decided(run: Run) -> str:
     """Return the name of the result of a run whose arms are all measured."""
     gate = {name: FIGURES[name].value(run) for name in ("gain", "genuine")}
-    return SILENT if passes({name: one for name, one in gate.items() if one}) else START
+    return (
+        SILENT
+        if passes({name: gate_figure for name, gate_figure in gate.items() if gate_figure})
+        else START
+    )
 
 
 def passes(figures: Mapping[str, Figure]) -> bool:
@@ -188,24 +192,24 @@ def passes(figures: Mapping[str, Figure]) -> bool:
     return gain > 0 and genuine >= 0
 
 
-def arms(seen: Seen) -> dict[str, ThoughtArm]:
+def arms(observations: Seen) -> dict[str, ThoughtArm]:
     """Return arm → what was compared, as the event of the end has it."""
     return {
         arm: ThoughtArm(
             recipe_id=event.recipe_id, hard=by_domain(event, HARD), every=by_domain(event, EVERY)
         )
-        for arm, event in seen.items()
+        for arm, event in observations.items()
     }
 
 
 # ---- costs ---------------------------------------------------------------------------------------
 
 
-def costs(seen: Seen) -> dict[str, float]:
+def costs(observations: Seen) -> dict[str, float]:
     """Return arm → seconds that it took to measure it over those of continued training."""
-    plain = seen[CONTINUED].seconds if CONTINUED in seen else 0.0
+    plain = observations[CONTINUED].seconds if CONTINUED in observations else 0.0
     arms = (PAUSE, THOUGHTS, SHUFFLED)
-    return {arm: seen[arm].seconds / plain for arm in arms if arm in seen and plain}
+    return {arm: observations[arm].seconds / plain for arm in arms if arm in observations and plain}
 
 
 def step_seconds(run: Run) -> dict[str, float]:

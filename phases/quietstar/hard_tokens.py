@@ -22,7 +22,7 @@ def worst(
     order = np.argsort(-flat, kind="stable")[: count(share, len(flat))]
     chosen = np.zeros(len(flat), bool)
     chosen[order] = True
-    parts = np.split(chosen, np.cumsum([len(one) for one in losses])[:-1])
+    parts = np.split(chosen, np.cumsum([len(document) for document in losses])[:-1])
     places = tuple(tuple(int(n) for n in np.flatnonzero(part)) for part in parts)
     return places, float(flat[order[-1]])
 

@@ -20,15 +20,15 @@ def gate(figures: Mapping[str, Figure]) -> Gates:
     """Return both conditions of the gate with their intervals."""
     rows = []
     for name in ("gain", "genuine"):
-        one: Any = figures[name]  # with an interval
-        met = one.low > 0 if name == "gain" else one.low >= 0
+        figure: Any = figures[name]  # with an interval
+        met = figure.low > 0 if name == "gain" else figure.low >= 0
         rows.append(
             Gate(
                 name=FIGURES[name].words,
                 metric=GAIN,
-                value=one.value,
-                low=one.low,
-                high=one.high,
+                value=figure.value,
+                low=figure.low,
+                high=figure.high,
                 limit=0.0,
                 verdict="pass" if met else "pass unchanged",
             )
@@ -41,9 +41,9 @@ def gate(figures: Mapping[str, Figure]) -> Gates:
     )
 
 
-def domains(names: list[str], seen: Seen, ours: str) -> Matrix:
+def domains(names: list[str], observations: Seen, result_name: str) -> Matrix:
     """Return nats a token by domain and arm: of hard tokens, and of all."""
-    measured = by_domain(seen[ours], HARD)
+    measured = by_domain(observations[result_name], HARD)
     parts = {f"{domain}, hard": f"{HARD}/{domain}" for domain in measured}
     parts |= {f"{domain}, all": f"{EVERY}/{domain}" for domain in measured}
     return Matrix(
@@ -53,6 +53,6 @@ def domains(names: list[str], seen: Seen, ours: str) -> Matrix:
         rows=tuple(parts),
         columns=tuple(names),
         metrics=(ANY,),
-        values=tuple(tuple(seen[n].values[part] for n in names) for part in parts.values()),
-        ours=ours,
+        values=tuple(tuple(observations[n].values[part] for n in names) for part in parts.values()),
+        ours=result_name,
     )

@@ -55,9 +55,9 @@ def base(submitted: Submitted, started: Started) -> Making:
     config, first = submitted.config, as_float32(started)
     if not config.base_tokens:
         return first
-    made = _plain(submitted, started, f"{PURPOSE}/base", first.id)
+    base_training = _plain(submitted, started, f"{PURPOSE}/base", first.id)
     steps = max(1, config.base_tokens // (config.batch * started.context))
-    return made.model_copy(update={"steps": steps, "upto": steps})
+    return base_training.model_copy(update={"steps": steps, "upto": steps})
 
 
 def _plain(submitted: Submitted, started: Started, purpose: str, first: str) -> Train:
@@ -111,12 +111,14 @@ def models(submitted: Submitted, started: Started) -> dict[str, Making]:
         THOUGHTS: thinking(submitted, started, thoughtful.id, common.id, False),
     }
     # What the given model lacks, the part for thoughts, stays float32.
-    made = given_dtype.with_rounded(started, arms, others="float32")
+    recipes_by_name = given_dtype.with_rounded(started, arms, dtype="float32")
     return {
         **given_dtype.with_rounded(started, {START: first}),
         BASE: common,
         PAUSING: pausing,
         THINKING: thoughtful,
-        **made,
-        SILENT: Transform(operation="thoughts-removed@1", inputs={"of": made[THOUGHTS].id}),
+        **recipes_by_name,
+        SILENT: Transform(
+            operation="thoughts-removed@1", inputs={"of": recipes_by_name[THOUGHTS].id}
+        ),
     }

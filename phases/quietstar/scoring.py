@@ -43,7 +43,7 @@ def cut(texts: Sequence[Text], tokenizer: Any, context: int, most: int, all_: in
     A window predicts at most `context` tokens. Raises DataError for a text that the tokenizer does not
     know.
     """
-    found: list[list[Ids]] = []
+    windows_by_document: list[list[Ids]] = []
     tokens = 0
     for text in texts:
         if tokens >= all_:
@@ -55,8 +55,8 @@ def cut(texts: Sequence[Text], tokenizer: Any, context: int, most: int, all_: in
                 windows.append(window[: left + 1])
                 left -= len(windows[-1]) - 1
         tokens += most - left
-        found.append(windows)
-    return found
+        windows_by_document.append(windows)
+    return windows_by_document
 
 
 def held_out(
@@ -66,7 +66,10 @@ def held_out(
     by_domain: dict[str, list[Text]] = {}
     for text in texts:
         by_domain.setdefault(text.domain, []).append(text)
-    return {d: cut(some, tokenizer, context, most, all_) for d, some in sorted(by_domain.items())}
+    return {
+        d: cut(domain_texts, tokenizer, context, most, all_)
+        for d, domain_texts in sorted(by_domain.items())
+    }
 
 
 @dataclass(frozen=True)
@@ -86,31 +89,31 @@ class Thinking:
         if self.greedy:
             return None
         size = (self.length, places)
-        some = [randomness.uniform(math.prod(size), "thoughts", *self.key, n) for n in windows]
-        return torch.from_numpy(np.stack(some).reshape(-1, *size))
+        numbers = [randomness.uniform(math.prod(size), "thoughts", *self.key, n) for n in windows]
+        return torch.from_numpy(np.stack(numbers).reshape(-1, *size))
 
     def order(self, windows: Sequence[int], places: int) -> torch.Tensor:
         """Return for each place of windows the one whose thought it gets, [windows, places]."""
-        some = [randomness.permutation(places, "order", *self.key, n) for n in windows]
-        return torch.from_numpy(np.stack(some))
+        orders = [randomness.permutation(places, "order", *self.key, n) for n in windows]
+        return torch.from_numpy(np.stack(orders))
 
 
-def score(module: Any, measure: str, some: Documents, how: Thinking) -> Scores:
+def score(module: Any, measure: str, document_windows: Documents, how: Thinking) -> Scores:
     """Return the losses of documents by a measure."""
-    flat = [window for document in some for window in document]
+    flat = [window for document in document_windows for window in document]
     values: dict[int, tuple[Values, Values]] = {}
     for numbers in _batches(flat):
         rows = torch.from_numpy(np.stack([flat[n] for n in numbers]))
         losses, weights = _rows(module, measure, rows, how, numbers)
         for row, number in enumerate(numbers):
             values[number] = (losses[row], weights[row])
-    found, number = Scores([], []), 0
-    for document in some:
-        own = [values[number + n] for n in range(len(document))]
-        found.losses.append(np.concatenate([losses for losses, _ in own]))
-        found.weights.append(np.concatenate([weights for _, weights in own]))
+    scores, number = Scores([], []), 0
+    for document in document_windows:
+        pairs = [values[number + n] for n in range(len(document))]
+        scores.losses.append(np.concatenate([losses for losses, _ in pairs]))
+        scores.weights.append(np.concatenate([weights for _, weights in pairs]))
         number += len(document)
-    return found
+    return scores
 
 
 def _batches(windows: Sequence[Ids]) -> Iterator[list[int]]:
@@ -161,13 +164,13 @@ def parts(
     """
     items: dict[str, list[float]] = {}
     sizes: dict[str, list[int]] = {}
-    for domain, one in scores.items():
-        pairs = list(zip(one.losses, hard[domain], strict=True))
+    for domain, domain_scores in scores.items():
+        pairs = list(zip(domain_scores.losses, hard[domain], strict=True))
         items[f"{figures.HARD}/{domain}"] = [float(x[list(at)].sum()) for x, at in pairs]
         sizes[f"{figures.HARD}/{domain}"] = [len(at) for _, at in pairs]
-        items[f"{figures.EVERY}/{domain}"] = [float(x.sum()) for x in one.losses]
-        sizes[f"{figures.EVERY}/{domain}"] = [len(x) for x in one.losses]
-        if any(map(len, one.weights)):
-            items[f"{figures.WEIGHT}/{domain}"] = [float(w.sum()) for w in one.weights]
-            sizes[f"{figures.WEIGHT}/{domain}"] = [len(w) for w in one.weights]
+        items[f"{figures.EVERY}/{domain}"] = [float(x.sum()) for x in domain_scores.losses]
+        sizes[f"{figures.EVERY}/{domain}"] = [len(x) for x in domain_scores.losses]
+        if any(map(len, domain_scores.weights)):
+            items[f"{figures.WEIGHT}/{domain}"] = [float(w.sum()) for w in domain_scores.weights]
+            sizes[f"{figures.WEIGHT}/{domain}"] = [len(w) for w in domain_scores.weights]
     return items, sizes

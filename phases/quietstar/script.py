@@ -115,8 +115,8 @@ class Quietstar(Study[MakingState]):
         run.foresee(self.models_of(run.submitted, run.started))
         run.arms |= {arm: run.on(*which, TEST) for arm, which in MEASURED.items()}
         run.candidates |= {arm: run.on(*MEASURED[arm]) for arm in TRAINED}
-        asked = {t.key: t for t in (*run.candidates.values(), *run.arms.values())}
-        run.foresee(tasks=asked)
+        tasks = {t.key: t for t in (*run.candidates.values(), *run.arms.values())}
+        run.foresee(tasks=tasks)
 
         yield Make([as_float32(run.started)])
         yield run.make(START)
@@ -126,7 +126,7 @@ class Quietstar(Study[MakingState]):
         yield Make([run.trainings[arm] for arm in TRAINED])
         yield run.make(*TRAINED)
         yield run.make(SILENT)
-        yield Ask(asked)
+        yield Ask(tasks)
         run.result = figures.decided(run)
         chosen = THOUGHTS if run.result == SILENT else START
         return lambda: run.end(chosen=chosen, arms=figures.arms(run.seen))
@@ -180,11 +180,11 @@ class Quietstar(Study[MakingState]):
             **({"result": ("thinks", "")} if run.result == SILENT else {}),
         }
 
-    def comparison_panels(self, run: Run, ours: str) -> Sequence[Panel]:
+    def comparison_panels(self, run: Run, result_name: str) -> Sequence[Panel]:
         """Return the arms with what it took to measure them, the gate, and loss by domain."""
         compared = words(self.arms), run.seen, run.leads, arm_panels.groups(self.arms)
         arms = arm_panels.arms(
-            *(*(self.comparison_title, *compared, ours, _rival(run) or self.baseline),),
+            *(*(self.comparison_title, *compared, result_name, _rival(run) or self.baseline),),
             note=f"The {100 * run.settings.hard:g} % of tokens that the given model predicts worst are "
             f"hard. {arm_panels.SAME_WINDOWS}",
             scale=self.scale,
@@ -194,7 +194,7 @@ class Quietstar(Study[MakingState]):
         done = run.state.completed
         gate = (panels.gate(done.figures),) if done else ()
         names = [name for name in self.arms if name in run.seen]
-        return (arms, *gate, panels.domains(names, run.seen, ours))
+        return (arms, *gate, panels.domains(names, run.seen, result_name))
 
     def view(self, state: MakingState) -> dict[str, Any]:
         """Return the curves, and the nats a token of each arm by domain, hard ones and all."""
@@ -264,8 +264,10 @@ class Quietstar(Study[MakingState]):
         done, fields = run.state.completed.figures, self.report_fields(run)
 
         def span(name: str) -> str:
-            one = done[name]
-            return f"{one.value:+.4f} nats a hard token ({one.low:+.4f} to {one.high:+.4f})"
+            figure = done[name]
+            return (
+                f"{figure.value:+.4f} nats a hard token ({figure.low:+.4f} to {figure.high:+.4f})"
+            )
 
         cost = fields["cost"].get(THOUGHTS)
         took = f" Measured, a token with thoughts took {cost:.1f} times as long." if cost else ""
@@ -323,8 +325,11 @@ class Quietstar(Study[MakingState]):
         """Write the result's folder, and the model that thinks; return the report."""
         from phases.quietstar.work import write_thinker
 
-        told = super().write_result(home, state, out)
-        return {**told, "thoughts_folder": write_thinker(self, home, state, Path(told["folder"]))}
+        report = super().write_result(home, state, out)
+        return {
+            **report,
+            "thoughts_folder": write_thinker(self, home, state, Path(report["folder"])),
+        }
 
 
 def _rival(run: Run) -> str | None:
@@ -334,7 +339,7 @@ def _rival(run: Run) -> str | None:
 
 def _count(places: Mapping[str, Sequence[Sequence[int]]]) -> int:
     """Return the number of hard tokens; `places`: domain → for each document those of its own."""
-    return sum(len(own) for documents in places.values() for own in documents)
+    return sum(len(document) for documents in places.values() for document in documents)
 
 
 def _elsewhere(state: MakingState, event: Observed) -> str | None:
@@ -342,8 +347,12 @@ def _elsewhere(state: MakingState, event: Observed) -> str | None:
     pinned = frozen(state, event.on)
     if pinned is None:
         return "the hard tokens were not frozen before"
-    wanted = {f"{figures.EVERY}/{domain}": sizes for domain, sizes in pinned.sizes.items()}
+    expected_sizes = {f"{figures.EVERY}/{domain}": sizes for domain, sizes in pinned.sizes.items()}
     for domain, documents in pinned.tokens.items():
-        wanted[f"{HARD}/{domain}"] = tuple(map(len, documents))
-    own = {n: tuple(s) for n, s in event.sizes.items() if not n.startswith(f"{WEIGHT}/")}
-    return None if own == wanted else "it was measured on other tokens than those that were frozen"
+        expected_sizes[f"{HARD}/{domain}"] = tuple(map(len, documents))
+    event_sizes = {n: tuple(s) for n, s in event.sizes.items() if not n.startswith(f"{WEIGHT}/")}
+    return (
+        None
+        if event_sizes == expected_sizes
+        else "it was measured on other tokens than those that were frozen"
+    )

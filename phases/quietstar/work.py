@@ -85,28 +85,33 @@ class Context(work.Context):
 
     def _scores(self, recipe_id: str, measure: str, on: str) -> dict[str, Scores]:
         """Return domain → the losses of a model's tokens on a slice. Raises NotFiniteError."""
-        recipe = next(one for one in self.recipes.values() if one.id == recipe_id)
+        recipe = next(candidate for candidate in self.recipes.values() if candidate.id == recipe_id)
         model = Model(self.settings, self.weights(recipe))
         build = modules.build if measure == PLAIN else thinking.build
         module = build(model, self.device).eval()
-        found: dict[str, Scores] = {}
-        for domain, some in self.documents(on).items():
+        scores: dict[str, Scores] = {}
+        for domain, documents in self.documents(on).items():
             how = self.thinking(on, domain)
-            found[domain] = scoring.score(module, measure, some, how)
-            if not all(map(math.isfinite, (losses.sum() for losses in found[domain].losses))):
+            scores[domain] = scoring.score(module, measure, documents, how)
+            if not all(map(math.isfinite, (losses.sum() for losses in scores[domain].losses))):
                 raise NotFiniteError(f"model {recipe_id[:12]} gives NaN or Inf for {domain}.")
-        return found
+        return scores
 
     def _frozen(self, task: Freeze) -> HardTokensFrozen:
         began = time.monotonic()
         scores = self._scores(task.recipe_id, PLAIN, task.on)
         share = self.state.submitted.config.hard
-        hard = {d: hard_tokens.worst(one.losses, share) for d, one in scores.items()}
+        hard = {
+            d: hard_tokens.worst(domain_scores.losses, share) for d, domain_scores in scores.items()
+        }
         return HardTokensFrozen(
             recipe_id=task.recipe_id,
             on=task.on,
             tokens={domain: places for domain, (places, _) in hard.items()},
-            sizes={domain: tuple(map(len, one.losses)) for domain, one in scores.items()},
+            sizes={
+                domain: tuple(map(len, domain_scores.losses))
+                for domain, domain_scores in scores.items()
+            },
             thresholds={domain: least for domain, (_, least) in hard.items()},
             seconds=time.monotonic() - began,
         )

@@ -74,18 +74,20 @@ def switch(
 ) -> CycleSwitched | None:
     """Return the switch that follows after the last of the iterations; None if its cycle goes on."""
     cycle = iterations[switches[-1].iteration if switches else 0 :]
-    kept = [ended.after for ended in cycle if ended.outcome == "kept" and ended.after is not None]
-    scores = (cycle[0].before, *kept)
+    later_scores = [
+        ended.after for ended in cycle if ended.outcome == "kept" and ended.after is not None
+    ]
+    scores = (cycle[0].before, *later_scores)
     newest = newest_slope(scores, settings.smoothing, settings.window)
     reason = _reason(settings, cycle[-1], newest)
     if reason is None:
         return None
-    others: list[Cycle] = [name for name in settings.cycles if name != cycle[-1].cycle]
-    over = reason == "limit" or not others or _exhausted(settings, scores, switches)
+    other_cycles: list[Cycle] = [name for name in settings.cycles if name != cycle[-1].cycle]
+    over = reason == "limit" or not other_cycles or _exhausted(settings, scores, switches)
     return CycleSwitched(
         iteration=len(iterations),
         ended=cycle[-1].cycle,
-        next=None if over else others[0],
+        next=None if over else other_cycles[0],
         reason=reason,
         scores=scores,
         slope=newest,

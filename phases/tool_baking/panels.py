@@ -46,12 +46,12 @@ def facts(run: Run) -> dict[str, tuple[str | float, str]]:
         shown["trained parameters"] = run.started.trainable
     if done is None:
         shown["cycle"] = iterations[-1].cycle if iterations else run.settings.cycles[0]
-    told = {name: (value, "") for name, value in shown.items()}
+    facts_by_name = {name: (value, "") for name, value in shown.items()}
     for name in ("prompted",) if run.result == START else ("prompted", "ratio", "drift"):
         if done and name in done.figures:
             metric = figure_metric(run.study, name)
-            told[metric.name] = (done.figures[name].value, metric.unit)
-    return told
+            facts_by_name[metric.name] = (done.figures[name].value, metric.unit)
+    return facts_by_name
 
 
 def panels(run: Run, arms: Mapping[str, StudyArm], title: str, curves: Curves) -> list[Panel]:
@@ -78,8 +78,8 @@ def _arms(run: Run, arms: Mapping[str, StudyArm], title: str, result: str) -> Ar
     every = {**arms, result: arms.get(result, StudyArm("the result, without a prompt", "baked"))}
     leads = {arm: figures.lead(run, arm) for arm in solved if arm != result}
     compared = tables.words(every), solved, leads, arm_panels.groups(every), result, START
-    kept = "" if result != START else " No bake was kept: the result is the given model."
-    note = f"The share of test tasks, the mean over families.{kept}"
+    remark = "" if result != START else " No bake was kept: the result is the given model."
+    note = f"The share of test tasks, the mean over families.{remark}"
     scale = replace(comparison.BITS_PER_BYTE, metric=SUCCESS)
     return arm_panels.arms(title, *compared, note, scale)
 
@@ -116,8 +116,10 @@ def _divergences(run: Run) -> Lines | None:
     """Return the divergence from the prompted model by iteration; None before it is measured."""
     names = [START, *(recipes.name(end.iteration) for end in words.ends(run))]
     tasks = {name: figures.apart(run.recipes[name]) for name in names if name in run.recipes}
-    seen = comparison.observed(run.state, tasks)
-    points = {n: seen[name].values[PROMPT] for n, name in enumerate(names) if name in seen}
+    observations = comparison.observed(run.state, tasks)
+    points = {
+        n: observations[name].values[PROMPT] for n, name in enumerate(names) if name in observations
+    }
     if not points:
         return None
     return Lines(

@@ -47,9 +47,9 @@ def held(started: Started) -> CycleSample:
 def full(submitted: Submitted, started: Started, start: Making, written: Sampled) -> Train:
     """Return the recipe of an iteration's training, whose teacher is the model it begins with."""
     config = submitted.config
-    own = [BAKED, *([OTHERS] if config.rehearsed else [])]
-    others = config.others_weight if config.rehearsed else 0.0
-    params = {"neutral": config.neutral_weight, "others": others, "top": None}
+    streams = [BAKED, *([OTHERS] if config.rehearsed else [])]
+    weight = config.others_weight if config.rehearsed else 0.0
+    params = {"neutral": config.neutral_weight, "others": weight, "top": None}
     objective, params = training_plan.adapted(config, "bake@1", params)
     base = training_plan.training(
         *(submitted, started, PURPOSE, start.id, objective, params, config.rate),
@@ -59,8 +59,8 @@ def full(submitted: Submitted, started: Started, start: Making, written: Sampled
     digests = {name: started.streams[name] for name in text}
     undecayed = {**base.optimiser.params, "weight_decay": 0.0}
     changes = {
-        "data": {**text, **dict.fromkeys(own, 1.0)},
-        "data_digests": digests | {name: written.streams[name].digest for name in own},
+        "data": {**text, **dict.fromkeys(streams, 1.0)},
+        "data_digests": digests | {name: written.streams[name].digest for name in streams},
         "context": config.neutral_tokens,
         "optimiser": Algorithm(name=base.optimiser.name, params=undecayed),
     }

@@ -99,7 +99,7 @@ class Baking(Study[MakingState]):
             if after is not None and iteration.ended.outcome == "kept":
                 newest, score = recipes.name(iteration.number), after
                 model = run.recipes.get(f"{newest}{given_dtype.FLOAT32}", run.recipes[newest])
-            ends = [one.ended for one in iterations if one.ended]
+            ends = [past_iteration.ended for past_iteration in iterations if past_iteration.ended]
             if switch := cycles.switch(settings, ends, switches):
                 switches.append((yield Note(f"switch/{iteration.number}", switch)))
                 cycle = switch.next
@@ -277,8 +277,8 @@ def _bake(run: Run, iteration: Iteration) -> Generator[Step, Any, IterationEnded
     run.foresee(models)
     for each in models:
         yield run.make(each)
-    seen = yield run.ask(_measured(run, name))
-    after = figures.success(seen[figures.SUCCESS])
+    observations = yield run.ask(_measured(run, name))
+    after = figures.success(observations[figures.SUCCESS])
     return (yield iteration.note("kept" if after >= iteration.before else "reverted", after))
 
 

@@ -144,14 +144,14 @@ class BakingConfig(AdaptedConfig):
     @field_validator("repairs")
     @classmethod
     def _once(cls, given: tuple[OwnRepair, ...]) -> tuple[OwnRepair, ...]:
-        ids = [one.id for one in given]
-        if twice := next((one for one in ids if ids.count(one) > 1), None):
+        ids = [each_repair.id for each_repair in given]
+        if twice := next((repair_id for repair_id in ids if ids.count(repair_id) > 1), None):
             raise ValueError(f"the repair {twice!r} is there twice")
         first: dict[str, str] = {}
-        for one in given:
-            if (other := first.setdefault(one.question, one.id)) != one.id:
-                raise ValueError(f"the repairs {other!r} and {one.id!r} are the same")
-        if (size := sum(one.size for one in given)) > MOST:
+        for repair in given:
+            if (other := first.setdefault(repair.question, repair.id)) != repair.id:
+                raise ValueError(f"the repairs {other!r} and {repair.id!r} are the same")
+        if (size := sum(each_repair.size for each_repair in given)) > MOST:
             raise ValueError(f"all repairs together have {size:,} characters; {MOST:,} at most")
         return given
 
@@ -159,7 +159,7 @@ class BakingConfig(AdaptedConfig):
     def _agrees(self) -> BakingConfig:
         if not (self.families or self.repairs):
             raise ValueError("there are no tasks: name families, or give repairs")
-        if not (self.proposal.strip() and all(one.strip() for one in self.others)):
+        if not (self.proposal.strip() and all(prompt.strip() for prompt in self.others)):
             raise ValueError("a prompt has no text")
         if self.tool_prompt is not None and not self.tool_prompt.strip():
             raise ValueError("the tool prompt has no text")

@@ -37,17 +37,17 @@ def check(plan: Plan) -> Checked:
     """Open model (header only), tokenizer and data; raise the errors that a start would raise."""
     from evaluation.training_text.parts import given_tokenizer
 
-    given = submission.opened(plan)
-    found = submission.checked(plan, given)
+    checkpoint = submission.opened(plan)
+    base = submission.checked(plan, checkpoint)
     config: Any = plan.config
     tasks = all_tasks(config)
     speech = speech_of(config, given_tokenizer(Path(plan.fields["model"].path)), tasks)
-    check_room(speech, config, tasks, given.positions)
+    check_room(speech, config, tasks, checkpoint.positions)
     check_programs(speech, config, tasks)
-    submission.trainable(config, given.config)
+    submission.trainable(config, checkpoint.config)
     left = len(config.repairs) - len(_repairs(config))
     more = (f"{left} repairs are left out: set train_items, selection_items, test_items.",)
-    return replace(found, warnings=(*found.warnings, *more)) if left else found
+    return replace(base, warnings=(*base.warnings, *more)) if left else base
 
 
 def _wanted(config: BakingConfig) -> dict[Slice, int]:
@@ -61,28 +61,30 @@ def _wanted(config: BakingConfig) -> dict[Slice, int]:
 
 def _repairs(config: BakingConfig) -> list[own.OwnRepair]:
     """Return the repairs of the user's own that are tasks of the run."""
-    wanted = _wanted(config)
-    return [one for on, count in wanted.items() for one in own.taken(config.repairs, on, count)]
+    counts = _wanted(config)
+    return [
+        repair for on, count in counts.items() for repair in own.taken(config.repairs, on, count)
+    ]
 
 
 def all_tasks(config: BakingConfig) -> Tasks:
     """Return slice → family → tasks. Raises DataError for a family with too few."""
-    wanted = _wanted(config)
-    found: dict[str, dict[str, list[ToolItem]]] = {
+    counts = _wanted(config)
+    tasks: dict[str, dict[str, list[ToolItem]]] = {
         on: {f: items(f, config.levels, config.seed, on, count) for f in sorted(config.families)}
-        for on, count in wanted.items()
+        for on, count in counts.items()
     }
     if config.repairs:
-        for on, count in wanted.items():
-            found[on][own.NAME] = [one.item() for one in own.taken(config.repairs, on, count)]
-    for on, families in found.items():
-        for family, some in families.items():
-            if len(some) < 4:
+        for on, count in counts.items():
+            tasks[on][own.NAME] = [repair.item() for repair in own.taken(config.repairs, on, count)]
+    for on, families in tasks.items():
+        for family, family_items in families.items():
+            if len(family_items) < 4:
                 more = " Give more repairs, or some other ids." if family == own.NAME else ""
                 raise DataError(
-                    f"the family {family} has {len(some)} tasks in the slice {on}, of 4 at least.{more}"
+                    f"the family {family} has {len(family_items)} tasks in the slice {on}, of 4 at least.{more}"
                 )
-    return found
+    return tasks
 
 
 def speech_of(config: BakingConfig, tokenizer: Any, tasks: Tasks) -> Speech:
@@ -90,7 +92,12 @@ def speech_of(config: BakingConfig, tokenizer: Any, tasks: Tasks) -> Speech:
     from evaluation.tool_tasks import speech
     from evaluation.tools.toolbox import usable
 
-    every = [item for families in tasks.values() for some in families.values() for item in some]
+    every = [
+        item
+        for families in tasks.values()
+        for family_items in families.values()
+        for item in family_items
+    ]
     names = {tool for item in every for tool in item.tools}
     return speech.chosen(tokenizer, config.form, config.chat, usable(names), every)
 
@@ -107,10 +114,15 @@ def check_room(speech: Speech, config: BakingConfig, tasks: Tasks, positions: in
     """
     if positions is None:
         return
-    every = [item for families in tasks.values() for some in families.values() for item in some]
-    asked = {question for item in every for question in item.questions}
+    every = [
+        item
+        for families in tasks.values()
+        for family_items in families.values()
+        for item in family_items
+    ]
+    questions = {question for item in every for question in item.questions}
     prompt = prompt_of(config, speech)
-    longest = max(asked, key=lambda one: len(speech.begin("", one)))
+    longest = max(questions, key=lambda question_text: len(speech.begin("", question_text)))
     sizes = {
         "the prompt of the tools and": len(speech.begin(prompt, longest, True)),
         "a persona and": len(speech.begin(config.proposal, longest)) + config.persona_tokens,
@@ -141,6 +153,6 @@ def check_programs(speech: Speech, config: BakingConfig, tasks: Tasks) -> None:
 
     repairs = _repairs(config)
     own.check_written(repairs, speech.form, config.calls)
-    if any(item.needs_sandbox for some in tasks["train"].values() for item in some):
+    if any(item.needs_sandbox for family_items in tasks["train"].values() for item in family_items):
         with closing(Sandbox.open()) as sandbox:
             own.check_tests(repairs, lambda: sandbox)

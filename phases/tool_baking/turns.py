@@ -21,7 +21,7 @@ Families = Mapping[str, Sequence[ToolItem]]
 
 def flat(families: Families) -> list[ToolItem]:
     """Return all tasks, family by family."""
-    return [item for _, some in sorted(families.items()) for item in some]
+    return [item for _, tasks in sorted(families.items()) for item in tasks]
 
 
 def solved(
@@ -30,8 +30,8 @@ def solved(
     """Return family → 1 for each task that the model solves by greedy decoding, else 0."""
     episodes = iter(player.played(flat(families), prompt, tools))
     return {
-        family: tuple(float(next(episodes).solved) for _ in some)
-        for family, some in sorted(families.items())
+        family: tuple(float(next(episodes).solved) for _ in tasks)
+        for family, tasks in sorted(families.items())
     }
 
 
@@ -62,12 +62,14 @@ def others(
     key: tuple[str | int, ...],
 ) -> list[Trajectory]:
     """Return a turn for each task under the other prompts in turn, which both models are to read."""
-    asked = [item.questions[0] for item in flat(families)]
+    questions = [item.questions[0] for item in flat(families)]
     prompts = config.rehearsed
-    begins = [speech.begin(prompts[n % len(prompts)], question) for n, question in enumerate(asked)]
+    begins = [
+        speech.begin(prompts[n % len(prompts)], question) for n, question in enumerate(questions)
+    ]
     ends = end_tokens(model, speech.tokenizer)
-    said = sample(model, begins, config.reply_tokens, ends, *key, "others")
-    both = zip(begins, said, strict=True)
+    replies = sample(model, begins, config.reply_tokens, ends, *key, "others")
+    both = zip(begins, replies, strict=True)
     return [Trajectory(n % len(prompts), b, b, turn) for n, (b, turn) in enumerate(both)]
 
 
@@ -81,7 +83,7 @@ def personas(
     ids = speech.tokenizer.encode(config.proposal, add_special_tokens=False)
     begins = [np.asarray(ids, np.int32)] * config.personas
     ends = end_tokens(model, speech.tokenizer)
-    said = sample(model, begins, config.persona_tokens, ends, *key, "personas")
-    lines = [" ".join(speech.text(one).strip().split("\n")[0].split()) for one in said]
+    replies = sample(model, begins, config.persona_tokens, ends, *key, "personas")
+    lines = [" ".join(speech.text(reply).strip().split("\n")[0].split()) for reply in replies]
     texts = [f"{config.proposal.rstrip()} {line}\n" for line in lines if line]
     return tuple(dict.fromkeys(texts))

@@ -59,7 +59,7 @@ def ending(event: IterationEnded) -> str:
 
 def ends(run: Run) -> list[IterationEnded]:
     """Return how each iteration ended, of those that have."""
-    return [one.ended for one in run.known["iterations"] if one.ended]
+    return [iteration.ended for iteration in run.known["iterations"] if iteration.ended]
 
 
 # ---- report ------------------------------------------------------------------------------------
@@ -135,12 +135,12 @@ def _points(figure: Figure) -> str:
 
 def sentences(run: Run) -> list[str]:
     """Return what a completed run has found, as a list."""
-    found, started = run.state.completed.figures, run.started
+    run_figures, started = run.state.completed.figures, run.started
     out = [
-        f"- Without a prompt the result solves {found['success'].value:.1%} of the test tasks, the "
-        f"mean over families: {_points(found['gain'])} from the given model.",
-        f"- Under the prompt of the tools the given model solves {found['prompted'].value:.1%}; the "
-        f"result without it is {_points(found['over_prompted'])} from that.",
+        f"- Without a prompt the result solves {run_figures['success'].value:.1%} of the test tasks, the "
+        f"mean over families: {_points(run_figures['gain'])} from the given model.",
+        f"- Under the prompt of the tools the given model solves {run_figures['prompted'].value:.1%}; the "
+        f"result without it is {_points(run_figures['over_prompted'])} from that.",
     ]
     if started.trainable:
         out.append(
@@ -149,14 +149,14 @@ def sentences(run: Run) -> list[str]:
         )
     if run.result == START:
         out.append("- No bake was kept: the result is the given model.")
-    if "ratio" in found:
-        value = found["ratio"].value
+    if "ratio" in run_figures:
+        value = run_figures["ratio"].value
         out.append(f"- The ratio of divergences from the prompted model is {value:.3g}.")
     else:
         out.append("- The prompt of the tools does not change what the given model says.")
     return [
         *out,
-        f"- Bits per byte of ordinary text change by {found['drift'].value:.2%} at most.",
+        f"- Bits per byte of ordinary text change by {run_figures['drift'].value:.2%} at most.",
     ]
 
 

@@ -178,20 +178,22 @@ class Context(study_work.Context):
                 )
                 for stream, on in slices.items()
             }
-        own = turns.written(
+        trajectories = turns.written(
             *(player, self.speech, self.tasks["train"], prompt, tools, (*key, "train")), True
         )
-        found = {BAKED: own}
+        streams = {BAKED: trajectories}
         if config.rehearsed:
-            found[OTHERS] = turns.others(model, self.speech, config, self.tasks["train"], base)
-        return found
+            streams[OTHERS] = turns.others(model, self.speech, config, self.tasks["train"], base)
+        return streams
 
     def _prompt(self, task: CycleSample) -> tuple[str, bool]:
         """Return the prompt that a model writes under, and True if it tells of tools."""
         if task.cycle != "personas":
             return self.state.started.prompt, True
-        same = (one for one in self.iterations if one.cycle == task.cycle)
-        persona = next(one.persona for one in same if one.start.id == task.recipe_id)
+        same = (iteration for iteration in self.iterations if iteration.cycle == task.cycle)
+        persona = next(
+            iteration.persona for iteration in same if iteration.start.id == task.recipe_id
+        )
         assert persona is not None
         return persona, False
 
@@ -216,9 +218,9 @@ class Context(study_work.Context):
     def _proposed(self, task: Propose) -> Proposed:
         began, model = time.monotonic(), self._loaded(task.recipe_id)
         key = self.draws("personas", task.recipe_id)
-        found = turns.personas(model, self.speech, self.config, key)
+        personas = turns.personas(model, self.speech, self.config, key)
         seconds = time.monotonic() - began
-        return Proposed(recipe_id=task.recipe_id, personas=found, seconds=seconds)
+        return Proposed(recipe_id=task.recipe_id, personas=personas, seconds=seconds)
 
     # ---- measuring -------------------------------------------------------------------------------
 
@@ -227,16 +229,18 @@ class Context(study_work.Context):
         items: dict[str, tuple[float, ...]] = {}
         sizes: dict[str, tuple[int, ...]] = {}
         if task.measure == figures.BITS:
-            for domain, some in sorted(self.held_out(task.on).items()):
-                nll, _, _ = score_windows(model, some.windows)
-                items[domain], sizes[domain] = tuple(nll), tuple(some.bytes)
+            for domain, text in sorted(self.held_out(task.on).items()):
+                nll, _, _ = score_windows(model, text.windows)
+                items[domain], sizes[domain] = tuple(nll), tuple(text.bytes)
         elif task.measure == figures.DIVERGENCE:
-            known = unpack(self._held[recipes.HELD if task.on == CHOOSING else recipes.HELD_TEST])
-            items[figures.PROMPT] = tuple(divergence.along(self._parent, model, known))
-            sizes[figures.PROMPT] = tuple(len(one.reply) for one in known)
+            trajectories = unpack(
+                self._held[recipes.HELD if task.on == CHOOSING else recipes.HELD_TEST]
+            )
+            items[figures.PROMPT] = tuple(divergence.along(self._parent, model, trajectories))
+            sizes[figures.PROMPT] = tuple(len(trajectory.reply) for trajectory in trajectories)
         else:
             items = self._solved(task, model)
-            sizes = {name: (1,) * len(some) for name, some in items.items()}
+            sizes = {name: (1,) * len(values) for name, values in items.items()}
         return answered(task, items, sizes, began)
 
     def _solved(self, task: Observe, model: ResidentModel) -> dict[str, tuple[float, ...]]:
@@ -246,9 +250,9 @@ class Context(study_work.Context):
             proposed = self.state.answers[Propose(task.recipe_id).key]
             assert isinstance(proposed, Proposed)
             return {
-                f"{number}/{family}": some
+                f"{number}/{family}": scores
                 for number, text in enumerate(proposed.personas, 1)
-                for family, some in turns.solved(player, tasks, text, False).items()
+                for family, scores in turns.solved(player, tasks, text, False).items()
             }
         prompted = task.measure == figures.UNDER_PROMPT
         prompt = self.state.started.prompt if prompted else ""
@@ -264,7 +268,7 @@ class Context(study_work.Context):
         return Started(
             **common,
             tasks=digest(_by_cell(self.tasks)),
-            counts={name: len(some) for name, some in _by_cell(self.tasks).items()},
+            counts={name: len(items) for name, items in _by_cell(self.tasks).items()},
             form=self.speech.form.name,
             prompt=tool_tasks.prompt_of(self.config, self.speech),
             trainable=submission.trainable(self.config, self.settings),
@@ -285,7 +289,7 @@ class Context(study_work.Context):
 
     def notes(self, started: Started) -> Sequence[str]:
         """Return what users are to know of text and tasks before anything is trained."""
-        wanted = {
+        counts = {
             "train": self.config.train_items,
             "selection": self.config.selection_items,
             "test": self.config.test_items,
@@ -293,10 +297,10 @@ class Context(study_work.Context):
         few = [
             f"{count} of {name}"
             for name, count in started.counts.items()
-            if count < wanted[name.partition("/")[2]]
+            if count < counts[name.partition("/")[2]]
         ]
-        said = [f"there are fewer tasks than asked for: only {', '.join(few)}."] if few else []
-        return [*super().notes(started), *said]
+        remarks = [f"there are fewer tasks than asked for: only {', '.join(few)}."] if few else []
+        return [*super().notes(started), *remarks]
 
     def canary(self, started: Started, first: Model) -> tuple[str, float]:
         """Return the digest of three steps on ordinary text here, and the seconds they took."""
@@ -312,7 +316,9 @@ class Context(study_work.Context):
 def _by_cell(tasks: Tasks) -> dict[str, list[ToolItem]]:
     """Return "FAMILY/SLICE" → tasks."""
     return {
-        f"{family}/{on}": [*some] for on, found in tasks.items() for family, some in found.items()
+        f"{family}/{on}": [*items]
+        for on, families in tasks.items()
+        for family, items in families.items()
     }
 
 
@@ -329,8 +335,10 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     started = state.started
     playing = timed(lambda: context.carry_out(recipes.held(started)))
     stepping = context.step_seconds()
-    steps, made = config.iterations * config.steps, config.iterations
-    bytes_, words = given_dtype.stored(started, 2 * made + 1, made + 1, started.model.parameters)
+    steps, models = config.iterations * config.steps, config.iterations
+    bytes_, words = given_dtype.stored(
+        started, 2 * models + 1, models + 1, started.model.parameters
+    )
     text = sum(file.stat().st_size for file in context.text.folder.iterdir())
     return Forecast(
         Amount(

@@ -29,8 +29,8 @@ FAR = 10
 
 def along(state: PipelineState, children: Sequence[Child]) -> list[Lines]:
     """Return the panels of quality and size that have a point; `children`: the pipeline's runs."""
-    found = [_quality(state), _bytes(state) or _parameters(state, children)]
-    return [panel for panel in found if panel is not None]
+    panels = [_quality(state), _bytes(state) or _parameters(state, children)]
+    return [panel for panel in panels if panel is not None]
 
 
 def _axis(state: PipelineState) -> Axis:
@@ -51,7 +51,7 @@ def _quality(state: PipelineState) -> Lines | None:
             series=(),
         ),
         BITS,
-        lambda own, retention: own * retention,
+        lambda bits, retention: bits * retention,
         (RETENTION, "best of its inputs"),
     )
 
@@ -69,7 +69,7 @@ def _bytes(state: PipelineState) -> Lines | None:
             series=(),
         ),
         BYTES,
-        lambda own, size: own / size,
+        lambda model_bytes, size: model_bytes / size,
         (SIZE, "largest of its inputs"),
     )
 
@@ -88,29 +88,37 @@ def _pair(
     """
     phases = tuple(state.numbers)
     figures = [_figures(state, number) for number in phases]
-    own = [found.get(name) for found in figures]
-    if not any(own):
+    own_figures = [phase_figures.get(name) for phase_figures in figures]
+    if not any(own_figures):
         return None
     inputs = tuple(
-        input_of(one.value, found[ratio[0]].value) if one and ratio[0] in found else None
-        for one, found in zip(own, figures, strict=True)
+        input_of(figure.value, phase_figures[ratio[0]].value)
+        if figure and ratio[0] in phase_figures
+        else None
+        for figure, phase_figures in zip(own_figures, figures, strict=True)
     )
-    banded = any(one.low is not None for one in own if one)
-    first = next(number for number, one in zip(phases, own, strict=True) if one)
+    banded = any(figure.low is not None for figure in own_figures if figure)
+    first = next(number for number, figure in zip(phases, own_figures, strict=True) if figure)
     begun = {first - 1: inputs[first - 1]} if inputs[first - 1] else {}
     places = tuple(sorted({*begun, *phases}))
-    known = {number: one for number, one in zip(phases, own, strict=True) if one}
-    values = {**begun, **{number: one.value for number, one in known.items()}}
+    figures_by_phase = {
+        number: figure for number, figure in zip(phases, own_figures, strict=True) if figure
+    }
+    values = {**begun, **{number: figure.value for number, figure in figures_by_phase.items()}}
     result = Series(
         name="result of the phase",
         x=places,
         y=tuple(values.get(place) for place in places),
-        low=tuple(known[p].low if p in known else None for p in places) if banded else None,
-        high=tuple(known[p].high if p in known else None for p in places) if banded else None,
+        low=tuple(figures_by_phase[p].low if p in figures_by_phase else None for p in places)
+        if banded
+        else None,
+        high=tuple(figures_by_phase[p].high if p in figures_by_phase else None for p in places)
+        if banded
+        else None,
     )
     before = Series(name=ratio[1], role="reference", x=phases, y=inputs)
     series = (result, before) if any(value is not None for value in inputs) else (result,)
-    sizes = [value for one in series for value in one.y if value]
+    sizes = [value for line in series for value in line.y if value]
     far = panel.y.name == BYTES and max(sizes) >= FAR * min(sizes)
     axis = panel.y.model_copy(update={"log": far})
     return panel.model_copy(update={"series": series, "y": axis})
@@ -135,18 +143,18 @@ def _parameters(state: PipelineState, children: Sequence[Child]) -> Lines | None
     sizes = {number: list(_sizes(state, children, number)) for number in state.numbers}
     if not any(sizes.values()):
         return None
-    largest = tuple(max(some, default=None) for some in sizes.values())
-    smallest = tuple(min(some, default=None) for some in sizes.values())
-    found = [Series(name="largest model", x=tuple(sizes), y=largest)]
+    largest = tuple(max(numbers, default=None) for numbers in sizes.values())
+    smallest = tuple(min(numbers, default=None) for numbers in sizes.values())
+    series = [Series(name="largest model", x=tuple(sizes), y=largest)]
     if smallest != largest:
-        found.append(Series(name="smallest model", x=tuple(sizes), y=smallest))
+        series.append(Series(name="smallest model", x=tuple(sizes), y=smallest))
     return Lines(
         name="parameters",
         title="Parameters along the way",
         says="Parameters of the models, as the runs of the phases record them.",
         x=_axis(state),
         y=Axis(name="parameters", whole=True),
-        series=tuple(found),
+        series=tuple(series),
     )
 
 
@@ -156,6 +164,6 @@ def _sizes(state: PipelineState, children: Sequence[Child], number: int) -> Iter
     states = [child.state for child in children if ended and child.run == ended.child]
     for child in states if ended else ():
         if child.completed is not None:
-            told = kinds.of(child.kind).models(child.completed, child)
-            made = {model.digest for model in ended.models.values()} if ended else set()
-            yield from (one["parameters"] for one in told if one["digest"] in made)
+            rows = kinds.of(child.kind).models(child.completed, child)
+            digests = {model.digest for model in ended.models.values()} if ended else set()
+            yield from (row["parameters"] for row in rows if row["digest"] in digests)

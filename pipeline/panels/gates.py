@@ -16,20 +16,20 @@ from runs.panels.shapes import Metric
 
 def gates(state: PipelineState) -> Gates | None:
     """Return the gates of all phases, grouped by phase; None if there are none."""
-    found = [gate for gate, _ in _every(state)]
-    if not found:
+    all_gates = [gate for gate, _ in _every(state)]
+    if not all_gates:
         return None
-    return Gates(name="gates", title="Gates", says=_says(found), gates=tuple(found))
+    return Gates(name="gates", title="Gates", says=_says(all_gates), gates=tuple(all_gates))
 
 
 def plain(state: PipelineState) -> list[dict[str, Any]]:
     """Return the gates as the report of a result's folder has them: by the names of their figures."""
-    found = []
+    rows = []
     for gate, config in _every(state):
         named = Metric(name=config.metric, better=gate.metric.better)
-        told = gate.model_copy(update={"metric": named})
-        found.append(told.model_dump(mode="json", exclude={"group"}))
-    return found
+        named_gate = gate.model_copy(update={"metric": named})
+        rows.append(named_gate.model_dump(mode="json", exclude={"group"}))
+    return rows
 
 
 def _every(state: PipelineState) -> Iterator[tuple[Gate, GateConfig]]:
@@ -48,13 +48,13 @@ def metric(state: PipelineState, number: int, figure: str, gate: GateConfig | No
 def _of_phase(state: PipelineState, number: int) -> Iterator[tuple[Gate, GateConfig]]:
     """Yield a phase's gates, those not reached yet as open, each with its settings."""
     phase, decided = state.submitted.config.phase(number), state.gates.get(number, ())
-    override, wanted = state.overridden.get(number), plan.gates(state, number)
-    metrics = [gate.metric for gate in wanted]
-    for place, gate in enumerate(wanted):
-        told = decided[place] if place < len(decided) else None
-        figure = told.figure if told else None
-        verdict = told.verdict if told else "open"
-        why = decide.in_words(told, phase.kind) if told and verdict != "pass" else None
+    override, phase_gates = state.overridden.get(number), plan.gates(state, number)
+    metrics = [gate.metric for gate in phase_gates]
+    for place, gate in enumerate(phase_gates):
+        decision = decided[place] if place < len(decided) else None
+        figure = decision.figure if decision else None
+        verdict = decision.verdict if decision else "open"
+        why = decide.in_words(decision, phase.kind) if decision and verdict != "pass" else None
         stopped = verdict == "stop" and override is not None
         again = "" if metrics.count(gate.metric) == 1 else f" {place + 1}"
         yield (
@@ -63,7 +63,7 @@ def _of_phase(state: PipelineState, number: int) -> Iterator[tuple[Gate, GateCon
                 group=f"{number} {phase.name}",
                 metric=metric(state, number, gate.metric, gate),
                 value=figure.value if figure else None,
-                baseline=told.baseline if told else None,
+                baseline=decision.baseline if decision else None,
                 low=figure.low if figure else None,
                 high=figure.high if figure else None,
                 limit=gate.at_least if gate.at_least is not None else gate.at_most,
@@ -76,24 +76,24 @@ def _of_phase(state: PipelineState, number: int) -> Iterator[tuple[Gate, GateCon
         )
 
 
-def _says(found: list[Gate]) -> str:
+def _says(all_gates: list[Gate]) -> str:
     """Return which gates are not met, which one that passed is nearest to its limit, what is ahead."""
-    passed = [gate for gate in found if gate.verdict == "pass"]
-    missed = [gate for gate in found if gate.verdict not in ("pass", "open")]
-    ahead = len(found) - len(passed) - len(missed)
-    told = [f"{len(passed)} of {len(found)} passed"] if passed or missed else []
+    passed = [gate for gate in all_gates if gate.verdict == "pass"]
+    missed = [gate for gate in all_gates if gate.verdict not in ("pass", "open")]
+    ahead = len(all_gates) - len(passed) - len(missed)
+    parts = [f"{len(passed)} of {len(all_gates)} passed"] if passed or missed else []
     if missed:
-        told.append("not met: " + ", ".join(f"{_place(gate)} ({gate.verdict})" for gate in missed))
+        parts.append("not met: " + ", ".join(f"{_place(gate)} ({gate.verdict})" for gate in missed))
     nearest = min(passed, key=_margin, default=None)
     if nearest and (times := _margin(nearest)) < math.inf:
         far = f"{times:.1f} times as far from it as from the end of its 95 % interval"
-        told.append(f"nearest to its limit: {_place(nearest)}, {far}")
+        parts.append(f"nearest to its limit: {_place(nearest)}, {far}")
     if ahead:
-        told.append(f"{ahead} not reached yet")
-    if any(gate.baseline is not None for gate in found):
+        parts.append(f"{ahead} not reached yet")
+    if any(gate.baseline is not None for gate in all_gates):
         what = "A figure with a baseline is measured on documents that no phase may choose by"
-        told[-1] += f". {what}, any other by the phase's own run"
-    return f"{'; '.join(told)}."
+        parts[-1] += f". {what}, any other by the phase's own run"
+    return f"{'; '.join(parts)}."
 
 
 def _place(gate: Gate) -> str:

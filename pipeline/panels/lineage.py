@@ -54,9 +54,9 @@ class _Family:
             self.holders.setdefault(digest, node.id)
 
     def join(self, sources: Iterable[str], target: str, says: str) -> None:
-        known = {(edge.source, edge.target) for edge in self.edges}
+        pairs = {(edge.source, edge.target) for edge in self.edges}
         for source in dict.fromkeys(sources):
-            if source != target and (source, target) not in known:
+            if source != target and (source, target) not in pairs:
                 self.edges.append(Edge(source=source, target=target, says=says))
 
 
@@ -67,8 +67,10 @@ def lineage(state: PipelineState, children: Sequence[Known]) -> Graph | None:
         column += _phase(state, number, {c.run: c for c in children}, family, column)
     if not family.made:
         return None
-    ours = _ours(state, family)
-    nodes = [node.model_copy(update={"ours": node.id in ours}) for node in family.nodes.values()]
+    own_nodes = _ours(state, family)
+    nodes = [
+        node.model_copy(update={"ours": node.id in own_nodes}) for node in family.nodes.values()
+    ]
     return Graph(
         name="family",
         title="Family of the models",
@@ -107,9 +109,9 @@ def _phase(
             run=ended.child,
         )
         family.put(node, model.digest)
-    given = _given(state, number, family)
+    inputs = _given(state, number, family)
     for role in ended.models:
-        _descend(number, role, ended.models, behind, given, family, phase.kind)
+        _descend(number, role, ended.models, behind, inputs, family, phase.kind)
     return len(levels)
 
 
@@ -120,13 +122,13 @@ def _ancestries(
     if child is None:
         return dict.fromkeys(models)
     kind = kinds.of(child.state.kind)
-    found: dict[str, list[Ancestor] | None] = {}
+    ancestries: dict[str, list[Ancestor] | None] = {}
     for role, model in models.items():
         try:
-            found[role] = kind.ancestry(child.state, model.recipe_id)
+            ancestries[role] = kind.ancestry(child.state, model.recipe_id)
         except NotFoundError:  # a kind that makes no models of others
-            found[role] = None
-    return found
+            ancestries[role] = None
+    return ancestries
 
 
 def _within(
@@ -139,26 +141,29 @@ def _within(
 
 def _given(state: PipelineState, number: int, family: _Family) -> list[str]:
     """Return the nodes of what a phase was given, data first; add those of no phase."""
-    phase, found = state.submitted.config.phase(number), []
+    phase, inputs = state.submitted.config.phase(number), []
     for place in state.submitted.places.get(phase.name, ()):
         if state.submitted.config.items_of(place) is None:
             name = place.rstrip("/").rpartition("/")[2]
             node = Node(id=f"data {place}", name=name, group=CORPUS, says=place, lane=GIVEN)
             family.put(node.model_copy(update={"column": 0}))
-            found.append(node.id)
+            inputs.append(node.id)
     for reference in phase.given:
         model = plan.resolved(state, reference)
         if isinstance(model, tuple):
-            found.append(family.holders[model[1].digest])
+            inputs.append(family.holders[model[1].digest])
         elif model is not None:
-            told = state.submitted.given.get(model)
+            model_reference = state.submitted.given.get(model)
             node = Node(
-                id=f"given {model}", name=told.name if told else model, group=MODEL, lane=GIVEN
+                id=f"given {model}",
+                name=model_reference.name if model_reference else model,
+                group=MODEL,
+                lane=GIVEN,
             )
-            digest = told.digest if told else None
+            digest = model_reference.digest if model_reference else None
             family.put(node.model_copy(update={"column": 0}), digest)
-            found.append(node.id)
-    return found
+            inputs.append(node.id)
+    return inputs
 
 
 def _descend(
@@ -166,7 +171,7 @@ def _descend(
     role: str,
     models: Mapping[str, MadeModel],
     behind: Mapping[str, list[Ancestor] | None],
-    given: Sequence[str],
+    inputs: Sequence[str],
     family: _Family,
     kind: str,
 ) -> None:
@@ -181,15 +186,17 @@ def _descend(
     if inside:
         return
     ancestors = behind[role]
-    used = {family.holders.get(a.given) for a in ancestors if a.given} if ancestors else set(given)
-    family.join((g for g in given if g in used or family.nodes[g].lane == GIVEN), target, kind)
+    used = {family.holders.get(a.given) for a in ancestors if a.given} if ancestors else set(inputs)
+    family.join((g for g in inputs if g in used or family.nodes[g].lane == GIVEN), target, kind)
 
 
 def _ours(state: PipelineState, family: _Family) -> set[str]:
     """Return the nodes of the newest models that go on, and of all that these were made from."""
     last = max(number for number, _ in family.made)
     newest = plan.outgoing(state, last).values()
-    found = {family.holders[model.digest] for _, model in newest if model.digest in family.holders}
-    while more := {edge.source for edge in family.edges if edge.target in found} - found:
-        found |= more
-    return found
+    own_nodes = {
+        family.holders[model.digest] for _, model in newest if model.digest in family.holders
+    }
+    while more := {edge.source for edge in family.edges if edge.target in own_nodes} - own_nodes:
+        own_nodes |= more
+    return own_nodes

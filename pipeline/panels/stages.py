@@ -20,14 +20,14 @@ TELLING = ("stop", "pass unchanged", "pass")
 
 def strip(state: PipelineState, children: Sequence[Child] | None) -> Strip:
     """Return the phases as stages; `children`: the pipeline's runs at this moment, None if unknown."""
-    found = stages(state, children)
-    ended = sum(state.ended_phase(stage.number) is not None for stage in found)
+    row_stages = stages(state, children)
+    ended = sum(state.ended_phase(stage.number) is not None for stage in row_stages)
     return Strip(
         name="strip",
         title="Phases in a row",
-        says=f"{ended} of {len(found)} phases have ended.",
+        says=f"{ended} of {len(row_stages)} phases have ended.",
         unit="phase",
-        stages=tuple(found),
+        stages=tuple(row_stages),
     )
 
 
@@ -38,14 +38,16 @@ def stages(state: PipelineState, children: Sequence[Child] | None) -> list[Stage
 
 def names(state: PipelineState, children: Sequence[Child]) -> dict[str, str]:
     """Return run → what it is in the pipeline: "2 merge", "2 merge, measurement"."""
-    told = {"phase": "", "measure": ", measurement"}
-    found: dict[str, str] = {}
+    suffixes = {"phase": "", "measure": ", measurement"}
+    names_by_run: dict[str, str] = {}
     for child in children:
         work, number = child.task.split("/")[:2]
-        name = f"{number} {state.named(int(number))}{told[work]}"
-        again = sum(other == name or other.startswith(f"{name}, run ") for other in found.values())
-        found[child.run] = f"{name}, run {again + 1}" if again else name
-    return found
+        name = f"{number} {state.named(int(number))}{suffixes[work]}"
+        again = sum(
+            other == name or other.startswith(f"{name}, run ") for other in names_by_run.values()
+        )
+        names_by_run[child.run] = f"{name}, run {again + 1}" if again else name
+    return names_by_run
 
 
 def _stage(state: PipelineState, number: int, children: Sequence[Child] | None) -> Stage:
@@ -55,15 +57,15 @@ def _stage(state: PipelineState, number: int, children: Sequence[Child] | None) 
     if children is None and number in _open(state):
         standing = "measuring" if plan.measuring(state, number) else "running"
     working = at_work if standing in ("running", "measuring") else None
-    seen = outlook(working.state) if working and working.state.started else None
+    run_outlook = outlook(working.state) if working and working.state.started else None
     taken = (ended.child,) if (ended := state.ended_phase(number)) and ended.reused else ()
     return Stage(
         number=number,
         name=phase.name,
         what=phase.kind,
         state=standing,
-        inside=seen.inside if seen else None,
-        left_s=seen.eta_s if seen else None,
+        inside=run_outlook.inside if run_outlook else None,
+        left_s=run_outlook.eta_s if run_outlook else None,
         gate=_gate(state, number),
         aside=bool(ended and ended.models) and not state.submitted.config.goes_on(number),
         figure=_figure(state, number),
@@ -73,11 +75,11 @@ def _stage(state: PipelineState, number: int, children: Sequence[Child] | None) 
 
 def _runs(state: PipelineState, number: int, children: Sequence[Child]) -> Iterator[Child]:
     """Yield a phase's runs: the one whose models count, its measurement, those that were given up."""
-    own = [c for c in children if c.task.split("/")[1] == str(number)]
+    runs = [c for c in children if c.task.split("/")[1] == str(number)]
     newest = {plan.child_name(state, number), plan.child_name(state, number, "measure")}
-    first = [child for child in own if child.run in newest]
+    first = [child for child in runs if child.run in newest]
     yield from sorted(first, key=lambda child: child.task.startswith("measure/"))
-    yield from (child for child in own if child.run not in newest)
+    yield from (child for child in runs if child.run not in newest)
 
 
 def _standing(
@@ -115,31 +117,31 @@ def _open(state: PipelineState) -> set[int]:
 
 def _gate(state: PipelineState, number: int) -> str:
     """Return a phase's gates in at most four words; the figure beside them has its name."""
-    wanted, decided = plan.gates(state, number), state.gates.get(number, ())
-    if not wanted:
+    phase_gates, decided = plan.gates(state, number), state.gates.get(number, ())
+    if not phase_gates:
         return ""
     if not decided:
-        return "1 gate waits" if len(wanted) == 1 else f"{len(wanted)} gates wait"
-    told = _telling(decided)
-    if told.verdict == "pass":
+        return "1 gate waits" if len(phase_gates) == 1 else f"{len(phase_gates)} gates wait"
+    decision = _telling(decided)
+    if decision.verdict == "pass":
         return "1 gate passes" if len(decided) == 1 else f"{len(decided)} gates pass"
-    if told.verdict == "stop" and number in state.overridden:
+    if decision.verdict == "stop" and number in state.overridden:
         return "gate overridden"
     return "gate not met"
 
 
 def _telling(decided: Sequence[GateDecided]) -> GateDecided:
     """Return the verdict that says most: the first that stops, or else that passes the input on."""
-    return min(decided, key=lambda one: TELLING.index(one.verdict))
+    return min(decided, key=lambda decision: TELLING.index(decision.verdict))
 
 
 def _figure(state: PipelineState, number: int) -> Measured | None:
     """Return the figure that the telling gate decided by, or else the phase's first figure."""
     if decided := state.gates.get(number, ()):
-        told = _telling(decided)
-        if told.figure is not None:
-            metric = gates.metric(state, number, told.gate.metric, told.gate)
-            return _measured(metric, told.figure)
+        decision = _telling(decided)
+        if decision.figure is not None:
+            metric = gates.metric(state, number, decision.gate.metric, decision.gate)
+            return _measured(metric, decision.figure)
     for name, figure in state.figures(number).items():
         return _measured(gates.metric(state, number, name, None), figure)
     return None

@@ -35,7 +35,7 @@ class Child:
 
 def gathered(log: Log, state: PipelineState) -> dict[str, Child]:
     """Return run → child of a pipeline's phases and measurements, also of those under way."""
-    found: dict[str, Child] = {}
+    children: dict[str, Child] = {}
     for number in state.numbers:
         ends = {"phase": state.ended_phase(number), "measure": state.measured_phase(number)}
         for what, ended in ends.items():
@@ -43,8 +43,8 @@ def gathered(log: Log, state: PipelineState) -> dict[str, Child]:
             for name in [run] if run else _candidates(state, number, what):
                 if repository.stream_of(log, name) is not None:
                     rows = list(repository.history(log, name, upto))
-                    found[name] = Child(repository.fold(rows), rows)
-    return found
+                    children[name] = Child(repository.fold(rows), rows)
+    return children
 
 
 def _candidates(state: PipelineState, number: int, what: Any) -> list[str]:

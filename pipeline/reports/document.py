@@ -41,23 +41,23 @@ def _opening(
     """Return how the pipeline stands, what it gained, and how long it took."""
     phases = len(state.numbers)
     ended = sum(state.ended_phase(n) is not None for n in range(1, phases + 1))
-    told = []
+    sentences = []
     if state.completed:
-        told.append(f"**The pipeline has completed.** {_result(state)}")
+        sentences.append(f"**The pipeline has completed.** {_result(state)}")
     elif state.failed:
         decision = decide.stopping(state)
         why = decision.words(state.run) if decision else f"{plain(state.failed.reason)}."
-        told.append(f"**The pipeline has stopped.** {why}")
+        sentences.append(f"**The pipeline has stopped.** {why}")
     elif state.cancelled:
         why = f": {plain(state.cancelled.reason)}" if state.cancelled.reason else ""
-        told.append(f"**The pipeline was cancelled{why}.**")
+        sentences.append(f"**The pipeline was cancelled{why}.**")
     else:
-        told.append(
+        sentences.append(
             f"**The pipeline is {state.status}:** {ended} of {count(phases, 'phase')} "
             f"{'has' if ended == 1 else 'have'} ended. This is what is known so far."
         )
     if gain := ladder.gain(state):
-        told.append(gain)
+        sentences.append(gain)
     owner = plain(state.submitted.owner)
     spent = [f"Submitted by {owner} on {day(rows[0].recorded_at)}."]
     if state.spent.wall:
@@ -68,7 +68,7 @@ def _opening(
         spent.append(f"Its runs took {duration(worked)} of device time.")
     if saved := _saved(state, children):
         spent.append(saved)
-    return [" ".join(told), "", " ".join(spent)]
+    return [" ".join(sentences), "", " ".join(spent)]
 
 
 def _result(state: PipelineState) -> str:
@@ -95,8 +95,8 @@ def _worked_in_all(state: PipelineState, children: Mapping[str, Child]) -> float
         for answer in state.answers.values()
         if isinstance(answer, common.ChildEnded) and answer.reused
     }
-    own = (child.state.spent.device for run, child in children.items() if run not in reused)
-    return state.spent.device + sum(own)
+    seconds = (child.state.spent.device for run, child in children.items() if run not in reused)
+    return state.spent.device + sum(seconds)
 
 
 def _saved(state: PipelineState, children: Mapping[str, Child]) -> str:
@@ -106,8 +106,10 @@ def _saved(state: PipelineState, children: Mapping[str, Child]) -> str:
         for answer in state.answers.values()
         if isinstance(answer, common.ChildEnded) and answer.reused and answer.child in children
     ]
-    told = f"It took over {count(len(taken), 'run')} that had ended: {duration(sum(taken))} of work"
-    return f"{told} not done again." if taken else ""
+    saving = (
+        f"It took over {count(len(taken), 'run')} that had ended: {duration(sum(taken))} of work"
+    )
+    return f"{saving} not done again." if taken else ""
 
 
 def _overview(state: PipelineState, children: Mapping[str, Child]) -> list[str]:

@@ -24,20 +24,20 @@ def _lines(
     id_: str,
     nodes: dict[str, Node],
     behind: dict[str, list[str]],
-    seen: set[str],
+    shown_ids: set[str],
     first: str,
     rest: str,
 ) -> Iterator[str]:
     """Yield a node and what is behind it; `first` stands before its line, `rest` before the others."""
     node = nodes[id_]
-    again = id_ in seen and bool(behind[id_])
+    again = id_ in shown_ids and bool(behind[id_])
     name = visible(" ".join(node.name.split()))
     yield f"{first}{name} ({node.group}){' …' if again else ''}"
-    seen.add(id_)
+    shown_ids.add(id_)
     if again:
         return
     sources: Sequence[str] = behind[id_]
     for number, source in enumerate(sources, start=1):
         last = number == len(sources)
-        own, below = ("└─ ", "   ") if last else ("├─ ", "│  ")
-        yield from _lines(source, nodes, behind, seen, rest + own, rest + below)
+        branch, below = ("└─ ", "   ") if last else ("├─ ", "│  ")
+        yield from _lines(source, nodes, behind, shown_ids, rest + branch, rest + below)

@@ -45,18 +45,20 @@ def section(
 
 def _wanted(phase: PhaseConfig) -> list[str]:
     """Return what the phase was asked for, as the pipeline's file has it."""
-    told = [f"- {plain(role)}: {', '.join(map(code, some))}" for role, some in phase.models.items()]
+    lines = [
+        f"- {plain(role)}: {', '.join(map(code, names))}" for role, names in phase.models.items()
+    ]
     if phase.data:
-        told.append(f"- data: {', '.join(map(code, phase.data))}")
+        lines.append(f"- data: {', '.join(map(code, phase.data))}")
     if phase.settings:
-        settings = ", ".join(code(f"{name} = {one}") for name, one in phase.settings.items())
-        told.append(f"- settings: {settings}")
-    return [*told, ""] if told else []
+        settings = ", ".join(code(f"{name} = {value}") for name, value in phase.settings.items())
+        lines.append(f"- settings: {settings}")
+    return [*lines, ""] if lines else []
 
 
 def _course(state: PipelineState, number: int, children: Mapping[str, Child]) -> list[str]:
     """Return the phase's runs, and what went wrong on the way."""
-    told = [
+    lines = [
         f"Run {code(trouble.child)} {trouble.status}: {plain(trouble.reason)}."
         for what in ("phase", "measure")
         for trouble in state.troubles(number, what)
@@ -65,18 +67,18 @@ def _course(state: PipelineState, number: int, children: Mapping[str, Child]) ->
     if ended is None:
         name = plan.child_name(state, number)
         if name in children and not children[name].state.ended:
-            told.append(_under_way(name, children[name]))
+            lines.append(_under_way(name, children[name]))
     elif ended.reused:
-        told.append(
+        lines.append(
             f"Run {code(ended.child)} had ended{_took(children.get(ended.child))}, with the same "
             "settings, inputs, profile and version: the phase takes its result, and began no run."
         )
     else:
-        told.append(f"Run {code(ended.child)} completed{_took(children.get(ended.child))}.")
+        lines.append(f"Run {code(ended.child)} completed{_took(children.get(ended.child))}.")
     if measured is not None:
         how = "had measured an equal model" if measured.reused else "measured its model"
-        told.append(f"Run {code(measured.child)} {how}{_took(children.get(measured.child))}.")
-    return [" ".join(told), ""] if told else []
+        lines.append(f"Run {code(measured.child)} {how}{_took(children.get(measured.child))}.")
+    return [" ".join(lines), ""] if lines else []
 
 
 def _took(child: Child | None) -> str:
@@ -93,12 +95,18 @@ def _models(models: Mapping[str, MadeModel], child: Child | None) -> list[str]:
     """Return the table of the phase's models."""
     if not models:
         return []
-    known: dict[str, int] = {}
+    parameters: dict[str, int] = {}
     if child is not None and child.state.completed:
-        said = child.kind.models(child.state.completed, child.state)
-        known = {one["digest"]: one["parameters"] for one in said if one.get("parameters")}
+        model_rows = child.kind.models(child.state.completed, child.state)
+        parameters = {
+            row["digest"]: row["parameters"] for row in model_rows if row.get("parameters")
+        }
     rows = [
-        (plain(role), f"{known[m.digest]:,}" if m.digest in known else "–", f"`{m.digest[:16]}`")
+        (
+            plain(role),
+            f"{parameters[m.digest]:,}" if m.digest in parameters else "–",
+            f"`{m.digest[:16]}`",
+        )
         for role, m in models.items()
     ]
     return ["Models:", "", *table(("model", "parameters", "weights (digest)"), rows), ""]
@@ -106,39 +114,39 @@ def _models(models: Mapping[str, MadeModel], child: Child | None) -> list[str]:
 
 def _figures(state: PipelineState, number: int) -> list[str]:
     """Return the phase's figures, each with what it is."""
-    told = []
-    for name, one in state.figures(number).items():
+    lines = []
+    for name, figure in state.figures(number).items():
         kind = plan.giver(state.submitted.config.phase(number).kind, name)
         words = kind.figures_of.get(name, "not known here").rpartition(": ")[2]
-        on = f" on {count(one.n, 'item')}" if one.n is not None else ""
-        told.append(f"- {figure_text(kind, name, one)}{on}: {words} ({code(name)})")
-    return ["Figures, with 95 % intervals where they are known:", "", *told, ""] if told else []
+        on = f" on {count(figure.n, 'item')}" if figure.n is not None else ""
+        lines.append(f"- {figure_text(kind, name, figure)}{on}: {words} ({code(name)})")
+    return ["Figures, with 95 % intervals where they are known:", "", *lines, ""] if lines else []
 
 
 def _own_words(child: Child) -> list[str]:
     """Return what the phase's run says of itself."""
-    told = child.kind.summary(child.state, child.rows)
-    return [*told, ""] if told else []
+    lines = child.kind.summary(child.state, child.rows)
+    return [*lines, ""] if lines else []
 
 
 def _gates(state: PipelineState, number: int) -> list[str]:
     """Return the verdicts of the phase's gates, and who went on behind one."""
     kind = state.submitted.config.phase(number).kind
-    told = [f"- {_gate(decided, kind)}" for decided in state.gates.get(number, ())]
+    lines = [f"- {_gate(decided, kind)}" for decided in state.gates.get(number, ())]
     if (passed := state.passed.get(number)) is not None:
-        told.append(f"- So {code(passed.reference)} goes on in the place of the phase's model.")
+        lines.append(f"- So {code(passed.reference)} goes on in the place of the phase's model.")
     if (override := state.overridden.get(number)) is not None:
         actor = state.asked_by.get(override, "a user")
-        told.append(f"- {plain(actor)} let the pipeline go on: “{plain(override.reason)}”")
-    return ["Gates:", "", *told, ""] if told else []
+        lines.append(f"- {plain(actor)} let the pipeline go on: “{plain(override.reason)}”")
+    return ["Gates:", "", *lines, ""] if lines else []
 
 
 def _gate(decided: GateDecided, kind: str) -> str:
     """Return a gate's verdict in words, with the figure of the phase's input if that is known."""
-    told, before, figure = decide.in_words(decided, kind), decided.baseline, decided.gate.metric
+    text, before, figure = decide.in_words(decided, kind), decided.baseline, decided.gate.metric
     unit = figure_metric(plan.giver(kind, figure), figure).unit
     beside = "" if before is None else f" (its input's is {measured(before, unit)})"
-    return f"{plain(told)}{beside}: **{_VERDICTS[decided.verdict]}**"
+    return f"{plain(text)}{beside}: **{_VERDICTS[decided.verdict]}**"
 
 
 def stands(state: PipelineState, number: int) -> str:

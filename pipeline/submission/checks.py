@@ -50,37 +50,39 @@ class Context:
         """Do nothing: the phases' runs check their own inputs."""
 
 
-def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
+def plan(kind: Kind, request: Asked, lookup: Lookup) -> Plan:
     """Return the plan of a pipeline. Raises ConfigError or UnavailableError."""
-    if asked.models or asked.data:
+    if request.models or request.data:
         raise ConfigError("a pipeline's models and data are those of its phases: write them there.")
-    config = names.with_colons(kind, kind.parse(asked.config), _there(lookup))
+    config = names.with_colons(kind, kind.parse(request.config), _there(lookup))
     _check_kinds(config)
     check_phases(config)
-    given: dict[str, ModelReference] = {}
+    references: dict[str, ModelReference] = {}
     places: dict[str, tuple[str, ...]] = {}
     roles: dict[str, Sequence[str]] = {}
-    known: dict[str, Mapping[str, Architecture]] = {}
+    architectures_by_phase: dict[str, Mapping[str, Architecture]] = {}
     for number, phase in enumerate(config.phases, start=1):
         check_device(phase.settings.get("device", config.device), lookup.elsewhere)
         with _in(phase):
             maker = kinds.of(phase.kind)
             _check_given(config, phase, roles)
-            given |= _resolved(config, phase, lookup)
+            references |= _resolved(config, phase, lookup)
             places[phase.name] = tuple(
                 maker.placed(lookup.data(entry)) if config.items_of(entry) is None else entry
                 for entry in phase.data
             )
             settings = maker.parse(phase.settings)
             if _alone(config, phase):  # what its data has may be in its settings, too
-                settings = maker.plan(_asked(config, phase, given, places), lookup).config
+                settings = maker.plan(_asked(config, phase, references, places), lookup).config
             else:
                 _check_roles(maker, phase)
             roles[phase.name] = maker.roles(settings)
             _check_measured(config, number, len(roles[phase.name]))
-            known[phase.name] = architectures.of_phase(config, phase, settings, given, known)
-    fields = {"given": given, "places": places, "test": _test(config, roles, lookup)}
-    return Plan(kind.name, config, fields, asked.output_dir)
+            architectures_by_phase[phase.name] = architectures.of_phase(
+                config, phase, settings, references, architectures_by_phase
+            )
+    fields = {"given": references, "places": places, "test": _test(config, roles, lookup)}
+    return Plan(kind.name, config, fields, request.output_dir)
 
 
 def _check_kinds(config: PipelineConfig) -> None:
@@ -115,17 +117,17 @@ def _test(
             )
     maker = kinds.of(plans.MEASURE)
     return tuple(
-        maker.placed(lookup.data(one)) if config.items_of(one) is None else one
-        for one in config.test
+        maker.placed(lookup.data(source)) if config.items_of(source) is None else source
+        for source in config.test
     )
 
 
 def _check_measured(config: PipelineConfig, number: int, models: int) -> None:
     """Raise ConfigError for a gate of the phase on a figure that could not be measured."""
     phase = config.phase(number)
-    own = kinds.of(phase.kind).figures_of
+    figures = kinds.of(phase.kind).figures_of
     for gate in phase.gates:
-        if gate.metric in own:
+        if gate.metric in figures:
             continue
         asks = f"its gate asks for {gate.metric}, which is measured"
         if models != 1:
@@ -145,20 +147,20 @@ def _resolved(
     from weights.folders.sources import ALIASES, resolve
 
     aliases = {**ALIASES, **lookup.aliases}
-    own = [model for model in phase.given if config.named(model) is None]
-    return {model: resolve(lookup.model(model), aliases, lookup.named) for model in own}
+    models = [model for model in phase.given if config.named(model) is None]
+    return {model: resolve(lookup.model(model), aliases, lookup.named) for model in models}
 
 
 def check(plan: Plan) -> Checked:
     """Check the phases that need nothing of others; raise the errors that their start would raise."""
     config, notes = plan.config, [*_unmeasured(plan.config), *_check_test(plan)]
-    given, places = plan.fields["given"], plan.fields["places"]
+    references, places = plan.fields["given"], plan.fields["places"]
     for phase in config.phases:
         if _alone(config, phase):
             with _in(phase):
                 kind = kinds.of(phase.kind)
-                made = kind.plan(_asked(config, phase, given, places), Lookup())
-                notes += [f"phase {phase.name}: {note}" for note in kind.check(made).warnings]
+                phase_plan = kind.plan(_asked(config, phase, references, places), Lookup())
+                notes += [f"phase {phase.name}: {note}" for note in kind.check(phase_plan).warnings]
     return Checked(tuple(notes))
 
 
@@ -170,7 +172,7 @@ def _check_test(plan: Plan) -> list[str]:
     from evaluation.loading import load_items
 
     notes: list[str] = []
-    files = tuple(one for one in plan.fields["test"] if plan.config.items_of(one) is None)
+    files = tuple(source for source in plan.fields["test"] if plan.config.items_of(source) is None)
     if files and files == plan.fields["test"]:
         load_items(files, note=notes.append, needed=("test",))
     return notes
@@ -178,8 +180,8 @@ def _check_test(plan: Plan) -> list[str]:
 
 def _unmeasured(config: PipelineConfig) -> list[str]:
     """Return a note that results are not compared with what they are made of, if they are not."""
-    given = [n for n, phase in enumerate(config.phases, start=1) if phase.given]
-    if not config.gates or not given or any(plans.test_items(config, n) for n in given):
+    numbers = [n for n, phase in enumerate(config.phases, start=1) if phase.given]
+    if not config.gates or not numbers or any(plans.test_items(config, n) for n in numbers):
         return []
     return [
         "no phase gives items to measure on: results are not compared with what they are made of. "
@@ -219,12 +221,12 @@ def check_machine(config: PipelineConfig) -> None:
 
 
 def _check_gates(kind: Kind, phase: PhaseConfig) -> None:
-    known = [*kind.figures_of, *kinds.of(plans.MEASURE).figures_of]
+    figures = [*kind.figures_of, *kinds.of(plans.MEASURE).figures_of]
     for gate in phase.gates:
-        if gate.metric not in known:
+        if gate.metric not in figures:
             raise ConfigError(
                 f"its gate asks for {gate.metric}, which {kind.title} does not have. There are: "
-                f"{', '.join(known)}."
+                f"{', '.join(figures)}."
             )
 
 
@@ -236,9 +238,9 @@ def _check_given(
         name, _, role = reference.partition(":")
         if name not in roles:
             continue
-        told = ", ".join(f"{name}:{one}" for one in roles[name]) or "no models"
+        model_names = ", ".join(f"{name}:{role_name}" for role_name in roles[name]) or "no models"
         if (role not in roles[name]) if role else len(roles[name]) != 1:
-            raise ConfigError(f"it is given {reference}, and phase {name} gives {told}.")
+            raise ConfigError(f"it is given {reference}, and phase {name} gives {model_names}.")
     for entry in phase.data:
         _check_items("its data is", config, entry, roles)
 
@@ -248,13 +250,13 @@ def _check_roles(kind: Kind, phase: PhaseConfig) -> None:
 
     A kind of run that takes no models says so when it is submitted.
     """
-    known, fields = asked_for.roles(kind.submitted), kind.submitted.model_fields
-    told = f"the roles of {kind.title} are {', '.join(known)}"
-    if known and (unknown := sorted(set(phase.models) - set(known))):
-        raise ConfigError(f"it is given models as {unknown[0]!r}: {told}.")
-    for role in known:
+    roles, fields = asked_for.roles(kind.submitted), kind.submitted.model_fields
+    hint = f"the roles of {kind.title} are {', '.join(roles)}"
+    if roles and (unknown := sorted(set(phase.models) - set(roles))):
+        raise ConfigError(f"it is given models as {unknown[0]!r}: {hint}.")
+    for role in roles:
         if fields[role].is_required() and not phase.models.get(role):
-            raise ConfigError(f"it is given no model as {role!r}: {told}.")
+            raise ConfigError(f"it is given no model as {role!r}: {hint}.")
 
 
 def _check_items(
@@ -271,18 +273,18 @@ def _check_items(
 def _alone(config: PipelineConfig, phase: PhaseConfig) -> bool:
     """Return True if a phase needs nothing of the phases before."""
     items = (config.items_of(entry) for entry in phase.data)
-    return not any(config.named(one) for one in phase.given) and not any(items)
+    return not any(config.named(model) for model in phase.given) and not any(items)
 
 
 def _asked(
     config: PipelineConfig,
     phase: PhaseConfig,
-    given: dict[str, ModelReference],
+    references: dict[str, ModelReference],
     places: dict[str, tuple[str, ...]],
 ) -> Asked:
     """Return what a phase that needs no other is asked for."""
     state = PipelineState()
-    state.submitted = Submitted(run="", owner="", config=config, given=given, places=places)
+    state.submitted = Submitted(run="", owner="", config=config, given=references, places=places)
     return plans.asked(state, phase)
 
 

@@ -76,17 +76,17 @@ class _Names:
         """Do nothing: the check before the dry run has said it."""
 
 
-def costs(made: Plan, named: Names, log: Log | None) -> Iterator[Cost]:
+def costs(plan: Plan, named: Names, log: Log | None) -> Iterator[Cost]:
     """Yield the cost of each phase of a plan in order, and of each measurement behind its phase.
 
     `named` looks up models of other runs. `log` has runs that may have cost the same; None: there is no
     log yet.
     """
     state, there = PipelineState(), _Made()
-    state.take(Submitted(run=RUN, owner="", config=made.config, **made.fields))
+    state.take(Submitted(run=RUN, owner="", config=plan.config, **plan.fields))
     state.take(Started(warnings=()))
     with tempfile.TemporaryDirectory() as folder:
-        for number, phase in enumerate(made.config.phases, start=1):
+        for number, phase in enumerate(plan.config.phases, start=1):
             task = plans.delegate(state, number)
             kind = kinds.of(phase.kind)
             forecast, roles = _tried(task, there, named, log, Path(folder))
@@ -108,37 +108,39 @@ def _tried(
     """Return what a task's run costs, and the roles of the models that it gives."""
     from weights.storage.weight_cache import Artifacts
 
-    kind, asked = kinds.of(task.asked.kind), task.asked
-    roles = tuple(kind.roles(kind.parse(asked.config)))
-    given = [model for some in asked.models.values() for model in some]
-    for name in (*given, *asked.data):
+    kind, request = kinds.of(task.asked.kind), task.asked
+    roles = tuple(kind.roles(kind.parse(request.config)))
+    models = [model for names in request.models.values() for model in names]
+    for name in (*models, *request.data):
         phase = there.phases.get(name.partition(":")[0])
         if phase and name not in {**there.models, **there.items}:
             return unknown(
                 f"it builds on phase {phase}, whose result has no known shape yet"
             ), roles
-    data = [there.items.get(entry, entry) for entry in asked.data]
+    data = [there.items.get(entry, entry) for entry in request.data]
     lookup = Lookup({}, _Names(there, named), elsewhere=True)
     try:
-        plan = kind.plan(replace(asked, data=data), lookup)
+        plan = kind.plan(replace(request, data=data), lookup)
         roles = tuple(kind.roles(plan.config))
-        wanted = kind.submitted(run=task.run, owner="", config=plan.config, **plan.fields)
-        found = kind.forecast(wanted, Artifacts(folder / "artifacts"), folder / task.run)
+        submission = kind.submitted(run=task.run, owner="", config=plan.config, **plan.fields)
+        forecast = kind.forecast(submission, Artifacts(folder / "artifacts"), folder / task.run)
     except ForgeError as error:
         return unknown(f"it could not be tried here: {error}"), roles
-    if found.seconds.value is None and not given and log is not None:
-        found = _as_before(log, kind, wanted, found)
-    return found, roles
+    if forecast.seconds.value is None and not models and log is not None:
+        forecast = _as_before(log, kind, submission, forecast)
+    return forecast, roles
 
 
-def _as_before(log: Log, kind: Kind, wanted: Any, found: Forecast) -> Forecast:
+def _as_before(log: Log, kind: Kind, submission: Any, forecast: Forecast) -> Forecast:
     """Return a forecast with the time that a run with the same settings took on such a machine."""
-    for rows in reversed(list(reuse.alike(log, wanted, kind.name))):
+    for rows in reversed(list(reuse.alike(log, submission, kind.name))):
         state: Any = repository.fold(rows)
-        if state.started.machine is None or state.started.machine == _machine(wanted.config.device):
+        if state.started.machine is None or state.started.machine == _machine(
+            submission.config.device
+        ):
             took = state.spent.device
-            return found.took(took, f"as run {state.run} took, with the same settings")
-    return found
+            return forecast.took(took, f"as run {state.run} took, with the same settings")
+    return forecast
 
 
 def _machine(device: str) -> str:
@@ -162,8 +164,8 @@ def _end(
     there.phases[task.run] = name
     models = {role: _model(task.run, role) for role in roles}
     for role, folder in forecast.models.items():
-        asked = f"{task.run}:{models[role].recipe_id}"
-        there.models[asked] = ModelReference(name=f"{name}-{role}", path=str(folder))
+        reference = f"{task.run}:{models[role].recipe_id}"
+        there.models[reference] = ModelReference(name=f"{name}-{role}", path=str(folder))
     if forecast.items is not None:
         there.items[f"{task.run}:{ITEMS}"] = str(forecast.items)
     ended = PhaseEnded(
@@ -185,7 +187,7 @@ def _model(run: str, role: str) -> MadeModel:
     return MadeModel(recipe_id=id_, digest=id_)
 
 
-def told(found: list[Cost]) -> dict[str, Any]:
+def told(all_costs: list[Cost]) -> dict[str, Any]:
     """Return costs as plain data, with the sums: of time and disk, and the most memory at once."""
 
     def plain(cost: Cost) -> dict[str, Any]:
@@ -194,10 +196,13 @@ def told(found: list[Cost]) -> dict[str, Any]:
             "phase": cost.name,
             "label": cost.label,
             "kind": cost.kind,
-            **{name: {"value": one.value, "from": one.how} for name, one in amounts.items()},
+            **{
+                name: {"value": amount.value, "from": amount.how}
+                for name, amount in amounts.items()
+            },
         }
 
-    rows = [plain(cost) for cost in found]
+    rows = [plain(cost) for cost in all_costs]
     return {"costs": rows, "in_all": {n: _sum(rows, n) for n in ("seconds", "disk", "memory")}}
 
 

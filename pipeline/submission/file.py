@@ -85,8 +85,8 @@ def _check_plain(value: Any) -> None:
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list):
-        for one in value:
-            _check_plain(one)
+        for entry in value:
+            _check_plain(entry)
     elif isinstance(value, float):
         if not math.isfinite(value):
             raise ValueError(f"{value} is no setting: give a finite number.")
@@ -112,21 +112,21 @@ def _unknown(content: Mapping[str, Any], text: str) -> Iterator[tuple[int, str]]
             yield from _keys(gate, GateConfig, text, span, "a gate")
 
 
-def _tables(given: Any) -> list[Mapping[str, Any]]:
+def _tables(content: Any) -> list[Mapping[str, Any]]:
     """Return the tables of a list, or the one that stands without a list."""
-    several = given if isinstance(given, list) else [given]
-    return [one for one in several if isinstance(one, Mapping)]
+    several = content if isinstance(content, list) else [content]
+    return [table for table in several if isinstance(table, Mapping)]
 
 
 def _keys(
     table: Mapping[str, Any], model: type[BaseModel], text: str, span: tuple[int, int], what: str
 ) -> Iterator[tuple[int, str]]:
     """Yield (line, what is wrong) for the keys of a table that its model does not have."""
-    known = [*model.model_fields, *(k for k, (f, _) in _TABLES.items() if f in model.model_fields)]
+    keys = [*model.model_fields, *(k for k, (f, _) in _TABLES.items() if f in model.model_fields)]
     for key in table:
-        if key not in known:
+        if key not in keys:
             line = next((n for n, t in _lines(text) if span[0] <= n < span[1] and _has(t, key)), 1)
-            yield line, f"{what} has no {key!r}. It has {', '.join(known)}."
+            yield line, f"{what} has no {key!r}. It has {', '.join(keys)}."
 
 
 def _has(line: str, key: str) -> bool:

@@ -40,9 +40,9 @@ def with_colons(kind: Kind, config: PipelineConfig, there: Callable[[str], bool]
 
     plain = config.model_dump(mode="json", exclude_unset=True)
     for phase in plain.get("phases", []):
-        given = phase.get("models", {})
+        models_by_role = phase.get("models", {})
         phase["models"] = {
-            role: [said(model) for model in models] for role, models in given.items()
+            role: [said(model) for model in models] for role, models in models_by_role.items()
         }
         if phase.get("unchanged"):
             phase["unchanged"] = said(phase["unchanged"])
@@ -55,7 +55,9 @@ def named(kind: Kind, config: PipelineConfig, there: Callable[[str], bool]) -> N
     """Return the models and data that are of no phase; `there` as for `with_colons`."""
     check_length(config)
     config = with_colons(kind, config, there)
-    models = [one for phase in config.phases for one in phase.given if config.named(one) is None]
+    models = [
+        model for phase in config.phases for model in phase.given if config.named(model) is None
+    ]
     entries = [*(entry for phase in config.phases for entry in phase.data), *config.test]
     data = [entry for entry in entries if config.items_of(entry) is None]
     return Named(tuple(dict.fromkeys(models)), tuple(dict.fromkeys(data)))
@@ -69,17 +71,17 @@ def again(submitted: Submitted, config: Mapping[str, Any]) -> dict[str, Any]:
     """
 
     def meant(model: str) -> str:
-        found = submitted.given.get(model)
-        if found is None or found.digest is not None:  # of a phase, or of the log
+        reference = submitted.given.get(model)
+        if reference is None or reference.digest is not None:  # of a phase, or of the log
             return model
-        return f"{found.hub_id}@{found.revision}" if found.hub_id else found.path
+        return f"{reference.hub_id}@{reference.revision}" if reference.hub_id else reference.path
 
-    def phase(given: Mapping[str, Any]) -> dict[str, Any]:
-        place = submitted.places.get(given["name"])
-        models = {role: list(map(meant, some)) for role, some in given["models"].items()}
-        unchanged = given["unchanged"] and meant(given["unchanged"])
-        data = given["data"] if place is None else list(place)
-        return {**given, "models": models, "data": data, "unchanged": unchanged}
+    def phase(phase_settings: Mapping[str, Any]) -> dict[str, Any]:
+        place = submitted.places.get(phase_settings["name"])
+        models = {role: list(map(meant, names)) for role, names in phase_settings["models"].items()}
+        unchanged = phase_settings["unchanged"] and meant(phase_settings["unchanged"])
+        data = phase_settings["data"] if place is None else list(place)
+        return {**phase_settings, "models": models, "data": data, "unchanged": unchanged}
 
-    told = {**config, "phases": [phase(one) for one in config.get("phases", [])]}
-    return {**told, "test": list(submitted.test)} if submitted.test else told
+    settings = {**config, "phases": [phase(entry) for entry in config.get("phases", [])]}
+    return {**settings, "test": list(submitted.test)} if submitted.test else settings

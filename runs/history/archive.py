@@ -34,8 +34,8 @@ class ArchivedLog:
 
     def holder(self, *keys: str) -> str | None:
         """Return the name of the stream whose first event has one of these keys, or None."""
-        found = (name for name, rows in self._streams.items() if rows[0].key in keys)
-        return next(found, None)
+        names = (name for name, rows in self._streams.items() if rows[0].key in keys)
+        return next(names, None)
 
 
 def run_of(archive: Archive) -> str:
@@ -52,11 +52,11 @@ def streams(log: Log, run: str, position: int | None = None) -> dict[str, list[E
     All are as they were at a position of the log; None: as they are now. The pasts of forks come
     first. Raises NotFoundError, TamperedError.
     """
-    found: dict[str, dict[int, Envelope]] = {}
+    rows_by_stream: dict[str, dict[int, Envelope]] = {}
     for _, rows in histories(log, run, position):
         for row in rows:
-            found.setdefault(row.stream, {})[row.version] = row
-    return {name: list(rows.values()) for name, rows in found.items()}
+            rows_by_stream.setdefault(row.stream, {})[row.version] = row
+    return {name: list(rows.values()) for name, rows in rows_by_stream.items()}
 
 
 def schemas(stream: str) -> dict[str, Any]:

@@ -88,17 +88,17 @@ def audit(rows: Sequence[Envelope], anchors: Sequence[Anchor] = ()) -> list[Find
     kind = kinds.kind_of(rows[-1].stream) if rows else None
     if kind is None:
         return [Finding("unchecked", "events", "this program knows no such kind of run")]
-    found = list(_chain(rows, anchors))
-    broken = bool(found)
-    found += _clocks(rows)
+    findings = list(_chain(rows, anchors))
+    broken = bool(findings)
+    findings += _clocks(rows)
     unreadable = list(_events(rows, kind.state.registry))
-    found += unreadable
+    findings += unreadable
     if broken or unreadable:
         why = (
             "not checked: the history is broken" if broken else "not checked: see the events above"
         )
-        return [*found, *(Finding("unchecked", check, why) for check in ("decisions", "result"))]
-    return [*found, *_decisions(kind, rows)]
+        return [*findings, *(Finding("unchecked", check, why) for check in ("decisions", "result"))]
+    return [*findings, *_decisions(kind, rows)]
 
 
 def audit_stream(rows: Sequence[Envelope], registry: Registry | None) -> list[Finding]:
@@ -106,25 +106,25 @@ def audit_stream(rows: Sequence[Envelope], registry: Registry | None) -> list[Fi
 
     `registry` has the stream's events; None if this program does not write the stream.
     """
-    found = [*_chain(rows, ()), *_clocks(rows)]
+    findings = [*_chain(rows, ()), *_clocks(rows)]
     if registry is None:
-        return [*found, Finding("unchecked", "events", "this program writes no such stream")]
-    return [*found, *_events(rows, registry)]
+        return [*findings, Finding("unchecked", "events", "this program writes no such stream")]
+    return [*findings, *_events(rows, registry)]
 
 
 def _chain(rows: Sequence[Envelope], anchors: Sequence[Anchor]) -> Iterator[Finding]:
     start = 0
     streams = list(dict.fromkeys(row.stream for row in rows))
     for stream in streams:
-        own = [row for row in rows if row.stream == stream]
-        for found in chain.check(own):
-            yield Finding("error", "chain", found.message, start + found.version)
+        stream_rows = [row for row in rows if row.stream == stream]
+        for fault in chain.check(stream_rows):
+            yield Finding("error", "chain", fault.message, start + fault.version)
         if stream == streams[-1]:
             for anchor in anchors:
-                lost = chain.missing_tail(own, anchor.version, anchor.head, anchor.noted_in)
+                lost = chain.missing_tail(stream_rows, anchor.version, anchor.head, anchor.noted_in)
                 if lost is not None:
                     yield Finding("error", "chain", lost.message, start + lost.version)
-        start += len(own)
+        start += len(stream_rows)
 
 
 def _clocks(rows: Sequence[Envelope]) -> Iterator[Finding]:
@@ -158,26 +158,26 @@ def _events(rows: Sequence[Envelope], registry: Registry) -> Iterator[Finding]:
 
 
 def _decisions(kind: Kind, rows: Sequence[Envelope]) -> list[Finding]:
-    state, found, done = empty(rows[-1].stream), [], set[str]()
+    state, findings, done = empty(rows[-1].stream), [], set[str]()
     try:
         for group in appends(rows):
             events = [state.registry.load(row) for row in group]
             problem = _undecided(kind, state, group, events, done)
             done |= {row.key.partition("/")[2] for row in group}
             if problem is not None:
-                found.append(Finding("error", "decisions", problem, state.place + 1))
+                findings.append(Finding("error", "decisions", problem, state.place + 1))
             begun = state.started
             state.absorb(group)
             if state.started is not begun and (problem := _other_models(kind, state)):
-                found.append(Finding("error", "decisions", problem, state.place))
+                findings.append(Finding("error", "decisions", problem, state.place))
             if state.completed and not state.place < len(rows):
-                found += _result(kind, state, rows)
+                findings += _result(kind, state, rows)
     except ForgeError as error:  # a strategy that this program does not have
-        found.append(Finding("unchecked", "decisions", str(error), state.place + 1))
+        findings.append(Finding("unchecked", "decisions", str(error), state.place + 1))
     except (AssertionError, LookupError, ValueError, ArithmeticError, TypeError) as error:
         what = f"the history cannot have been decided: {type(error).__name__}: {error}"
-        found.append(Finding("error", "decisions", what, state.place + 1))
-    return found
+        findings.append(Finding("error", "decisions", what, state.place + 1))
+    return findings
 
 
 def _undecided(
@@ -213,9 +213,9 @@ def _by_its_rule(state: State, decision: Decision, events: Sequence[Event]) -> D
     recorded = {e.lineage_digest for e in events if isinstance(e, run_events.Completed)}
     if not recorded or not (older := recorded & _lineages(state)):
         return decision
-    told = {"lineage_digest": older.pop()}
+    changes = {"lineage_digest": older.pop()}
     facts = [
-        New(new.event.model_copy(update=told), new.key)
+        New(new.event.model_copy(update=changes), new.key)
         if isinstance(new.event, run_events.Completed)
         else new
         for new in decision.facts
@@ -258,8 +258,10 @@ def _other_models(kind: Kind, state: State) -> str | None:
     """Return why `started` pins other models than `submitted` names by digest; None if it does not."""
     pinned = kind.inputs(state)
     for role in roles(type(state.submitted)):
-        given = getattr(state.submitted, role) or ()
-        meant = [one.digest for one in (given if isinstance(given, tuple) else (given,))]
+        models = getattr(state.submitted, role) or ()
+        meant = [
+            reference.digest for reference in (models if isinstance(models, tuple) else (models,))
+        ]
         if role in pinned and any(meant) and differ(meant, pinned[role]):
             return f"started pins other models as {role} than submitted names"
     return None
@@ -286,23 +288,25 @@ def _misnamed(state: State, row: Envelope, event: Event) -> str | None:
     A key ensures that what it names is recorded once.
     """
     run = run_of(row.stream)
-    own = event.run if isinstance(event, run_events.Submitted | run_events.Forked) else state.run
-    if run != own:
-        return f"{row.type} of run {own} stands in the stream of run {run}"
+    event_run = (
+        event.run if isinstance(event, run_events.Submitted | run_events.Forked) else state.run
+    )
+    if run != event_run:
+        return f"{row.type} of run {event_run} stands in the stream of run {run}"
     match event:
         case run_events.Submitted() | run_events.Forked():
-            wanted = [run, event.type]
+            parts = [run, event.type]
         case run_events.TaskFailed():
-            wanted = [run, event.task, "failed", str(event.attempt)]
+            parts = [run, event.task, "failed", str(event.attempt)]
         case run_events.TaskDied():
-            wanted = [run, event.task, "died", str(event.attempt)]
+            parts = [run, event.task, "died", str(event.attempt)]
         case run_events.DivergenceDetected():
-            wanted = [run, event.task, "divergence", row.key.rpartition("/")[2]]
+            parts = [run, event.task, "divergence", row.key.rpartition("/")[2]]
         case _ if isinstance(event, Wish):
-            wanted = [run, event.type, row.key.rpartition("/")[2]]
+            parts = [run, event.type, row.key.rpartition("/")[2]]
         case _:  # an answer: `_unasked` compares the rest of the key with the open tasks
-            wanted = [run, row.key.partition("/")[2]]
-    key = "/".join(wanted)
+            parts = [run, row.key.partition("/")[2]]
+    key = "/".join(parts)
     return None if row.key == key else f"{row.type} is recorded under {row.key}, not under {key}"
 
 
@@ -325,18 +329,18 @@ def _unlike(decision: Decision, group: Sequence[Envelope], events: Sequence[Even
     The facts must be equal but for rounding, under the same keys and in the same order. Of a row of an
     older schema, the optional fields that it does not have yet are not compared.
     """
-    wanted = [(new.event.type, new.key, new.event.model_dump()) for new in decision.facts]
-    found = [(r.type, r.key, e.model_dump()) for r, e in zip(group, events, strict=True)]
-    for row, event, due_one in zip(group, events, wanted, strict=False):
+    due_facts = [(new.event.type, new.key, new.event.model_dump()) for new in decision.facts]
+    recorded_facts = [(r.type, r.key, e.model_dump()) for r, e in zip(group, events, strict=True)]
+    for row, event, due_one in zip(group, events, due_facts, strict=False):
         if row.type == due_one[0]:
             due_one[2].update(dict.fromkeys(_later(row, event)))
-    if alike(wanted, found):
+    if alike(due_facts, recorded_facts):
         return None
-    told = ", ".join(row.type for row in group)
-    asked = ", ".join(type_ for type_, *_ in wanted) or "tasks only"
-    if asked == told:
-        return f"{told} does not say what follows from the events before"
-    return f"{told} does not follow from the events before, which ask for: {asked}"
+    recorded_types = ", ".join(row.type for row in group)
+    due_types = ", ".join(type_ for type_, *_ in due_facts) or "tasks only"
+    if due_types == recorded_types:
+        return f"{recorded_types} does not say what follows from the events before"
+    return f"{recorded_types} does not follow from the events before, which ask for: {due_types}"
 
 
 def _later(row: Envelope, event: Event) -> list[str]:

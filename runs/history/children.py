@@ -38,8 +38,8 @@ def histories(
     for child in delegated(log, state).values():
         if child in ends:
             yield child, list(history(log, child, ends[child]))
-        elif some := _until(history(log, child), position):
-            yield child, some
+        elif child_rows := _until(history(log, child), position):
+            yield child, child_rows
 
 
 def _until(rows: Iterable[Envelope], position: int | None) -> list[Envelope]:
@@ -54,14 +54,14 @@ def delegated(log: Log, state: Any) -> dict[str, str]:
     """
     if not kinds.of(state.kind).delegates:
         return {}
-    told = {event.child: key for key, event in _ends(state)}
+    tasks_by_run = {event.child: key for key, event in _ends(state)}
     if state.submitted is not None and not state.skipped:
         for task in open_tasks(state):
             if isinstance(task, Delegate) and _is_known_child(log, state, task.run):
-                told.pop(task.run, None)
-                told[task.run] = task.key
-    known = (run for run in told if stream_of(log, run) is not None)
-    return {told[run]: run for run in known}
+                tasks_by_run.pop(task.run, None)
+                tasks_by_run[task.run] = task.key
+    runs = (run for run in tasks_by_run if stream_of(log, run) is not None)
+    return {tasks_by_run[run]: run for run in runs}
 
 
 def _is_known_child(log: Log, state: Any, run: str) -> bool:
@@ -107,11 +107,11 @@ def check(log: Log, state: Any) -> Iterator[Finding]:
 def _checked(log: Log, run: str, wrong: Callable[[], str | None]) -> Iterator[Finding]:
     """Yield an error with what `wrong` returns about a child, or with why its history is unreadable."""
     try:
-        said = wrong()
+        problem = wrong()
     except (ForgeError, EventsError) as error:
-        said = f"its history cannot be read: {error}"
-    if said:
-        yield Finding("error", "children", f"run {run}: {said}")
+        problem = f"its history cannot be read: {error}"
+    if problem:
+        yield Finding("error", "children", f"run {run}: {problem}")
 
 
 def _other_rows(log: Log, ended: ChildEnded) -> str | None:
@@ -149,9 +149,9 @@ def _other(kind: Any, state: Any, task: Any, ended: ChildEnded, rows: list[Envel
         return f"it was taken for a run that it is not equal to: {why}"
     if why := kind.asked_otherwise(state, task, child):
         return why
-    told = kind.returned(state, task, child).model_copy(update={"reused": ended.reused})
-    if told == ended:
+    event = kind.returned(state, task, child).model_copy(update={"reused": ended.reused})
+    if event == ended:
         return None
     names = type(ended).model_fields
-    fields = [name for name in names if getattr(told, name, None) != getattr(ended, name)]
+    fields = [name for name in names if getattr(event, name, None) != getattr(ended, name)]
     return f"the recorded end says another {', '.join(fields) or 'end'} than the run itself"

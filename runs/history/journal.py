@@ -37,18 +37,18 @@ class Journals:
     def lines(self, run: str) -> list[Line]:
         """Return the events of a run's history, in order. Raises NotFoundError for an unknown run."""
         with self._runs.reading(run) as state, self._lock:
-            kept = self._kept.setdefault(run, [])
+            kept_lines = self._kept.setdefault(run, [])
             self._kept.move_to_end(run)
-            own = len(kept) - (state.place - state.version)  # of its own stream
-            if not kept:
+            count = len(kept_lines) - (state.place - state.version)  # of its own stream
+            if not kept_lines:
                 rows: Iterable[Envelope] = history(self._log, run)
             else:
-                rows = self._log.iterate(state.stream, after=own, upto=state.version)
-            if len(kept) < state.place:
-                kept += _lines(state, rows, len(kept))
+                rows = self._log.iterate(state.stream, after=count, upto=state.version)
+            if len(kept_lines) < state.place:
+                kept_lines += _lines(state, rows, len(kept_lines))
             while len(self._kept) > self._size:
                 self._kept.popitem(last=False)
-            return kept[: state.place]
+            return kept_lines[: state.place]
 
     def place(self, run: str, position: int) -> int:
         """Return the place that a run was at when the log ended at this position.
@@ -69,15 +69,15 @@ class Journals:
         parent down.
         """
         with ExitStack() as held:
-            found = []
+            child_runs = []
             for task, run in sorted(delegated(self._log, state).items(), key=lambda pair: pair[1]):
                 lines = self.lines(run)
                 place = len(lines) if upto is None else place_at(lines, upto)
                 if place:
                     child = held.enter_context(self._runs.reading(run, place))
                     reused = bool(getattr(state.answers.get(task), "reused", None))
-                    found.append(Child(task, child, lines[:place], reused))
-            yield found
+                    child_runs.append(Child(task, child, lines[:place], reused))
+            yield child_runs
 
     def parent(self, run: str) -> str | None:
         """Return the run that this run is a task of; None if it is of none.

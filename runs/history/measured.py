@@ -62,8 +62,8 @@ def difference(recorded: Any, again: Any) -> float | None:
     else:
         return 0.0 if recorded == again else None
     largest = 0.0
-    for one, other in pairs:
-        if (found := difference(one, other)) is None:
+    for recorded_value, other in pairs:
+        if (gap := difference(recorded_value, other)) is None:
             return None
-        largest = max(largest, found)
+        largest = max(largest, gap)
     return largest

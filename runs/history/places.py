@@ -29,16 +29,16 @@ class Reference:
     def parse(cls, text: str) -> Reference:
         """Parse a reference that a user typed. Raises ConfigError."""
         run, at, where = text.partition("@")
-        found = re.fullmatch(r"(g?)(\d+)", where)
-        if not run or (at and not found):
+        match = re.fullmatch(r"(g?)(\d+)", where)
+        if not run or (at and not match):
             raise ConfigError(
                 f"{text!r} names no place: write RUN, RUN@57 (after event 57) or RUN@g3 (after "
                 "generation 3)."
             )
-        if found is None:
+        if match is None:
             return cls(run)
-        number = int(found[2])
-        return cls(run, generation=number) if found[1] else cls(run, place=number)
+        number = int(match[2])
+        return cls(run, generation=number) if match[1] else cls(run, place=number)
 
 
 #: Events whose cause is in another stream: no append begins with anything else that has a cause.

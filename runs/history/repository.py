@@ -43,19 +43,19 @@ def stream_of(log: Log, run: str) -> str | None:
 
     A run's name is unique over all kinds: its first event's key is.
     """
-    found = log.holder(*first_keys(run))
-    if found is not None and kinds.is_run(found) and run_of(found) == run:
-        return found
+    run_stream = log.holder(*first_keys(run))
+    if run_stream is not None and kinds.is_run(run_stream) and run_of(run_stream) == run:
+        return run_stream
     # The first event of a forged history may stand under another key: `forge verify` must find it.
     return next((name for kind in kinds.table() if log.version(name := stream(kind, run))), None)
 
 
 def named_stream(log: Log, run: str) -> str:
     """Return the stream of the run of this whole name. Raises NotFoundError."""
-    found = stream_of(log, run)
-    if found is None:
+    run_stream = stream_of(log, run)
+    if run_stream is None:
         raise NotFoundError(f"run {run!r} is not known. List the runs with `forge runs`.")
-    return found
+    return run_stream
 
 
 def full_name(log: Log, run: str) -> str:
@@ -65,15 +65,15 @@ def full_name(log: Log, run: str) -> str:
     """
     if stream_of(log, run) is not None:
         return run
-    known = [run_of(row.stream) for row in log.streams() if kinds.is_run(row.stream)]
-    alike = [name for name in known if run and name.startswith(run)]
+    names = [run_of(row.stream) for row in log.streams() if kinds.is_run(row.stream)]
+    alike = [name for name in names if run and name.startswith(run)]
     shortest = min(alike, key=len, default="")
     if alike and all(name == shortest or name.startswith(f"{shortest}.") for name in alike):
         return shortest  # the others are runs that it asked for
     if alike:
         several = ", ".join(alike[:5])
         raise AmbiguousError(f"run {run!r} is not known; it is the beginning of {several}.")
-    hint = f"runs here: {', '.join(known[-5:])}" if known else "there are no runs here"
+    hint = f"runs here: {', '.join(names[-5:])}" if names else "there are no runs here"
     raise NotFoundError(f"run {run!r} is not known; {hint}. List them with `forge runs`.")
 
 
@@ -85,12 +85,12 @@ def history(
     `upto` is a version of the run's own stream; the past is always whole. Raises TamperedError if
     the past is not the one that was forked. A run that is not known has no events.
     """
-    own = stream_of(log, run)
-    if own is None:
+    run_stream = stream_of(log, run)
+    if run_stream is None:
         return
-    first = list(log.iterate(own, upto=1))
+    first = list(log.iterate(run_stream, upto=1))
     if first and first[0].type == Forked.type:
-        kind = kinds.kind_of(own)
+        kind = kinds.kind_of(run_stream)
         assert kind
         fork: Any = kind.state.registry.load(first[0])
         row = None
@@ -104,7 +104,7 @@ def history(
                 f"not there as it was: the history of {fork.parent} was changed. Restore it, or "
                 f"import an archive of {run}."
             )
-    yield from log.iterate(own, upto=upto)
+    yield from log.iterate(run_stream, upto=upto)
 
 
 def empty(name: str) -> State:
@@ -154,6 +154,6 @@ def load_of(kind: type[Any], log: Log, run: str, showing: bool = False) -> Any:
     """
     state = load(log, run, showing)
     if not isinstance(state, kind):
-        wanted = kinds.of(kind.kind).title
-        raise ConfigError(f"run {state.run} is {kinds.of(state.kind).title}: this needs {wanted}.")
+        title = kinds.of(kind.kind).title
+        raise ConfigError(f"run {state.run} is {kinds.of(state.kind).title}: this needs {title}.")
     return state

@@ -43,16 +43,16 @@ def unfit(rows: Sequence[Envelope]) -> str | None:
     ends = [place for place, row in enumerate(rows, start=1) if row.type == events.Completed.type]
     if not ends:
         return "it has not completed"
-    found = (_UNFIT[row.type] for row in rows if row.type in _UNFIT)
+    reasons = (_UNFIT[row.type] for row in rows if row.type in _UNFIT)
     several = len({row.code_version for row in rows[: ends[0]]}) > 1
-    return next(found, "several versions of the program have carried it" if several else None)
+    return next(reasons, "several versions of the program have carried it" if several else None)
 
 
-def alike(log: Log, wanted: Submitted, kind: str) -> Iterator[list[Envelope]]:
+def alike(log: Log, submission: Submitted, kind: str) -> Iterator[list[Envelope]]:
     """Yield the histories of the runs of a kind with these settings whose results can be taken."""
-    settings = lineage.entry(wanted.type, wanted.payload())
+    settings = lineage.entry(submission.type, submission.payload())
     for row in log.streams(f"{kind}/"):
-        if row.type == wanted.type and lineage.entry(row.type, row.data) == settings:
+        if row.type == submission.type and lineage.entry(row.type, row.data) == settings:
             rows = list(log.iterate(row.stream))
             if unfit(rows) is None:
                 yield rows

@@ -22,19 +22,23 @@ KEYS = (
 
 def of_config(config: Mapping[str, Any]) -> Architecture:
     """Return the architecture that a config.json describes: its numbers, texts, and layer types."""
-    told = {key: value for key, value in config.items() if isinstance(value, int | str)}
+    settings = {key: value for key, value in config.items() if isinstance(value, int | str)}
     types = {"layer_types": config["layer_types"]} if config.get("layer_types") else {}
-    return {**told, **types}
+    return {**settings, **types}
 
 
-def differing(one: Architecture, other: Architecture) -> list[str]:
+def differing(architecture: Architecture, other: Architecture) -> list[str]:
     """Return the settings in which two architectures differ, of those that both have."""
-    return [key for key in KEYS if key in one and key in other and one[key] != other[key]]
+    return [
+        key
+        for key in KEYS
+        if key in architecture and key in other and architecture[key] != other[key]
+    ]
 
 
-def told(one: Architecture, keys: Iterable[str]) -> str:
+def told(architecture: Architecture, keys: Iterable[str]) -> str:
     """Return an architecture in words, with the settings `keys`."""
-    sizes = [f"{key} {one[key]}" for key in keys if key != "model_type"]
+    sizes = [f"{key} {architecture[key]}" for key in keys if key != "model_type"]
     return " of ".join(
-        [str(one.get("model_type", "model")), *([", ".join(sizes)] if sizes else [])]
+        [str(architecture.get("model_type", "model")), *([", ".join(sizes)] if sizes else [])]
     )

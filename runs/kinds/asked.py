@@ -110,26 +110,28 @@ class Checked:
 
 def plan_of(submitted: Any, kind: str) -> Plan:
     """Return the plan that a `submitted` event of a kind was made from."""
-    own = set(type(submitted).model_fields) - set(Submitted.model_fields)
-    fields = {name: getattr(submitted, name) for name in sorted(own)}
+    names = set(type(submitted).model_fields) - set(Submitted.model_fields)
+    fields = {name: getattr(submitted, name) for name in sorted(names)}
     return Plan(kind, submitted.config, fields, submitted.output_dir)
 
 
 def without_aliases(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the settings without their `aliases`, and these. Raises ConfigError."""
     rest = dict(config)
-    given = rest.pop("aliases", {})
-    if not isinstance(given, dict) or not all(
-        isinstance(name, str) and isinstance(model, str) for name, model in given.items()
+    aliases = rest.pop("aliases", {})
+    if not isinstance(aliases, dict) or not all(
+        isinstance(name, str) and isinstance(model, str) for name, model in aliases.items()
     ):
         raise ConfigError('aliases have a name and a model each, as mine = "owner/name".')
-    return rest, given
+    return rest, aliases
 
 
 def roles(submitted: type[Submitted]) -> list[str]:
     """Return the roles of models that runs are submitted with, by the class of the event."""
     shapes = (ModelReference, ModelReference | None, tuple[ModelReference, ...])
-    return [n for n, one in submitted.model_fields.items() if one.annotation in shapes]
+    return [
+        n for n, event_field in submitted.model_fields.items() if event_field.annotation in shapes
+    ]
 
 
 def read_prompts(setting: str, files: Sequence[Path]) -> dict[str, object]:
@@ -153,7 +155,8 @@ class Command:
 def differ(meant: Sequence[str | None], pinned: Sequence[str]) -> bool:
     """Return True if a run pins other models than were meant, by digest; None means any model."""
     return len(meant) != len(pinned) or any(
-        one not in (None, digest) for one, digest in zip(meant, pinned, strict=True)
+        expected_digest not in (None, digest)
+        for expected_digest, digest in zip(meant, pinned, strict=True)
     )
 
 
@@ -166,21 +169,21 @@ def inputs(plan: Plan) -> Iterator[str]:
         elif isinstance(value, str):
             yield value
         elif isinstance(value, tuple | Mapping):
-            for one in value.values() if isinstance(value, Mapping) else value:
-                yield from within(one)
+            for part in value.values() if isinstance(value, Mapping) else value:
+                yield from within(part)
 
     yield from within(plan.fields)
 
 
-def renamed(plan: Plan, found: Mapping[str, ModelReference]) -> Plan:
-    """Return the plan with names and digests of the models that were `found`, by their paths."""
+def renamed(plan: Plan, references: Mapping[str, ModelReference]) -> Plan:
+    """Return the plan with names and digests of the models that were `references`, by their paths."""
 
     def called(value: Any) -> Any:
-        if isinstance(value, ModelReference) and value.path in found:
-            known = found[value.path]
-            return value.model_copy(update={"name": known.name, "digest": known.digest})
+        if isinstance(value, ModelReference) and value.path in references:
+            reference = references[value.path]
+            return value.model_copy(update={"name": reference.name, "digest": reference.digest})
         if isinstance(value, Mapping):
-            return {name: called(one) for name, one in value.items()}
+            return {name: called(part) for name, part in value.items()}
         return tuple(map(called, value)) if isinstance(value, tuple) else value
 
     fields = {name: called(value) for name, value in plan.fields.items()}

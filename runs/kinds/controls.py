@@ -60,8 +60,8 @@ class Control:
                 raise ValueError
             return self.event(**fields) if self.event else None
         except ValueError as error:  # pydantic's are of this class
-            wanted = f"the {self.value}" if self.value else "no value"
-            raise ConfigError(f"{self.word} takes {wanted}, not {value!r}.") from error
+            words = f"the {self.value}" if self.value else "no value"
+            raise ConfigError(f"{self.word} takes {words}, not {value!r}.") from error
 
 
 CONTROLS = {

@@ -25,15 +25,15 @@ def head(kind: Any, state: State, result: Result | None = None, facts: Sequence[
         "tasks given up": len(state.quarantined),
         "diverging results": len(state.divergences),
     }
-    told = [Fact(name=name, value=count) for name, count in troubles.items() if count]
+    own_facts = [Fact(name=name, value=count) for name, count in troubles.items() if count]
     if state.completed and (name := kind.unchanged(state)):
         name = name.removeprefix(f"{state.run.rpartition('.')[0]}.")  # a pipeline's id says nothing
-        told.append(Fact(name="result", value=f"{name}, which the run was given, unchanged"))
+        own_facts.append(Fact(name="result", value=f"{name}, which the run was given, unchanged"))
     ending = state.failed or state.cancelled
     if ending and ending.reason:
         decision = kind.decision(state)
         reason = decision.words(state.run) if decision else ending.reason
-        told.append(Fact(name="reason", value=reason))
+        own_facts.append(Fact(name="reason", value=reason))
     return Head(
         run=state.run,
         kind=state.kind,
@@ -44,31 +44,31 @@ def head(kind: Any, state: State, result: Result | None = None, facts: Sequence[
         done=done,
         of=of,
         unit=kind.unit,
-        facts=(*facts, *told),
+        facts=(*facts, *own_facts),
     )
 
 
 def sentences(head: Head) -> list[str]:
     """Return a head's result and facts as sentences."""
-    told = []
+    texts = []
     if result := head.result:
         what = " ".join(dict.fromkeys((result.name, result.metric.name)))
         on = f" on the {result.on}" if result.on else ""
         value = measured(result.value, result.metric.unit, result.low, result.high)
-        said = f"{what[:1].upper()}{what[1:]}: {value}{on}"
-        told.append(f"{result.says or said}.")
+        sentence = f"{what[:1].upper()}{what[1:]}: {value}{on}"
+        texts.append(f"{result.says or sentence}.")
     if head.facts:
         facts = (f"{fact.name} {fact.words()}" for fact in head.facts)
-        told.append(f"{', '.join(facts)}.".capitalize())
-    return told
+        texts.append(f"{', '.join(facts)}.".capitalize())
+    return texts
 
 
 def panels(kind: Any, state: State, curve: Sequence[float | None]) -> list[Panel]:
     """Return the curve of scores, if the kind notes one in the run list, and the table of tasks."""
-    found: list[Panel] = []
+    curves: list[Panel] = []
     if any(value is not None for value in curve):
-        found.append(scores(kind, curve))
-    return [*found, tasks(kind, state)]
+        curves.append(scores(kind, curve))
+    return [*curves, tasks(kind, state)]
 
 
 def scores(kind: Any, curve: Sequence[float | None]) -> Lines:
@@ -82,13 +82,13 @@ def scores(kind: Any, curve: Sequence[float | None]) -> Lines:
 def tasks(kind: Any, state: State) -> Units:
     """Return the tasks with an answer, those given up, and what the run does next."""
     names = kind.names(state)
-    told = dict.fromkeys(state.answers, "done")
-    told |= dict.fromkeys(state.quarantined, "given up")
-    told |= {key: "open" for key in pending(state) if key not in told}
-    told |= {key: "failed" for key in state.failures if key not in told}
+    states = dict.fromkeys(state.answers, "done")
+    states |= dict.fromkeys(state.quarantined, "given up")
+    states |= {key: "open" for key in pending(state) if key not in states}
+    states |= {key: "failed" for key in state.failures if key not in states}
     rows = [
         (kind.task_words(key, names), what, _attempts(state, key), key)
-        for key, what in told.items()
+        for key, what in states.items()
     ]
     counts = ", ".join(
         f"{number} {what}"

@@ -102,8 +102,8 @@ class Kind(View[S], Outcome[S]):
 
     def tracked_config(self, state: S) -> dict[str, Any]:
         """Return the settings for a tracker, without those that name models or files."""
-        told = self.shown(state.submitted.config) if state.submitted else {}
-        return {name: value for name, value in told.items() if name not in self.naming}
+        settings = self.shown(state.submitted.config) if state.submitted else {}
+        return {name: value for name, value in settings.items() if name not in self.naming}
 
     def tracked_summary(self, state: S) -> dict[str, Any]:
         """Return the status, and the figures of a completed run."""
@@ -124,9 +124,9 @@ class Kind(View[S], Outcome[S]):
         """Return why the event does not answer the open task; None if it does. For the audit."""
         return None
 
-    def agrees(self, state: S, recorded: Event, found: Event) -> bool:
+    def agrees(self, state: S, recorded: Event, repeat: Event) -> bool:
         """Return True if a second result of a task does not contradict the recorded one."""
-        return events.luckless(recorded) == events.luckless(found)
+        return events.luckless(recorded) == events.luckless(repeat)
 
     def act(self, state: S, action: str, about: str, reason: str | None) -> list[Event]:
         """Return the events of an action of the kind's own that a user asks for, such as an override.
@@ -188,21 +188,21 @@ class Kind(View[S], Outcome[S]):
 
     # ---- asking for a run ----------------------------------------------------------------------
 
-    def parse(self, given: Mapping[str, Any]) -> Any:
+    def parse(self, settings: Mapping[str, Any]) -> Any:
         """Return the settings that a user gives. Raises ConfigError."""
         from pydantic import ValidationError
 
         try:
-            return self.config.model_validate(given)
+            return self.config.model_validate(settings)
         except ValidationError as error:
-            found = [": ".join(filter(None, self.fault(e))) for e in error.errors()]
-            more = f"; and {len(found) - FAULTS} more" if len(found) > FAULTS else ""
-            said = "; ".join(found[:FAULTS]) + more
-            raise ConfigError(f"settings of {self.title}: {said}.") from error
+            faults = [": ".join(filter(None, self.fault(e))) for e in error.errors()]
+            more = f"; and {len(faults) - FAULTS} more" if len(faults) > FAULTS else ""
+            message = "; ".join(faults[:FAULTS]) + more
+            raise ConfigError(f"settings of {self.title}: {message}.") from error
 
-    def asked_for(self, given: Mapping[str, Any], config: Any) -> bool:
+    def asked_for(self, settings: Mapping[str, Any], config: Any) -> bool:
         """Return True if a run that is asked for with these settings can have the settings `config`."""
-        return self.parse(given) == config
+        return self.parse(settings) == config
 
     def fault(self, error: Any) -> tuple[str, str]:
         """Return the setting of one of pydantic's errors ("": of several), and what is wrong."""
@@ -237,18 +237,18 @@ class Kind(View[S], Outcome[S]):
         """
         return Named()
 
-    def taken(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    def taken(self, settings: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Return the settings that are taken of those that a user gives, and why others are not.
 
         By default all are taken. Raises ConfigError.
         """
-        return dict(given), ()
+        return dict(settings), ()
 
-    def plan(self, asked: Asked, lookup: Lookup) -> Plan:
+    def plan(self, request: Asked, lookup: Lookup) -> Plan:
         """Return the plan of a run. Raises ConfigError or UnavailableError before any work."""
-        if asked.models or asked.data:
+        if request.models or request.data:
             raise ConfigError(f"{self.title} takes neither models nor data.")
-        return Plan(self.name, self.parse(asked.config), {}, asked.output_dir)
+        return Plan(self.name, self.parse(request.config), {}, request.output_dir)
 
     def check_settings(self, config: Any) -> None:
         """Raise ConfigError for a name in the settings that does not exist, such as a task family."""
@@ -279,9 +279,13 @@ class Kind(View[S], Outcome[S]):
         models: dict[str, list[str]] = {}
         for name in type(submitted).model_fields:
             value = getattr(submitted, name)
-            given = value if isinstance(value, tuple) else (value,)
-            if found := [one for one in given if isinstance(one, ModelReference)]:
-                models[name] = [f"{m.hub_id}@{m.revision}" if m.hub_id else m.path for m in found]
+            values = value if isinstance(value, tuple) else (value,)
+            if references := [
+                reference for reference in values if isinstance(reference, ModelReference)
+            ]:
+                models[name] = [
+                    f"{m.hub_id}@{m.revision}" if m.hub_id else m.path for m in references
+                ]
         data = getattr(submitted, "data", ())
         return Asked(self.name, config, models, data, submitted.output_dir)
 
@@ -410,9 +414,9 @@ class Kind(View[S], Outcome[S]):
         return None
 
     def verify_folder(
-        self, home: Home, folder: Path, document: dict[str, Any], state: S | None, known: bool
+        self, home: Home, folder: Path, document: dict[str, Any], state: S | None, is_known: bool
     ) -> Iterator[Any]:
-        """Yield findings about a result's folder; `known`: this log has its run.
+        """Yield findings about a result's folder; `is_known`: this log has its run.
 
         `state` is the run's, None if the log has no such run or its history is broken.
         """

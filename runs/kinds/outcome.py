@@ -51,11 +51,11 @@ class Outcome(Generic[S]):
         return ()
 
     def architectures(
-        self, config: Any, given: Mapping[str, Sequence[Architecture | None]]
+        self, config: Any, architectures_by_role: Mapping[str, Sequence[Architecture | None]]
     ) -> Mapping[str, Architecture]:
         """Return role → architecture of the models that a run gives, of those known beforehand.
 
-        `given`: role → architectures of the models that the run is given; None: not known.
+        `architectures_by_role`: role → architectures of the models that the run is given; None: not known.
         """
         return {}
 
@@ -81,8 +81,8 @@ class Outcome(Generic[S]):
         """
         started = state.started
         unnamed = {name: _unnamed(getattr(started, name)) for name in type(started).model_fields}
-        told = started.model_copy(update=unnamed).model_dump(mode="json")
-        return lineage.shared(started.type, told)
+        payload = started.model_copy(update=unnamed).model_dump(mode="json")
+        return lineage.shared(started.type, payload)
 
     def items_address(self, state: S) -> str:
         """Return the content address of what a started run has pinned, its items among it."""

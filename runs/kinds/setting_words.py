@@ -33,16 +33,16 @@ def labels_of(config: type[BaseModel]) -> dict[str, tuple[str, str]]:
     Constants are not among them.
     """
     words: dict[str, tuple[str, str]] = {}
-    for one in config.__mro__:
-        table: Labels = one.__dict__.get("labels", {})
+    for base in config.__mro__:
+        table: Labels = base.__dict__.get("labels", {})
         for group, names in table.items():
             for name, label in names.items():
                 words.setdefault(name, (group, label))
     for name in config.model_fields:
         words.setdefault(name, (OTHER, name.replace("_", " ").capitalize()))
     words = {name: row for name, row in words.items() if row[0] != CONSTANTS}
-    own = dict.fromkeys(group for group, _ in words.values() if group not in SHARED)
-    order = [*own, *SHARED]
+    groups = dict.fromkeys(group for group, _ in words.values() if group not in SHARED)
+    order = [*groups, *SHARED]
     return dict(sorted(words.items(), key=lambda row: order.index(row[1][0])))
 
 

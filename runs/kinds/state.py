@@ -246,8 +246,8 @@ def on_forked(state: State, event: events.Forked) -> None:
     _forget_failure(state)
     if event.changes:
         state.fork_changes(event)
-        told = canonical_json({"config": event.config.model_dump(mode="json")})
-        state.lineage.append((_SETTINGS.format(event.run), events.Submitted.type, told))
+        settings = canonical_json({"config": event.config.model_dump(mode="json")})
+        state.lineage.append((_SETTINGS.format(event.run), events.Submitted.type, settings))
 
 
 def _on_cancelled(state: State, event: user_events.Cancelled) -> None:

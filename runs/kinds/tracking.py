@@ -60,7 +60,9 @@ def _expression(name: str, parts: Parts | None) -> str:
     """Return the expression of a name whose parts in braces have these values; None: any."""
     pieces = _PART.split(name)  # text, part, text, part, …, text
     for at in range(1, len(pieces), 2):
-        values = None if parts is None else [re.escape(one) for one in parts.get(pieces[at], ())]
+        values = (
+            None if parts is None else [re.escape(choice) for choice in parts.get(pieces[at], ())]
+        )
         none = "[^/]+" if values is None else "(?!)"
         pieces[at] = f"(?:{'|'.join(values)})" if values else none
     pieces[::2] = map(re.escape, pieces[::2])
@@ -75,7 +77,7 @@ INSIDE = TrackedName("{setting}", SETTING, "value inside of a setting: `gates.me
 def names(values: Mapping[str, Any]) -> Iterator[str]:
     """Yield the names of values; of a value with names inside only those: `profile.device`."""
     for name, value in values.items():
-        inner = [f"{name}.{one}" for one in _inside(value)]
+        inner = [f"{name}.{path}" for path in _inside(value)]
         yield from inner or [name]
 
 
@@ -84,59 +86,61 @@ def _inside(value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         yield from names(value)
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _inside(one)
+        for entry in value:
+            yield from _inside(entry)
 
 
 def of_figures(
     figures_of: Mapping[str, str], units: Mapping[str, str] | None = None
 ) -> list[TrackedName]:
     """Return the names of a completed run's figures: `final/FIGURE`, its interval and its items."""
-    found = []
+    entries = []
     for name, meaning in figures_of.items():
         unit = (units or {}).get(name, PLAIN).replace("share", PLAIN)
-        found.append(TrackedName(f"final/{name}", unit, meaning, "summary"))
-    if found:
+        entries.append(TrackedName(f"final/{name}", unit, meaning, "summary"))
+    if entries:
         for part, meaning in PARTS.items():
             unit = "count" if part == "n" else "that of the figure"
             name = f"final/{{figure}}_{part}"
-            found.append(TrackedName(name, unit, f"of a figure above: {meaning}", "summary"))
-    return found
+            entries.append(TrackedName(name, unit, f"of a figure above: {meaning}", "summary"))
+    return entries
 
 
 def figures(measured: Mapping[str, Figure]) -> dict[str, float | int]:
     """Return the figures of a run under the names of `of_figures`; what is not known is left out."""
-    told: dict[str, float | int] = {}
+    values: dict[str, float | int] = {}
     for name, figure in measured.items():
-        told[f"final/{name}"] = figure.value
+        values[f"final/{name}"] = figure.value
         parts = ((part, getattr(figure, part)) for part in PARTS)
-        told |= {f"final/{name}_{part}": value for part, value in parts if value is not None}
-    return told
+        values |= {f"final/{name}_{part}": value for part, value in parts if value is not None}
+    return values
 
 
 def unlisted(listed: Sequence[TrackedName], place: Place, names: Iterable[str]) -> list[str]:
     """Return the names that no entry for that place fits in any run, in order."""
-    found = _entries(listed, place)
-    return [name for name in names if not any(one.fits(name) for one in found)]
+    entries = _entries(listed, place)
+    return [name for name in names if not any(entry.fits(name) for entry in entries)]
 
 
 def _entries(listed: Sequence[TrackedName], place: Place) -> list[TrackedName]:
     """Return the entries that the names of a place may be of."""
-    return [one for one in listed if one.place in (place, *_ALSO.get(place, ()))]
+    return [entry for entry in listed if entry.place in (place, *_ALSO.get(place, ()))]
 
 
 class Allowed:
     """The names that one run may send to a place: the catalogue, with the run's parts in patterns."""
 
     def __init__(self, kind: Any, state: Any, place: Place) -> None:
-        told = kind.shown(state.submitted.config) if state.submitted else {}
-        shown = {name: value for name, value in told.items() if name not in kind.naming}
-        own = [*shown, *names(shown)]
+        settings = kind.shown(state.submitted.config) if state.submitted else {}
+        shown = {name: value for name, value in settings.items() if name not in kind.naming}
+        setting_names = [*shown, *names(shown)]
         # Every kind has figures and settings, also those of a strategy of somebody else's.
-        parts = {"figure": kind.figures_of, "setting": own, **kind.tracked_parts(state)}
-        found = (_expression(one.name, parts) for one in _entries(kind.catalogue(), place))
+        parts = {"figure": kind.figures_of, "setting": setting_names, **kind.tracked_parts(state)}
+        expressions = (
+            _expression(entry.name, parts) for entry in _entries(kind.catalogue(), place)
+        )
         self._kind, self._place = kind.name, place
-        self._fitting = re.compile("|".join(found))
+        self._fitting = re.compile("|".join(expressions))
 
     def unlisted(self, values: Mapping[str, Any]) -> list[str]:
         """Return the names of values, and inside of values, that the run may not send."""

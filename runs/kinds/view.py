@@ -103,10 +103,10 @@ def outlook(
     state: Any, rehearsal: Any = None, under_way: Sequence[tuple[str, float]] = ()
 ) -> Outlook:
     """Return the outlook of a run of any kind; before its end, less than all of it is done."""
-    seen = kinds.of(state.kind).outlook(state, rehearsal, under_way)
-    if state.completed or seen.inside is None:
-        return seen
-    return replace(seen, inside=min(seen.inside, MOST_SHARE))
+    kind_outlook = kinds.of(state.kind).outlook(state, rehearsal, under_way)
+    if state.completed or kind_outlook.inside is None:
+        return kind_outlook
+    return replace(kind_outlook, inside=min(kind_outlook.inside, MOST_SHARE))
 
 
 def changed(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, list[Any]]:
@@ -216,10 +216,10 @@ class View(Generic[S]):
         self, state: S, curve: Sequence[float | None] = (), children: Sequence[Child] = ()
     ) -> Panels:
         """Return head and panels; of the run list's curve, only as much as the state has done."""
-        seen = curve[: self.progress(state)[0]]
-        return Panels(head=self.head(state), panels=tuple(self.whole(state, children, seen)))
+        points = curve[: self.progress(state)[0]]
+        return Panels(head=self.head(state), panels=tuple(self.whole(state, children, points)))
 
-    def part(self, state: S, name: str, **asked: Any) -> dict[str, Any]:
+    def part(self, state: S, name: str, **query: Any) -> dict[str, Any]:
         """Return a further part of what the API says, such as `population`. Raises NotFoundError."""
         raise NotFoundError(f"run {state.run} is {self.title}: it has no {name}.")
 
@@ -280,7 +280,9 @@ class View(Generic[S]):
     def ending(self, state: S) -> dict[str, Any]:
         """Return the kind's own fields of the message that the run has ended: its models, if any."""
         models = getattr(state.completed, "models", {})
-        return {"models": {role: one.recipe_id for role, one in models.items()}} if models else {}
+        return (
+            {"models": {role: model.recipe_id for role, model in models.items()}} if models else {}
+        )
 
     def snapshot(self, state: S) -> dict[str, Any]:
         """Return a run at a place of its history as plain data, for `forge replay`."""
@@ -296,9 +298,9 @@ class View(Generic[S]):
 
     def difference(self, a: S, b: S) -> dict[str, Any]:
         """Return how run B differs from run A, for `forge diff`."""
-        mine, theirs = (self.shown(s.submitted.config) for s in (a, b))
+        settings_a, settings_b = (self.shown(s.submitted.config) for s in (a, b))
         same = a.lineage_digest() == b.lineage_digest()
-        return {"settings": changed(mine, theirs), "same_lineage": same}
+        return {"settings": changed(settings_a, settings_b), "same_lineage": same}
 
     def yardstick(self, state: S) -> dict[str, Any]:
         """Return why results of two runs do not compare → what must be equal in both if they do."""
@@ -360,10 +362,10 @@ class View(Generic[S]):
                 "name": field,
                 "group": self.name,
                 "default": defaults[field],
-                "what": told.description or "",
+                "what": info.description or "",
                 "strategies": [],
             }
-            for field, told in self.config.model_fields.items()
+            for field, info in self.config.model_fields.items()
             if name == field or (name in field and field in offered)
         ]
         if not rows:

@@ -32,9 +32,9 @@ def next_step(kind: str, key: str, names: Names | None = None) -> str:
 def gist(kind: str, type_: str, data: Mapping[str, Any], names: Names | None = None) -> str:
     """Return the telling part of an event on one line."""
     try:
-        own = kinds.of(kind).gist(type_, data, names or {})
-        if own is not None:
-            return own
+        text = kinds.of(kind).gist(type_, data, names or {})
+        if text is not None:
+            return text
         tell = _GISTS.get(type_)
         return _any(data) if tell is None else tell(kind, data, names or {})
     except (KeyError, TypeError, ValueError):  # another schema, which lacks a field

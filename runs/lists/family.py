@@ -46,8 +46,8 @@ def of_registered(store: EventStore, model: str) -> list[Generation]:
     if row["run"] is None:
         return []
     state: Any = load(store, row["run"], showing=True)
-    made = kinds.of(state.kind).made(state, row["digest"])
-    return [] if made is None else family(store, row["run"], made)
+    model_id = kinds.of(state.kind).made(state, row["digest"])
+    return [] if model_id is None else family(store, row["run"], model_id)
 
 
 def named(store: EventStore, text: str) -> list[Generation]:
@@ -55,9 +55,9 @@ def named(store: EventStore, text: str) -> list[Generation]:
 
     A registered model is named by its id or name. Raises NotFoundError.
     """
-    found = model_names.find(store, text)
-    if found is not None:
-        return family(store, *found)
+    pair = model_names.find(store, text)
+    if pair is not None:
+        return family(store, *pair)
     try:
         return of_registered(store, text)
     except AmbiguousError:
@@ -67,17 +67,17 @@ def named(store: EventStore, text: str) -> list[Generation]:
 
 
 def _family(
-    store: EventStore, run: str, model: str, seen: set[tuple[str, str]], digest: str = ""
+    store: EventStore, run: str, model: str, pairs: set[tuple[str, str]], digest: str = ""
 ) -> list[Generation]:
     state: Any = load(store, run, showing=True)
     kind = kinds.of(state.kind)
-    own = model_names.looked_up(lambda name: kind.ancestry(state, name), model)
-    result = [Generation(run, own, digest)]
-    for one in own:
-        found = maker(store, run, one.given) if one.given else None
-        if found is not None and found not in seen:
-            seen.add(found)
-            result += _family(store, *found, seen, one.given or "")
+    ancestors = model_names.looked_up(lambda name: kind.ancestry(state, name), model)
+    result = [Generation(run, ancestors, digest)]
+    for ancestor in ancestors:
+        pair = maker(store, run, ancestor.given) if ancestor.given else None
+        if pair is not None and pair not in pairs:
+            pairs.add(pair)
+            result += _family(store, *pair, pairs, ancestor.given or "")
     return result
 
 
@@ -98,31 +98,41 @@ def tree(generations: Sequence[Generation], lanes: Mapping[str, str]) -> Graph |
     """
     if not generations:
         return None
-    nodes, edges, made = {}, [], {one.digest: one for one in generations if one.digest}
-    for one in generations:
-        own = one.ancestors[0]
-        nodes[_id(one)] = Node(
-            id=_id(one),
-            name=own.place,
+    nodes, edges, generations_by_digest = (
+        {},
+        [],
+        {
+            each_generation.digest: each_generation
+            for each_generation in generations
+            if each_generation.digest
+        },
+    )
+    for generation in generations:
+        model = generation.ancestors[0]
+        nodes[_id(generation)] = Node(
+            id=_id(generation),
+            name=model.place,
             group="model",
-            says=own.words,
+            says=model.words,
             ours=True,
-            lane=lanes.get(one.run, one.run),
-            run=one.run,
+            lane=lanes.get(generation.run, generation.run),
+            run=generation.run,
         )
-        behind = {a.recipe_id for a in one.ancestors[1:]}
+        behind = {a.recipe_id for a in generation.ancestors[1:]}
         for other in generations:
-            if other.run == one.run and other.ancestors[0].recipe_id in behind:
-                edges.append(Edge(source=_id(other), target=_id(one)))
-        for ancestor in one.ancestors:
-            if ancestor.given and ancestor.given in made:
-                edges.append(Edge(source=_id(made[ancestor.given]), target=_id(one)))
+            if other.run == generation.run and other.ancestors[0].recipe_id in behind:
+                edges.append(Edge(source=_id(other), target=_id(generation)))
+        for ancestor in generation.ancestors:
+            if ancestor.given and ancestor.given in generations_by_digest:
+                edges.append(
+                    Edge(source=_id(generations_by_digest[ancestor.given]), target=_id(generation))
+                )
             elif ancestor.given:
                 leaf = Node(
                     id=ancestor.given, name=ancestor.words, group=GIVEN, ours=True, lane=GIVEN
                 )
                 nodes.setdefault(leaf.id, leaf)
-                edges.append(Edge(source=leaf.id, target=_id(one)))
+                edges.append(Edge(source=leaf.id, target=_id(generation)))
     columns = _columns(nodes, edges)
     return Graph(
         name="family",
@@ -134,8 +144,8 @@ def tree(generations: Sequence[Generation], lanes: Mapping[str, str]) -> Graph |
     )
 
 
-def _id(one: Generation) -> str:
-    return f"{one.run}:{one.ancestors[0].recipe_id[:12]}"
+def _id(generation: Generation) -> str:
+    return f"{generation.run}:{generation.ancestors[0].recipe_id[:12]}"
 
 
 def _columns(nodes: Mapping[str, Node], edges: Sequence[Edge]) -> dict[str, int]:

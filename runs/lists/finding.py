@@ -13,8 +13,8 @@ from runs.lists import queries
 
 def whole_name(store: EventStore, run: str) -> str | None:
     """Return the id of the run of this whole id or name; None if there is none."""
-    known = repository.stream_of(store, run) is not None
-    return run if known else queries.named(store, run)
+    is_known = repository.stream_of(store, run) is not None
+    return run if is_known else queries.named(store, run)
 
 
 def full_name(store: EventStore, run: str) -> str:

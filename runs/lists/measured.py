@@ -60,5 +60,5 @@ def of_digest(store: EventStore, digest: str, read: Read) -> Across:
 def of_state(state: Any, digest: str) -> InRun:
     """Return what the run of a state measured of the model with these weights."""
     kind = kinds.of(state.kind)
-    made = kind.made(state, digest) is not None
-    return InRun(state.run, state.kind, made, tuple(kind.measurements(state, digest)))
+    was_made = kind.made(state, digest) is not None
+    return InRun(state.run, state.kind, was_made, tuple(kind.measurements(state, digest)))

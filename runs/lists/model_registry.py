@@ -201,13 +201,13 @@ class Models:
                 break
         state.run = run
         try:
-            found = kind.models(state.registry.load(row), state)
-            given = kind.inputs(state).values() if row.type == Started.type else ()
+            models = kind.models(state.registry.load(row), state)
+            inputs = kind.inputs(state).values() if row.type == Started.type else ()
         except ValueError as error:
             raise PayloadError(row.position, row.type, str(error)) from error
-        for digest in dict.fromkeys(digest for some in given for digest in some):
+        for digest in dict.fromkeys(digest for group in inputs for digest in group):
             _note(connection, row, digest, run)
-        self._add(connection, row, found, run)
+        self._add(connection, row, models, run)
 
     def _add(
         self, connection: Connection, row: Envelope, models: list[dict[str, Any]], run: str
@@ -230,40 +230,40 @@ class Models:
             models = kind.models(state.completed, state)
         else:
             models = kind.models(event, state)
-            own = MODELS.c.id == id_of(event.digest)
-            connection.execute(MODELS.update().where(own).values(path=event.folder))
+            condition = MODELS.c.id == id_of(event.digest)
+            connection.execute(MODELS.update().where(condition).values(path=event.folder))
         self._add(connection, row, models, run)
         for model in models:
             if model["path"] is not None:
-                own = MODELS.c.id == id_of(model["digest"])
-                connection.execute(MODELS.update().where(own).values(path=model["path"]))
+                condition = MODELS.c.id == id_of(model["digest"])
+                connection.execute(MODELS.update().where(condition).values(path=model["path"]))
 
     def _registered(self, connection: Connection, row: Envelope) -> None:
         event = REGISTRY.load(row)
         if isinstance(event, ModelRemoved):
-            own = MODELS.c.id == event.id
-            connection.execute(MODELS.update().where(own).values(removed=True))
+            condition = MODELS.c.id == event.id
+            connection.execute(MODELS.update().where(condition).values(removed=True))
         elif isinstance(event, ModelRenamed):
-            own = MODELS.c.id == event.id
-            connection.execute(MODELS.update().where(own).values(name=event.name))
+            condition = MODELS.c.id == event.id
+            connection.execute(MODELS.update().where(condition).values(name=event.name))
         elif isinstance(event, ModelDescribed):
-            own = MODELS.c.id == event.id
+            condition = MODELS.c.id == event.id
             words = event.model_dump(exclude={"id"}, exclude_none=True)
             if "tags" in words:
                 words["tags"] = " ".join(event.tags or ())
             if words:
-                connection.execute(MODELS.update().where(own).values(**words))
+                connection.execute(MODELS.update().where(condition).values(**words))
         elif isinstance(event, ModelRegistered):
-            own = MODELS.c.id == id_of(event.digest)
-            known = connection.execute(select(MODELS).where(own)).first()
-            if known is not None and known.run is not None and not known.removed:
+            condition = MODELS.c.id == id_of(event.digest)
+            entry = connection.execute(select(MODELS).where(condition)).first()
+            if entry is not None and entry.run is not None and not entry.removed:
                 where = {"path": event.path, "bytes": event.bytes, "origin": _text(event.origin)}
                 # what runs recorded stays
-                connection.execute(MODELS.update().where(own).values(**where))
+                connection.execute(MODELS.update().where(condition).values(**where))
                 return
             values = event.model_dump(exclude={"metrics", "lineage"})
             values["origin"] = _text(event.origin)
-            connection.execute(delete(MODELS).where(own))
+            connection.execute(delete(MODELS).where(condition))
             _put(connection, row, values, event.metrics, list(event.lineage), None)
 
 
@@ -276,8 +276,8 @@ _READ = frozenset({Submitted.type, Started.type})
 
 def _note(connection: Connection, row: Envelope, digest: str, run: str) -> None:
     """Note that a run made a model or was given it, once."""
-    own = (RUNS.c.digest == digest) & (RUNS.c.run == run)
-    if connection.execute(select(RUNS.c.run).where(own)).first() is None:
+    condition = (RUNS.c.digest == digest) & (RUNS.c.run == run)
+    if connection.execute(select(RUNS.c.run).where(condition)).first() is None:
         values = {"digest": digest, "run": run, "first": row.position}
         connection.execute(insert(RUNS).values(**values))
 
@@ -292,15 +292,22 @@ def _put(
 ) -> None:
     """Add a model that is not in the registry yet, or that was taken out."""
     id_ = id_of(values["digest"])
-    known = connection.execute(select(MODELS.c.removed).where(MODELS.c.id == id_)).first()
-    if known is not None and not known.removed:
+    entry = connection.execute(select(MODELS.c.removed).where(MODELS.c.id == id_)).first()
+    if entry is not None and not entry.removed:
         return
     connection.execute(delete(MODELS).where(MODELS.c.id == id_))
-    own = {"id": id_, "first": row.position, "registered_at": row.recorded_at, "run": run}
-    told = {"metrics": json.dumps(metrics, sort_keys=True), "lineage": json.dumps(lineage)}
+    origin_columns = {
+        "id": id_,
+        "first": row.position,
+        "registered_at": row.recorded_at,
+        "run": run,
+    }
+    json_columns = {"metrics": json.dumps(metrics, sort_keys=True), "lineage": json.dumps(lineage)}
     words = {"note": "", "tags": ""}
     values = {"origin": _text({}), **values}
-    connection.execute(insert(MODELS).values(**values, **own, **told, **words, removed=False))
+    connection.execute(
+        insert(MODELS).values(**values, **origin_columns, **json_columns, **words, removed=False)
+    )
 
 
 def _text(origin: dict[str, str]) -> str:
@@ -316,21 +323,21 @@ def listed(
 ) -> tuple[list[dict[str, Any]], int]:
     """Return (the newest models, the number of all that match `kind`, `query` and `tag`)."""
     catch_up(store, Models())
-    wanted = ~MODELS.c.removed
+    condition = ~MODELS.c.removed
     if kind is not None:
-        wanted &= MODELS.c.kind == kind
+        condition &= MODELS.c.kind == kind
     if tag is not None:
-        wanted &= (literal(" ") + MODELS.c.tags + " ").contains(f" {tag} ", autoescape=True)
+        condition &= (literal(" ") + MODELS.c.tags + " ").contains(f" {tag} ", autoescape=True)
     if query:
         columns = (MODELS.c.name, MODELS.c.id, MODELS.c.run, MODELS.c.path, MODELS.c.note)
-        wanted &= or_(
+        condition &= or_(
             *(column.contains(query, autoescape=True) for column in columns),
             MODELS.c.run.in_(queries.called_like(store, query)),
         )
     rows = store.database.rows(
-        select(MODELS).where(wanted).order_by(MODELS.c.first.desc(), MODELS.c.id).limit(limit)
+        select(MODELS).where(condition).order_by(MODELS.c.first.desc(), MODELS.c.id).limit(limit)
     )
-    total = store.database.rows(select(func.count()).select_from(MODELS).where(wanted))[0][0]
+    total = store.database.rows(select(func.count()).select_from(MODELS).where(condition))[0][0]
     return _told(store, rows), int(total)
 
 
@@ -376,8 +383,8 @@ def owner(store: EventStore, id_: str) -> tuple[str, int] | None:
     if rows[0].run is not None:
         run = queries.row(store, rows[0].run)
         return (run["owner"], run["first"]) if run else ("", rows[0].first)
-    found = store.read_all(rows[0].first - 1, 1)
-    return found[0].actor if found else "", rows[0].first
+    events = store.read_all(rows[0].first - 1, 1)
+    return events[0].actor if events else "", rows[0].first
 
 
 def _called(name: str, run: str | None, run_name: str | None) -> str:
@@ -394,8 +401,8 @@ def _recorded(store: EventStore, text: str) -> list[str]:
     what, of, run_name = text.rpartition(" of ")
     names = [f"{what}{of}{run}"] if of and (run := queries.named(store, run_name)) else []
     cuts = [place for place, letter in enumerate(text) if letter == "-"]
-    found = ((queries.named(store, text[:cut]), text[cut:]) for cut in cuts)
-    return names + [f"{run}{role}" for run, role in found if run]
+    pairs = ((queries.named(store, text[:cut]), text[cut:]) for cut in cuts)
+    return names + [f"{run}{role}" for run, role in pairs if run]
 
 
 def _told(store: EventStore, rows: Sequence[Any]) -> list[dict[str, Any]]:

@@ -131,16 +131,16 @@ class Runs:
 
     def apply(self, store: EventStore, connection: Connection, rows: Sequence[Envelope]) -> None:
         """Put rows of the log into the table; skip rows that are of no known kind of run."""
-        ours = [row for row in rows if kinds.is_run(row.stream)]
-        names = list(dict.fromkeys(run_of(row.stream) for row in ours))
-        known = select(RUNS).where(RUNS.c.run.in_(names))
-        runs = {r.run: dict(r._mapping) for r in connection.execute(known)}
-        causes = [row.causation for row in ours if row.version == 1 and row.causation]
+        run_rows = [row for row in rows if kinds.is_run(row.stream)]
+        names = list(dict.fromkeys(run_of(row.stream) for row in run_rows))
+        query = select(RUNS).where(RUNS.c.run.in_(names))
+        runs = {r.run: dict(r._mapping) for r in connection.execute(query)}
+        causes = [row.causation for row in run_rows if row.version == 1 and row.causation]
         asking = select(RUNS.c.first_id, RUNS.c.run).where(RUNS.c.first_id.in_(causes))
         askers = {r.first_id: r.run for r in connection.execute(asking)} if causes else {}
-        pasts = imported_pasts.heads(store) if ours else frozenset()
+        pasts = imported_pasts.heads(store) if run_rows else frozenset()
         batch = Batch(runs, pasts, askers, Names(connection, runs))
-        for row in ours:
+        for row in run_rows:
             batch.add(store, row)
         batch.write(connection)
 
@@ -155,17 +155,17 @@ class Names:
 
     def free(self, run: str, name: str) -> tuple[str, str, int]:
         """Return a free name for a run, the wanted one or the next like it, with stem and number."""
-        others = [row for row in self._runs.values() if row["run"] != run]
+        other_rows = [row for row in self._runs.values() if row["run"] != run]
         stored = RUNS.c.run.not_in([run, *self._runs])
         holder = select(RUNS.c.run).where(stored & (RUNS.c.name == name)).limit(1)
         if (
-            name not in {row["name"] for row in others}
+            name not in {row["name"] for row in other_rows}
             and not self._connection.execute(holder).first()
         ):
             return name, *run_names.split(name)
         last = select(RUNS.c.number).where(stored & (RUNS.c.stem == name))
         last = last.order_by(RUNS.c.number.desc()).limit(1)
-        numbers = [row["number"] for row in others if row["stem"] == name]
+        numbers = [row["number"] for row in other_rows if row["stem"] == name]
         number = max(1, *numbers, self._connection.execute(last).scalar() or 1) + 1
         return run_names.numbered(name, number), name, number
 
@@ -195,7 +195,7 @@ class Batch:
         self._runs = runs
         self._names = names
         #: Id of a run's first event → the run, of runs that have asked for others.
-        self._askers = {**askers, **{known["first_id"]: run for run, known in runs.items()}}
+        self._askers = {**askers, **{row["first_id"]: run for run, row in runs.items()}}
         #: Hashes of the events that end the history of runs imported only as a past.
         self._pasts = pasts
         self._changed: dict[str, None] = {}

@@ -75,9 +75,9 @@ def page(
             "`value`, as `kind=evomerge`."
         )
     catch_up(store, Runs())
-    wanted = _wanted(status, owner, label, tag, text, kind, parts)
+    condition = _wanted(status, owner, label, tag, text, kind, parts)
     if sort is None:
-        older = wanted if before is None else wanted & (RUNS.c.first < before)
+        older = condition if before is None else condition & (RUNS.c.first < before)
         query = select(*WHOLE).where(older).order_by(RUNS.c.first.desc()).limit(limit)
     else:
         column = SORTS[sort]
@@ -85,10 +85,10 @@ def page(
         # Values of one metric on one slice stand together: those of the test slice first.
         alike = (RUNS.c.measured_on.desc(), RUNS.c.unit) if sort == "value" else ()
         order = (column.is_(None), *alike, way, RUNS.c.first.desc())
-        query = select(*WHOLE).where(wanted).order_by(*order)
+        query = select(*WHOLE).where(condition).order_by(*order)
         query = query.offset(before or 0).limit(limit)
     rows = [_told(row) for row in store.database.rows(query)]
-    total = store.database.rows(select(func.count()).select_from(RUNS).where(wanted))[0][0]
+    total = store.database.rows(select(func.count()).select_from(RUNS).where(condition))[0][0]
     return rows, int(total)
 
 
@@ -102,23 +102,23 @@ def _wanted(
     parts: bool,
 ) -> Any:
     """Return the condition of the filters that `page` takes."""
-    wanted = true()
+    condition = true()
     if not parts:
-        wanted &= RUNS.c.part_of.is_(None)
+        condition &= RUNS.c.part_of.is_(None)
     if status is not None:
-        wanted &= RUNS.c.status == status
+        condition &= RUNS.c.status == status
     if kind is not None:
-        wanted &= RUNS.c.kind == kind
+        condition &= RUNS.c.kind == kind
     if owner is not None:
-        wanted &= RUNS.c.owner == owner
+        condition &= RUNS.c.owner == owner
     if label is not None:
-        wanted &= (literal(" ") + RUNS.c.labels + " ").contains(f" {label} ", autoescape=True)
+        condition &= (literal(" ") + RUNS.c.labels + " ").contains(f" {label} ", autoescape=True)
     if tag is not None:
-        wanted &= (literal(" ") + RUNS.c.tags + " ").contains(f" {tag} ", autoescape=True)
+        condition &= (literal(" ") + RUNS.c.tags + " ").contains(f" {tag} ", autoescape=True)
     if text:
         columns = (*_WORDS, RUNS.c.run, RUNS.c.owner, RUNS.c.labels, RUNS.c.parent)
-        wanted &= or_(*(column.contains(text, autoescape=True) for column in columns))
-    return wanted
+        condition &= or_(*(column.contains(text, autoescape=True) for column in columns))
+    return condition
 
 
 def newest(store: EventStore) -> dict[str, dict[str, Any]]:
@@ -147,8 +147,8 @@ def measured(store: EventStore, ids: Collection[str]) -> dict[str, float]:
     """Return id of a result → its bits per byte on the test slice, by the newest run of it."""
     catch_up(store, Runs())
     scale = (RUNS.c.metric == "bits per byte") & (RUNS.c.measured_on == "test slice")
-    wanted = scale & RUNS.c.result.in_(list(ids)) & RUNS.c.value.is_not(None)
-    query = select(RUNS.c.result, RUNS.c.value).where(wanted).order_by(RUNS.c.first)
+    condition = scale & RUNS.c.result.in_(list(ids)) & RUNS.c.value.is_not(None)
+    query = select(RUNS.c.result, RUNS.c.value).where(condition).order_by(RUNS.c.first)
     return {row.result: row.value for row in store.database.rows(query)}
 
 

@@ -29,9 +29,11 @@ class Family:
 
     def __repr__(self) -> str:
         lines = []
-        for one in self.runs:
-            lines.append(f"run {one.run}:")
-            lines += [f"  {a.recipe_id[:12]}  {a.place:18s} {a.words}" for a in one.ancestors]
+        for generation in self.runs:
+            lines.append(f"run {generation.run}:")
+            lines += [
+                f"  {a.recipe_id[:12]}  {a.place:18s} {a.words}" for a in generation.ancestors
+            ]
         return "\n".join(lines)
 
 
@@ -78,8 +80,8 @@ class RecordedRun:
         for panel in panels:
             if panel.name == name:
                 return panel
-        known = ", ".join(panel.name for panel in panels)
-        raise NotFoundError(f"run {self.name} has no panel {name!r}. It has {known}.")
+        names = ", ".join(panel.name for panel in panels)
+        raise NotFoundError(f"run {self.name} has no panel {name!r}. It has {names}.")
 
     def report(self) -> dict[str, Any]:
         """Return the report of a run that has completed, as plain data."""

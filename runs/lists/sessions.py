@@ -92,6 +92,6 @@ def found(store: EventStore, name: str) -> Session:
     """Return a session by its name. Raises NotFoundError."""
     sessions = every(store)
     if name not in sessions:
-        told = ", ".join(sessions) or "none"
-        raise NotFoundError(f"session {name!r} is not known. There are: {told}.")
+        names = ", ".join(sessions) or "none"
+        raise NotFoundError(f"session {name!r} is not known. There are: {names}.")
     return sessions[name]

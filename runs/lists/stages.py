@@ -63,17 +63,17 @@ def page(
     without a value come last in a sorted list. Raises ProjectionError.
     """
     catch_up(store, Runs())
-    wanted = RUNS.c.stages.is_not(None)
+    condition = RUNS.c.stages.is_not(None)
     if chosen.status is not None:
-        wanted &= RUNS.c.status == chosen.status
+        condition &= RUNS.c.status == chosen.status
     if chosen.owner is not None:
-        wanted &= RUNS.c.owner == chosen.owner
+        condition &= RUNS.c.owner == chosen.owner
     if chosen.text:
         columns = (RUNS.c.run, RUNS.c.owner, RUNS.c.labels, RUNS.c.parent)
-        wanted &= or_(*(column.contains(chosen.text, autoescape=True) for column in columns))
-    query = _ordered(select(RUNS, SPENT.label("spent")).where(wanted), chosen)
+        condition &= or_(*(column.contains(chosen.text, autoescape=True) for column in columns))
+    query = _ordered(select(RUNS, SPENT.label("spent")).where(condition), chosen)
     rows = store.database.rows(query.offset(before).limit(limit))
-    total = store.database.rows(select(func.count()).select_from(RUNS).where(wanted))[0][0]
+    total = store.database.rows(select(func.count()).select_from(RUNS).where(condition))[0][0]
     return standing(store, (dict(row._mapping) for row in rows)), int(total)
 
 
@@ -87,18 +87,18 @@ def _ordered(query: Select[Any], chosen: Chosen) -> Select[Any]:
 
 def standing(store: EventStore, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return rows with their stages as a list, each stage as its runs say that it stands now."""
-    found = [
+    entries = [
         {**row, "undecided": stopped(row) is not None, "stages": json.loads(row["stages"])}
         for row in rows
     ]
-    names = [row["run"] for row in found if row["ended"] is None]
+    names = [row["run"] for row in entries if row["ended"] is None]
     parts = RUNS.c.part_of.in_(names)
     query = select(RUNS.c.run, RUNS.c.part_of, RUNS.c.status).where(parts).order_by(RUNS.c.first)
     children = store.database.rows(query) if names else []
-    for row in found:
-        own = {child.run: child.status for child in children if child.part_of == row["run"]}
-        row["stages"] = [_stage(row["run"], n, s, own) for n, s in enumerate(row["stages"], 1)]
-    return found
+    for row in entries:
+        statuses = {child.run: child.status for child in children if child.part_of == row["run"]}
+        row["stages"] = [_stage(row["run"], n, s, statuses) for n, s in enumerate(row["stages"], 1)]
+    return entries
 
 
 def _stage(
@@ -108,7 +108,7 @@ def _stage(
 
     A run that has ended counts as running until the parent records its end.
     """
-    told = {name: noted[name] for name in ("name", "what", "state", "gate", "run")}
+    fields = {name: noted[name] for name in ("name", "what", "state", "gate", "run")}
     for run, status in runs.items():
         ended = status not in _LIVING
         if not run.startswith(f"{parent}.{number}-") or (ended and noted["state"] != "waiting"):
@@ -116,8 +116,8 @@ def _stage(
         state = _LIVING.get(status, "running")
         if noted["state"] == "measuring" and state != "paused":  # the run measures it
             state = "measuring"
-        told |= {"state": state, "run": run}
-    return {"number": number, **told}
+        fields |= {"state": state, "run": run}
+    return {"number": number, **fields}
 
 
 def needing(store: EventStore, owner: str | None, limit: int) -> tuple[list[dict[str, Any]], int]:
@@ -127,16 +127,16 @@ def needing(store: EventStore, owner: str | None, limit: int) -> tuple[list[dict
     user's runs. `stopped` of a row is the stage that a gate has stopped, None if none has.
     """
     catch_up(store, Runs())
-    wanted = (RUNS.c.ended == literal("failed")) & RUNS.c.part_of.is_(None)
-    wanted &= true() if owner is None else RUNS.c.owner == owner
-    query = select(RUNS).where(wanted).order_by(RUNS.c.updated_at.desc(), RUNS.c.first.desc())
+    condition = (RUNS.c.ended == literal("failed")) & RUNS.c.part_of.is_(None)
+    condition &= true() if owner is None else RUNS.c.owner == owner
+    query = select(RUNS).where(condition).order_by(RUNS.c.updated_at.desc(), RUNS.c.first.desc())
     rows = [dict(row._mapping) for row in store.database.rows(query.limit(limit))]
-    total = store.database.rows(select(func.count()).select_from(RUNS).where(wanted))[0][0]
+    total = store.database.rows(select(func.count()).select_from(RUNS).where(condition))[0][0]
     return [{**row, "stopped": stopped(row)} for row in rows], int(total)
 
 
 def stopped(row: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the stage of a failed run for whose gate a user has to decide; None if there is none."""
     stages = json.loads(row["stages"] or "[]") if row["ended"] == "failed" else []
-    found = (stage for stage in stages if stage["state"] == _STOPPED)
-    return next(({name: s[name] for name in ("name", "gate", "says")} for s in found), None)
+    matches = (stage for stage in stages if stage["state"] == _STOPPED)
+    return next(({name: s[name] for name in ("name", "gate", "says")} for s in matches), None)

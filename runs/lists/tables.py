@@ -45,12 +45,12 @@ def events(_state: State, rows: Sequence[Envelope]) -> Table:
         "data": "text",
         "hash": "text",
     }
-    wanted = list(columns)[1:]
-    told = (
-        {"place": place, **{name: getattr(row, name) for name in wanted}}
+    names = list(columns)[1:]
+    records = (
+        {"place": place, **{name: getattr(row, name) for name in names}}
         for place, row in enumerate(rows, start=1)
     )
-    return Table(columns, told)
+    return Table(columns, records)
 
 
 def tables(kind: str) -> Mapping[str, Any]:
@@ -60,7 +60,7 @@ def tables(kind: str) -> Mapping[str, Any]:
 
 def table(name: str, state: State, rows: Sequence[Envelope]) -> Table:
     """Return the table of that name. Raises ConfigError."""
-    known = tables(state.kind)
-    if name not in known:
-        raise ConfigError(f"there is no table {name!r}: there are {', '.join(known)}.")
-    return known[name](state, rows)
+    tables_by_name = tables(state.kind)
+    if name not in tables_by_name:
+        raise ConfigError(f"there is no table {name!r}: there are {', '.join(tables_by_name)}.")
+    return tables_by_name[name](state, rows)

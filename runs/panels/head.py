@@ -76,9 +76,9 @@ def measured(value: float, unit: str, low: float | None = None, high: float | No
 def digits(value: float) -> str:
     """Return a number as people read it: 28,960, four significant digits, or 1.979 × 10⁻⁵."""
     whole = abs(value) >= 1000 or value == int(value)
-    told, _, power = (f"{value:,.0f}" if whole else f"{value:#.4g}").partition("e")
+    mantissa, _, power = (f"{value:,.0f}" if whole else f"{value:#.4g}").partition("e")
     times = f" × 10{str(int(power)).translate(RAISED)}" if power else ""
-    return told.replace("-", "−") + times
+    return mantissa.replace("-", "−") + times
 
 
 class Fact(Shape):

@@ -16,10 +16,10 @@ from runs.system.plain_text import visible
 POINTS, ROWS, CELL = 10, 50, 200
 
 
-def markdown(seen: Panels) -> str:
+def markdown(overview: Panels) -> str:
     """Return head and panels as Markdown; long series and tables are thinned, and say so."""
-    lines = list(_head(seen.head))
-    for panel in seen.panels:
+    lines = list(_head(overview.head))
+    for panel in overview.panels:
         lines += ["", f"## {_cell(panel.title)}", "", _cell(panel.says), "", *_table(panel)]
     return "\n".join(lines) + "\n"
 
@@ -62,14 +62,14 @@ def _result(result: Result) -> str:
     if result.says:
         return f"{_cell(result.says)}."
     value = measured(result.value, result.metric.unit, result.low, result.high)
-    told = f"**{_cell(result.name)}**: {_cell(result.metric.name)} {_cell(value)}"
-    told += f" on {_cell(result.on)}" if result.on else ""
-    told += f", {result.n:,} items" if result.n is not None else ""
+    sentence = f"**{_cell(result.name)}**: {_cell(result.metric.name)} {_cell(value)}"
+    sentence += f" on {_cell(result.on)}" if result.on else ""
+    sentence += f", {result.n:,} items" if result.n is not None else ""
     if result.lead is not None and result.over is not None:
         lead = result.lead
-        told += f"; lead over {_cell(result.over)}: {_cell(lead.value)}"
-        told += f" ({_cell(lead.low)} … {_cell(lead.high)}), {lead.verdict}"
-    return f"{told}."
+        sentence += f"; lead over {_cell(result.over)}: {_cell(lead.value)}"
+        sentence += f" ({_cell(lead.low)} … {_cell(lead.high)}), {lead.verdict}"
+    return f"{sentence}."
 
 
 def _table(panel: Panel) -> Iterator[str]:

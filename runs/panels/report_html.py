@@ -103,17 +103,17 @@ def page(markdown: str, title: str, svg: bytes | None = None) -> bytes:
 
 def embedded(content: bytes) -> bytes | None:
     """Return the picture (an SVG file) inside of a page; None if there is none."""
-    found = _EMBEDDED.search(content.decode("utf-8", "replace"))
+    match = _EMBEDDED.search(content.decode("utf-8", "replace"))
     try:
-        return base64.b64decode(found[1], validate=True) if found else None
+        return base64.b64decode(match[1], validate=True) if match else None
     except ValueError:
         return None
 
 
 def renderer(content: bytes) -> str | None:
     """Return the program that a page says it was rendered by; None if the page says nothing."""
-    found = _RENDERED.search(content.decode("utf-8", "replace"))
-    return found[1] if found else None
+    match = _RENDERED.search(content.decode("utf-8", "replace"))
+    return match[1] if match else None
 
 
 def _rendered(markdown: str, sections: list[str]) -> str:

@@ -15,10 +15,10 @@ from runs.panels.panels import Series
 
 def groups(series: Iterable[Series]) -> dict[tuple[str, str], list[Series]]:
     """Return (name, role) → the lines that are repetitions of one another, in their order."""
-    found: dict[tuple[str, str], list[Series]] = {}
-    for one in series:
-        found.setdefault((one.name, one.role), []).append(one)
-    return found
+    series_by_name: dict[tuple[str, str], list[Series]] = {}
+    for line in series:
+        series_by_name.setdefault((line.name, line.role), []).append(line)
+    return series_by_name
 
 
 def summary(seeds: Sequence[Series]) -> Series | None:
@@ -28,17 +28,17 @@ def summary(seeds: Sequence[Series]) -> Series | None:
     different places. At a gap and outside of its ends a seed has no value, and the others are summed
     up. None, too, if the places of a seed do not ascend.
     """
-    if len(seeds) < 2 or any(a >= b for one in seeds for a, b in pairwise(one.x)):
+    if len(seeds) < 2 or any(a >= b for line in seeds for a, b in pairwise(line.x)):
         return None
-    places = sorted({place for one in seeds for place in one.x})
-    found = [[v for one in seeds if (v := _at(one, place)) is not None] for place in places]
+    places = sorted({place for line in seeds for place in line.x})
+    columns = [[v for line in seeds if (v := _at(line, place)) is not None] for place in places]
     return Series(
         name=seeds[0].name,
         role=seeds[0].role,
         x=tuple(places),
-        y=tuple(median(values) if values else None for values in found),
-        low=tuple(min(values, default=None) for values in found),
-        high=tuple(max(values, default=None) for values in found),
+        y=tuple(median(values) if values else None for values in columns),
+        low=tuple(min(values, default=None) for values in columns),
+        high=tuple(max(values, default=None) for values in columns),
     )
 
 

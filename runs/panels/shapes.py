@@ -53,12 +53,12 @@ class Limit(Shape):
 
 def unique(what: str, names: Iterable[Any]) -> set[Any]:
     """Return the names as a set. Raises ValueError if one occurs twice."""
-    found: set[Any] = set()
+    distinct_names: set[Any] = set()
     for name in names:
-        if name in found:
+        if name in distinct_names:
             raise ValueError(f"{what} {name} occurs twice")
-        found.add(name)
-    return found
+        distinct_names.add(name)
+    return distinct_names
 
 
 class PanelBase(Shape):

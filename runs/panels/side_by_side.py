@@ -88,18 +88,20 @@ def side_by_side(runs: Sequence[Seen]) -> SideBySide:
     lines: list[Lines] = []
     beside: list[PanelsBeside] = []
     for name in names:
-        own = [
+        run_panels = [
             RunPanel(run=run.head.run, panel=panel)
             for run in runs
             for panel in run.panels
             if panel.name == name
         ]
-        if len(own) < 2 or len({panel.panel.kind for panel in own}) > 1:
+        if len(run_panels) < 2 or len({panel.panel.kind for panel in run_panels}) > 1:
             continue
-        if isinstance(own[0].panel, Lines):
-            lines += overlaid(own)
+        if isinstance(run_panels[0].panel, Lines):
+            lines += overlaid(run_panels)
         else:
-            beside.append(PanelsBeside(name=name, title=own[0].panel.title, panels=tuple(own)))
+            beside.append(
+                PanelsBeside(name=name, title=run_panels[0].panel.title, panels=tuple(run_panels))
+            )
     return SideBySide(
         heads=tuple(run.head for run in runs),
         judgements=tuple(_judgement(runs[0], other) for other in runs[1:]),
@@ -115,27 +117,33 @@ def overlaid(panels: Sequence[RunPanel]) -> list[Lines]:
     Lines along other axes are not laid over each other. If every run has one line only, these are
     laid over each other, also under different names.
     """
-    known = [(one.run, one.panel) for one in panels if isinstance(one.panel, Lines)]
-    first = known[0][1]
-    alike = [(run, panel) for run, panel in known if _axes(panel) == _axes(first)]
+    pairs = [
+        (run_panel.run, run_panel.panel)
+        for run_panel in panels
+        if isinstance(run_panel.panel, Lines)
+    ]
+    first = pairs[0][1]
+    alike = [(run, panel) for run, panel in pairs if _axes(panel) == _axes(first)]
     single = all(len(panel.series) == 1 for _, panel in alike)
     series: dict[str, list[Series]] = {}
     for run, panel in alike:
         for line in panel.series:
             name = first.title if single else line.name
-            own = line.model_copy(update={"name": run, "role": "ours"})
-            series.setdefault(name, []).append(own)
-    charts = {name: own for name, own in series.items() if len({line.name for line in own}) > 1}
+            run_line = line.model_copy(update={"name": run, "role": "ours"})
+            series.setdefault(name, []).append(run_line)
+    charts = {
+        name: lines for name, lines in series.items() if len({line.name for line in lines}) > 1
+    }
     return [
         Lines(
             name=first.name if len(charts) == 1 else _panel_name(first.name, number, name),
             title=first.title if single else f"{first.title}: {name}",
-            says=f"{len({line.name for line in own})} runs over each other.",
+            says=f"{len({line.name for line in lines})} runs over each other.",
             x=first.x,
             y=first.y,
-            series=tuple(own),
+            series=tuple(lines),
         )
-        for number, (name, own) in enumerate(charts.items(), 1)
+        for number, (name, lines) in enumerate(charts.items(), 1)
     ]
 
 
@@ -150,32 +158,32 @@ def _axes(panel: Lines) -> tuple[str, ...]:
     return panel.x.name, panel.x.unit, panel.y.name, panel.y.unit
 
 
-def _judgement(one: Seen, other: Seen) -> Judgement:
+def _judgement(overview: Seen, other: Seen) -> Judgement:
     return Judgement(
-        run=one.head.run,
+        run=overview.head.run,
         other=other.head.run,
-        why_not=_why_not(one, other),
-        same_lineage=one.lineage == other.lineage,
+        why_not=_why_not(overview, other),
+        same_lineage=overview.lineage == other.lineage,
     )
 
 
-def _why_not(one: Seen, other: Seen) -> str | None:
+def _why_not(overview: Seen, other: Seen) -> str | None:
     """Return why the results of two runs cannot be compared; None if they can."""
-    if one.head.kind != other.head.kind:
-        kinds = f"{one.head.kind} and {other.head.kind}"
+    if overview.head.kind != other.head.kind:
+        kinds = f"{overview.head.kind} and {other.head.kind}"
         return f"they are of two kinds, {kinds}, whose results are not measured alike"
-    results = [seen.head.result for seen in (one, other)]
-    for seen, result in zip((one, other), results, strict=True):
+    results = [each_side.head.result for each_side in (overview, other)]
+    for side, result in zip((overview, other), results, strict=True):
         if result is None:
-            return f"{seen.head.run} has no result yet"
-    for why, value in one.yardstick.items():
+            return f"{side.head.run} has no result yet"
+    for why, value in overview.yardstick.items():
         if value != other.yardstick.get(why):
             return why
-    mine, theirs = (result for result in results if result is not None)
-    if mine.metric != theirs.metric:
-        return f"one result is {mine.metric.name}, the other {theirs.metric.name}"
-    if mine.on != theirs.on:
-        return f"one result is of the {mine.on}, the other of the {theirs.on}"
+    first_result, second_result = (result for result in results if result is not None)
+    if first_result.metric != second_result.metric:
+        return f"one result is {first_result.metric.name}, the other {second_result.metric.name}"
+    if first_result.on != second_result.on:
+        return f"one result is of the {first_result.on}, the other of the {second_result.on}"
     return None
 
 

@@ -31,11 +31,11 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 def find(panels: Iterable[Panel], name: str, run: str) -> Panel:
     """Return the panel of this name. Raises NotFoundError, which names those that there are."""
-    known = {panel.name: panel for panel in panels}
-    if name not in known:
-        there = ", ".join(known) or "none"
+    panels_by_name = {panel.name: panel for panel in panels}
+    if name not in panels_by_name:
+        there = ", ".join(panels_by_name) or "none"
         raise NotFoundError(f"run {run} has no panel {name!r}. Its panels are: {there}.")
-    return known[name]
+    return panels_by_name[name]
 
 
 def to_csv(panel: Panel) -> str:
@@ -105,10 +105,10 @@ _STAGE = ("number", "name", "what", "state", "inside", "left_s", "gate")
 
 
 def _lines(panel: Lines) -> Iterator[Row]:
-    for one in panel.series:
-        none: Sequence[float | None] = [None] * len(one.x)
-        for point in zip(one.x, one.y, one.low or none, one.high or none, strict=True):
-            yield (one.name, one.role, one.seed, *point)
+    for series in panel.series:
+        none: Sequence[float | None] = [None] * len(series.x)
+        for point in zip(series.x, series.y, series.low or none, series.high or none, strict=True):
+            yield (series.name, series.role, series.seed, *point)
 
 
 def _front(panel: Front) -> Iterator[Row]:
@@ -129,8 +129,8 @@ def _matrix(panel: Matrix) -> Iterator[Row]:
 def _arms(panel: Arms) -> Iterator[Row]:
     for arm in panel.arms:
         lead = arm.lead
-        told = (lead.value, lead.low, lead.high, lead.verdict) if lead else (None,) * 4
-        yield (arm.name, arm.group, arm.value, arm.low, arm.high, arm.n, *told, arm.cost)
+        lead_cells = (lead.value, lead.low, lead.high, lead.verdict) if lead else (None,) * 4
+        yield (arm.name, arm.group, arm.value, arm.low, arm.high, arm.n, *lead_cells, arm.cost)
 
 
 def _shares(panel: Shares) -> Iterator[Row]:
@@ -155,18 +155,18 @@ def _graph(panel: Graph) -> Iterator[Row]:
     for node in panel.nodes:
         yield ("node", *(getattr(node, name) for name in _NODE), None, None)
     for edge in panel.edges:
-        told = (None, None, None, edge.says, *(None,) * 5)
-        yield ("edge", *told, edge.source, edge.target)
+        cells = (None, None, None, edge.says, *(None,) * 5)
+        yield ("edge", *cells, edge.source, edge.target)
 
 
 def _strip(panel: Strip) -> Iterator[Row]:
     for stage in panel.stages:
-        figure, told = stage.figure, tuple(getattr(stage, name) for name in _STAGE)
+        figure, cells = stage.figure, tuple(getattr(stage, name) for name in _STAGE)
         values: Row = (None,) * 5
         if figure is not None:
             metric = figure.metric
             values = (metric.name, metric.unit, figure.value, figure.low, figure.high)
-        yield (*told, *values, ", ".join(stage.runs))
+        yield (*cells, *values, ", ".join(stage.runs))
 
 
 def _timeline(panel: Timeline) -> Iterator[Row]:

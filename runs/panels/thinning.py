@@ -27,12 +27,12 @@ def thin(panel: Panel, points: int = POINTS, rows: int = ROWS) -> Panel:
     graph and a strip are returned as they are.
     """
     if isinstance(panel, Lines):
-        series = tuple(thin_series(one, points) for one in panel.series)
-        total = sum(len(one.x) for one in panel.series)
-        return _less(panel, {"series": series}, sum(len(one.x) for one in series), total)
+        series = tuple(thin_series(line, points) for line in panel.series)
+        total = sum(len(line.x) for line in panel.series)
+        return _less(panel, {"series": series}, sum(len(line.x) for line in series), total)
     if isinstance(panel, Front):
-        kept = thin_points(panel.points, points, panel.chosen)
-        return _less(panel, {"points": kept}, len(kept), len(panel.points))
+        front_points = thin_points(panel.points, points, panel.chosen)
+        return _less(panel, {"points": front_points}, len(front_points), len(panel.points))
     if isinstance(panel, Units):
         return _less(panel, {"rows": panel.rows[-rows:]}, rows, len(panel.rows))
     if isinstance(panel, Samples):
@@ -49,14 +49,14 @@ def _thin_timeline(panel: Timeline, room: int) -> Timeline:
         for at, lane in enumerate(panel.lanes)
         for n, bar in enumerate(lane.bars)
     ]
-    kept = {(at, n) for _, at, n in sorted(ranks)[:room]}
+    bar_places = {(at, n) for _, at, n in sorted(ranks)[:room]}
     lanes = tuple(
         lane.model_copy(
-            update={"bars": tuple(b for n, b in enumerate(lane.bars) if (at, n) in kept)}
+            update={"bars": tuple(b for n, b in enumerate(lane.bars) if (at, n) in bar_places)}
         )
         for at, lane in enumerate(panel.lanes)
     )
-    return _less(panel, {"lanes": lanes}, len(kept), len(ranks))
+    return _less(panel, {"lanes": lanes}, len(bar_places), len(ranks))
 
 
 def _rank(bar: Bar) -> tuple[bool, float]:
@@ -82,8 +82,8 @@ def thin_series(series: Series, points: int = POINTS) -> Series:
         return series
     bands = [b for b in (series.low, series.high) if b is not None]
     buckets = (points - 2) // (3 + len(bands))
-    kept = sorted({0, len(series.x) - 1, *_extremes(series, buckets)})
-    return _picked(series, kept)
+    places = sorted({0, len(series.x) - 1, *_extremes(series, buckets)})
+    return _picked(series, places)
 
 
 def _extremes(series: Series, buckets: int) -> Iterator[int]:
@@ -91,12 +91,12 @@ def _extremes(series: Series, buckets: int) -> Iterator[int]:
     count = len(series.x)
     for number in range(buckets):
         span = range(number * count // buckets, (number + 1) * count // buckets)
-        told = [(series.y[i], i) for i in span]
-        known = [(y, i) for y, i in told if y is not None]
-        if known:
-            yield min(known)[1]
-            yield max(known, key=lambda pair: (pair[0], -pair[1]))[1]
-        yield from (i for i in [next((i for y, i in told if y is None), None)] if i is not None)
+        pairs = [(series.y[i], i) for i in span]
+        valued_pairs = [(y, i) for y, i in pairs if y is not None]
+        if valued_pairs:
+            yield min(valued_pairs)[1]
+            yield max(valued_pairs, key=lambda pair: (pair[0], -pair[1]))[1]
+        yield from (i for i in [next((i for y, i in pairs if y is None), None)] if i is not None)
         if series.low is not None and (low := _known(series.low, span)):
             yield min(low)[1]
         if series.high is not None and (high := _known(series.high, span)):
@@ -118,7 +118,7 @@ def within(panel: Panel, begin: float | None, end: float | None, points: int = P
         raise ConfigError(f"panel {panel.name} has no lines: `from` and `to` are for lines.")
     low = -math.inf if begin is None else begin
     high = math.inf if end is None else end
-    series = tuple(_between(one, low, high) for one in panel.series)
+    series = tuple(_between(line, low, high) for line in panel.series)
     return thin(panel.model_copy(update={"series": series}), points)
 
 
@@ -127,14 +127,14 @@ def _between(series: Series, low: float, high: float) -> Series:
     inside = [i for i, place in enumerate(series.x) if low <= place <= high]
     before = [i for i, place in enumerate(series.x) if place < low]
     after = [i for i, place in enumerate(series.x) if place > high]
-    kept = [*before[-1:], *inside, *after[:1]]
-    return _picked(series, kept)
+    places = [*before[-1:], *inside, *after[:1]]
+    return _picked(series, places)
 
 
-def _picked(series: Series, kept: Sequence[int]) -> Series:
+def _picked(series: Series, places: Sequence[int]) -> Series:
     """Return the series with these of its points."""
     parts = {"x": series.x, "y": series.y, "low": series.low, "high": series.high}
-    picked = {k: None if v is None else tuple(v[i] for i in kept) for k, v in parts.items()}
+    picked = {k: None if v is None else tuple(v[i] for i in places) for k, v in parts.items()}
     return series.model_copy(update=picked)
 
 
@@ -147,11 +147,11 @@ def thin_points(
     """
     if len(points) <= room:
         return tuple(points)
-    wanted = {i for i, p in enumerate(points) if p.kept or p.id == chosen}
+    places = {i for i, p in enumerate(points) if p.kept or p.id == chosen}
     for axis in range(len(points[0].values)):
         order = [(p.values[axis], i) for i, p in enumerate(points)]
-        wanted |= {min(order)[1], max(order)[1]}
-    rest = [i for i in range(len(points)) if i not in wanted]
-    room = max(0, room - len(wanted))
-    wanted |= {rest[number * len(rest) // room] for number in range(room)} if rest else set()
-    return tuple(points[i] for i in sorted(wanted))
+        places |= {min(order)[1], max(order)[1]}
+    rest = [i for i in range(len(points)) if i not in places]
+    room = max(0, room - len(places))
+    places |= {rest[number * len(rest) // room] for number in range(room)} if rest else set()
+    return tuple(points[i] for i in sorted(places))

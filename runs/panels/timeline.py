@@ -30,11 +30,11 @@ def timeline(children: Sequence[Child], names: Mapping[str, str]) -> Timeline | 
     lanes = [*_runs(began, children, names), *_devices(began, children, names)]
     failed = sum(line.outcome == "failed" for child in children for line in child.lines)
     tasks = sum(line.outcome == "done" for child in children for line in child.lines)
-    told = f"{_count(len(children), 'run')}, {_count(tasks, 'task')} done"
+    summary = f"{_count(len(children), 'run')}, {_count(tasks, 'task')} done"
     return Timeline(
         name="timeline",
         title="Timeline",
-        says=told + (f", {_count(failed, 'attempt')} failed." if failed else "."),
+        says=summary + (f", {_count(failed, 'attempt')} failed." if failed else "."),
         began=datetime.fromisoformat(began),
         until=until,
         lanes=tuple(lanes),
@@ -57,7 +57,9 @@ def _since(began: str, time: str) -> float:
 
 def _runs(began: str, children: Sequence[Child], names: Mapping[str, str]) -> Iterator[Lane]:
     """Yield a lane for each child, in the order in which they began."""
-    for child in sorted(children, key=lambda one: (one.lines[0].position, one.run)):
+    for child in sorted(
+        children, key=lambda run_child: (run_child.lines[0].position, run_child.run)
+    ):
         start = _since(began, child.began)
         end = _since(began, child.ended) if child.ended else None
         name = names.get(child.run, child.run)
@@ -77,14 +79,14 @@ def _state(child: Child) -> Doing:
 
 def _devices(began: str, children: Sequence[Child], names: Mapping[str, str]) -> Iterator[Lane]:
     """Yield a lane for each device or process that did tasks, with all of its tasks."""
-    found: dict[str, list[Bar]] = {}
+    bars_by_actor: dict[str, list[Bar]] = {}
     for child in children:
         for line in child.lines:
             if line.outcome:
                 name = names.get(child.run, child.run)
-                found.setdefault(line.actor, []).append(_bar(began, line, name, child.run))
-    for actor in sorted(found):
-        bars = sorted(found[actor], key=lambda bar: (bar.end or 0.0, bar.name))
+                bars_by_actor.setdefault(line.actor, []).append(_bar(began, line, name, child.run))
+    for actor in sorted(bars_by_actor):
+        bars = sorted(bars_by_actor[actor], key=lambda bar: (bar.end or 0.0, bar.name))
         yield Lane(name=_called(actor), group=DEVICES, bars=tuple(bars))
 
 

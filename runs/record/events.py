@@ -158,15 +158,15 @@ COMMON = (TaskFailed, TaskDied, TaskQuarantined, Failed, DivergenceDetected, *us
 
 
 def registry(
-    own: Iterable[type[Event]], upcasters: Mapping[tuple[str, int], Upcaster] | None = None
+    classes: Iterable[type[Event]], upcasters: Mapping[tuple[str, int], Upcaster] | None = None
 ) -> Registry:
     """Return the registry of a kind's events: its own classes and the common ones."""
-    found = Registry()
-    for cls in (*own, *COMMON):
-        found.event(cls)
+    event_registry = Registry()
+    for cls in (*classes, *COMMON):
+        event_registry.event(cls)
     for (type_, schema), upcast in (upcasters or {}).items():
-        found.upcaster(type_, schema)(upcast)
-    return found
+        event_registry.upcaster(type_, schema)(upcast)
+    return event_registry
 
 
 def luckless(event: Event) -> dict[str, Any]:

@@ -65,8 +65,10 @@ def shared(
 def _nameless(value: Any) -> Any:
     """Return the data of `started` without the names of pinned models."""
     if isinstance(value, list):
-        return [_nameless(one) for one in value]
+        return [_nameless(member) for member in value]
     if not isinstance(value, dict):
         return value
     pinned = {"recipe_id", "digest"} <= value.keys() or "source" in value
-    return {key: _nameless(one) for key, one in value.items() if not (pinned and key == "name")}
+    return {
+        key: _nameless(member) for key, member in value.items() if not (pinned and key == "name")
+    }

@@ -90,22 +90,22 @@ def parse_json(raw: bytes, levels: int = DEEPEST) -> Any:
         raise UnusualJSONError(f"holds more than {MOST_VALUES:,} values")
     too_deep = f"is nested deeper than {levels} levels"
     try:
-        found = json.loads(raw.decode("utf-8"))
+        content = json.loads(raw.decode("utf-8"))
     except RecursionError as problem:
         raise UnusualJSONError(too_deep) from problem
-    if _deeper_than(found, levels):
+    if _deeper_than(content, levels):
         raise UnusualJSONError(too_deep)
-    return found
+    return content
 
 
 def read_object(
     file: Path, most: int = MOST_BYTES, error: type[ForgeError] = SourceError
 ) -> dict[str, Any]:
     """Return the object that a JSON file holds. Raise `error` for anything else."""
-    found = read_json(file, most, error)
-    if not isinstance(found, dict):
+    content = read_json(file, most, error)
+    if not isinstance(content, dict):
         raise error(f"{file} does not hold an object of settings.")
-    return found
+    return content
 
 
 def _deeper_than(value: Any, levels: int) -> bool:
@@ -113,9 +113,9 @@ def _deeper_than(value: Any, levels: int) -> bool:
     level = [value]
     for _ in range(levels):
         inner: list[Any] = []
-        for one in level:
+        for node in level:
             entries = (
-                one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+                node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
             )
             inner += [entry for entry in entries if isinstance(entry, dict | list)]
         if not inner:

@@ -32,10 +32,12 @@ def of_checkout(folder: Path) -> str | None:
     """Return the commit of a checkout's root folder; None for another folder, or without git."""
     if not (folder / ".git").exists():
         return None
-    found = _git(folder, "rev-parse", "--short=12", "HEAD")
-    if found is None:
+    commit_hash = _git(folder, "rev-parse", "--short=12", "HEAD")
+    if commit_hash is None:
         return None
-    return f"{found}+changes" if _git(folder, "status", "--porcelain", "-uno") else found
+    return (
+        f"{commit_hash}+changes" if _git(folder, "status", "--porcelain", "-uno") else commit_hash
+    )
 
 
 def _git(folder: Path, *words: str) -> str | None:
@@ -49,5 +51,5 @@ def _git(folder: Path, *words: str) -> str | None:
 
 def sentence() -> str:
     """Return version and commit, as `forge --version` prints them."""
-    found = commit()
-    return version() + (f" (commit {found})" if found else "")
+    commit_hash = commit()
+    return version() + (f" (commit {commit_hash})" if commit_hash else "")

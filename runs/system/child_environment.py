@@ -117,23 +117,29 @@ NOT_A_READER_S = (
 
 
 def child_environment(
-    kind: Kind, ours: Mapping[str, str] | None = None, hub: bool = True
+    kind: Kind, environment: Mapping[str, str] | None = None, hub: bool = True
 ) -> dict[str, str]:
-    """Return what a child of this kind gets of `ours`, by default this process's environment.
+    """Return what a child of this kind gets of `environment`, by default this process's environment.
 
     Without `hub`, or if HF_HUB_OFFLINE forbids the Hub, a child gets no token and asks no Hub. A
     scorer's environment is not changed by either.
     """
-    given = os.environ if ours is None else ours
+    variables = os.environ if environment is None else environment
     if kind in ("device", "reader"):
         denied = NOT_A_DEVICE_S if kind == "device" else NOT_A_READER_S
-        found = {name: value for name, value in given.items() if not _matches(name, denied)}
+        child_variables = {
+            name: value for name, value in variables.items() if not _matches(name, denied)
+        }
     else:
-        allowed = [*PROGRAM, *(HUB if kind == "task" else ()), *given.get(FURTHER, "").split()]
-        found = {name: value for name, value in given.items() if _matches(name, allowed)}
-    if kind == "scorer" or (hub and may_ask_hub(given)):
-        return found
-    return {name: value for name, value in found.items() if not _matches(name, TOKENS)} | OFFLINE
+        allowed = [*PROGRAM, *(HUB if kind == "task" else ()), *variables.get(FURTHER, "").split()]
+        child_variables = {
+            name: value for name, value in variables.items() if _matches(name, allowed)
+        }
+    if kind == "scorer" or (hub and may_ask_hub(variables)):
+        return child_variables
+    return {
+        name: value for name, value in child_variables.items() if not _matches(name, TOKENS)
+    } | OFFLINE
 
 
 def may_ask_hub(environment: Mapping[str, str]) -> bool:

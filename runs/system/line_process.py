@@ -55,10 +55,10 @@ class Respondent:
         assert self.process.stdin
         self.process.stdin.write(json.dumps([self._number, question]).encode() + b"\n")
         self.process.stdin.flush()
-        said = b""
-        while b"\n" not in said:
-            said += self._piece(deadline)
-        line, _, rest = said.partition(b"\n")
+        buffer = b""
+        while b"\n" not in buffer:
+            buffer += self._piece(deadline)
+        line, _, rest = buffer.partition(b"\n")
         number, answer = json.loads(line)
         if number != self._number:
             raise ValueError("an answer to another question")

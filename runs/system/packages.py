@@ -31,8 +31,8 @@ def installed(module: str) -> bool:
 
 def command(*modules: str) -> str:
     """Return the command that installs the packages of some modules."""
-    wanted = [text for module in modules for text in REQUIREMENTS[module]]
-    return f"pip install {shlex.join(wanted)}"
+    requirements = [text for module in modules for text in REQUIREMENTS[module]]
+    return f"pip install {shlex.join(requirements)}"
 
 
 def missing(needed_by: str, *modules: str) -> str:

@@ -45,10 +45,10 @@ def check(text: str, what: str) -> str:
 
     `what` names the text in the message: "the reason", "the model's name".
     """
-    found = _STEERING.search(text)
-    if found is not None:
+    match = _STEERING.search(text)
+    if match is not None:
         raise ConfigError(
-            f"{what} holds the character U+{ord(found[0]):04X}, which controls how a terminal shows "
+            f"{what} holds the character U+{ord(match[0]):04X}, which controls how a terminal shows "
             "text: leave it out, and give plain text in one line."
         )
     return text
@@ -61,10 +61,10 @@ def check_name(name: str, what: str) -> str:
     `what` is as for `check`.
     """
     check(name, what)
-    found = _UNSEEN.search(name) or _SPACES.search(name)
-    if found is not None:
+    match = _UNSEEN.search(name) or _SPACES.search(name)
+    if match is not None:
         raise ConfigError(
-            f"{what} holds the character U+{ord(found[0]):04X}, which does not show: leave it out."
+            f"{what} holds the character U+{ord(match[0]):04X}, which does not show: leave it out."
         )
     return name
 
@@ -100,10 +100,10 @@ def visible_lines(text: str) -> str:
     return _STEERING_ON_SCREEN.sub(_escape, text)
 
 
-def _escape(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode("ascii")
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")
 
 
 def escaped(text: str, form: str) -> str:
     """Return the text with steering characters as numbers, in a format such as U+{:04X}."""
-    return _STEERING.sub(lambda found: form.format(ord(found[0])), text)
+    return _STEERING.sub(lambda match: form.format(ord(match[0])), text)

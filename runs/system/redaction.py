@@ -74,8 +74,8 @@ class Address:
         authority = _AUTHORITY.match(self._rest)[0]  # pyright: ignore[reportOptionalSubscript]
         if "@" in authority or not _CUT_LOGIN.fullmatch(authority):
             return authority.rpartition("@")[0]
-        found = _BEFORE_HOST.match(self._rest)
-        return found[1] if found else self._rest.rpartition("@")[0]
+        match = _BEFORE_HOST.match(self._rest)
+        return match[1] if match else self._rest.rpartition("@")[0]
 
     @property
     def _secrets(self) -> set[str]:

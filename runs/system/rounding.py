@@ -22,7 +22,7 @@ def alike(a: Any, b: Any) -> bool:
 
     NaN is like NaN. Lists and tuples of the same content are alike.
     """
-    a, b = (one.model_dump() if isinstance(one, BaseModel) else one for one in (a, b))
+    a, b = (side.model_dump() if isinstance(side, BaseModel) else side for side in (a, b))
     if isinstance(a, float) and isinstance(b, float):
         close = math.isclose(a, b, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
         return close or (math.isnan(a) and math.isnan(b))

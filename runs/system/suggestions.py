@@ -9,12 +9,12 @@ from difflib import get_close_matches
 MOST, ALIKE = 3, 0.6
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """Return " (did you mean A or B?)" with known names that are like a name; empty without any.
 
     A known name is like it if most letters are the same, or if it begins with the name.
     """
-    names = sorted(known)
-    begun = [one for one in names if name and one.startswith(name.lower())]
+    names = sorted(candidates)
+    begun = [candidate for candidate in names if name and candidate.startswith(name.lower())]
     like = dict.fromkeys([*begun, *get_close_matches(name.lower(), names, MOST, ALIKE)])
     return f" (did you mean {' or '.join(list(like)[:MOST])}?)" if like else ""

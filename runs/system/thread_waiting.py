@@ -23,9 +23,9 @@ def sleep_by_default(env: MutableMapping[str, str] = os.environ) -> None:
 
 def said(env: MutableMapping[str, str] = os.environ) -> tuple[bool, str]:
     """Return True if threads sleep, and the variables that say so."""
-    given = [f"{name}={env[name]}" for name in DECIDES if env.get(name)]
+    settings = [f"{name}={env[name]}" for name in DECIDES if env.get(name)]
     sleeps = env.get("OMP_WAIT_POLICY", "").strip().upper() == "PASSIVE"
     counts = [env[name].strip() for name in DECIDES[1:] if env.get(name)]
     if counts:  # these variables override the policy
         sleeps = counts == ["0"] * len(counts)
-    return sleeps, ", ".join(given) or "nothing is set"
+    return sleeps, ", ".join(settings) or "nothing is set"

@@ -38,9 +38,9 @@ class Map(dict[str, Any]):
     @classmethod
     def empty(cls, line: int) -> Map:
         """Return a mapping without keys."""
-        made = cls()
-        made.line, made.lines = line, {}
-        return made
+        mapping = cls()
+        mapping.line, mapping.lines = line, {}
+        return mapping
 
 
 class _Loader(yaml.SafeLoader):
@@ -116,11 +116,11 @@ def _construct_map(loader: _Loader, node: yaml.MappingNode) -> Iterator[Map]:
     result.line, result.lines = node.start_mark.line + 1, {}
     result.origin = {}
     yield result
-    own = {id(key) for key, _ in node.value if key.tag != _MERGE}
+    local_keys = {id(key) for key, _ in node.value if key.tag != _MERGE}
     loader.flatten_mapping(node)
     for key_node, value_node in node.value:
         key, line = str(loader.construct_object(key_node)), key_node.start_mark.line + 1
-        if key in result and {id(key_node), id(result.origin[key])} <= own:
+        if key in result and {id(key_node), id(result.origin[key])} <= local_keys:
             first = result.lines[key]
             raise ConfigError(f"line {line}: the key {key} stands twice (first in line {first}).")
         result.origin[key] = key_node

@@ -49,26 +49,26 @@ class Maker:
         self,
         state: MakingState,
         cache: Artifacts,
-        known: Mapping[str, Making],
+        registry: Mapping[str, Making],
         config: Callable[[], Mapping[str, Any]],
         streams: Callable[[], Mapping[str, Ids]],
-        kept: Snapshots,
+        kept_snapshots: Snapshots,
         device: str = "cpu",
-        given: Mapping[str, Callable[[], Model]] | None = None,
+        inputs: Mapping[str, Callable[[], Model]] | None = None,
         team: Team = Team(),
         names: Mapping[str, str] | None = None,
         unlike: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """Make the recipes of `known` (id → recipe), with the config.json and streams of `state`.
+        """Make the recipes of `registry` (id → recipe), with the config.json and streams of `state`.
 
-        `given` opens the models that the run was given, by the ids of their `Source` recipes. The
+        `inputs` opens the models that the run was given, by the ids of their `Source` recipes. The
         processes of `team` share each training. `names` (recipe id → role) and `unlike`, which returns
         how this process differs from the run's profile, are for errors.
         """
-        self._state, self._cache, self._known = state, cache, known
+        self._state, self._cache, self._known = state, cache, registry
         self._config, self._streams = config, streams
-        self._kept, self._given = kept, given or {}
-        self._shared = SharedSnapshots(cache.vault, kept)
+        self._kept, self._given = kept_snapshots, inputs or {}
+        self._shared = SharedSnapshots(cache.vault, kept_snapshots)
         self._device, self._team = device, team
         self._names, self._unlike = names or {}, unlike
         #: Called after every step.
@@ -81,13 +81,13 @@ class Maker:
 
         Raises SourceChangedError if other weights come out than those that are recorded.
         """
-        made = self._state.made.get(recipe.id)
-        if made is not None and (found := self._cache.get(made.digest)) is not None:
-            return found
+        event = self._state.made.get(recipe.id)
+        if event is not None and (cached_weights := self._cache.get(event.digest)) is not None:
+            return cached_weights
         weights = self._trained(recipe) if isinstance(recipe, Train) else self._applied(recipe)
-        if made is not None:
-            self._compare(made.digest, weights, recipe.id)
-            self._cache.keep(made.digest, weights, self._state.making_seconds(made.digest))
+        if event is not None:
+            self._compare(event.digest, weights, recipe.id)
+            self._cache.keep(event.digest, weights, self._state.making_seconds(event.digest))
         return weights
 
     def _applied(self, recipe: Transform) -> Weights:
@@ -107,53 +107,55 @@ class Maker:
     def _snapshot(self, recipe: Train) -> Snapshot:
         """Return the snapshot of a training, carried on from the nearest that is kept."""
         recorded = self._state.advanced.get(recipe.stem, {})
-        found = self._usable(recipe, recorded)
-        found = self._fetched(recipe, recorded, found) or found
-        at = found.step if found else recipe.first
+        snapshot = self._usable(recipe, recorded)
+        snapshot = self._fetched(recipe, recorded, snapshot) or snapshot
+        at = snapshot.step if snapshot else recipe.first
         stops = [step for step in sorted(recorded) if at < step < recipe.upto] + [recipe.upto]
         for stop in stops if at < recipe.upto else ():
-            before = found.step if found else recipe.first
-            found = self._carried(recipe.to(stop), found)
+            before = snapshot.step if snapshot else recipe.first
+            snapshot = self._carried(recipe.to(stop), snapshot)
             if stop in recorded:
-                self._check(recorded[stop], found, before)
-            self._write(recipe, found)
-        assert found is not None, "a training has at least one step"
-        return found
+                self._check(recorded[stop], snapshot, before)
+            self._write(recipe, snapshot)
+        assert snapshot is not None, "a training has at least one step"
+        return snapshot
 
     def _usable(self, recipe: Train, recorded: Mapping[int, Advanced]) -> Snapshot | None:
         """Return the nearest kept snapshot that is not another than the log says."""
-        while (found := self._kept.nearest(recipe)) is not None:
-            event = recorded.get(found.step)
-            wrong = recipe.to(found.step).id
-            if event is None or event.digest == digest(found.weights):
+        while (snapshot := self._kept.nearest(recipe)) is not None:
+            event = recorded.get(snapshot.step)
+            wrong = recipe.to(snapshot.step).id
+            if event is None or event.digest == digest(snapshot.weights):
                 snapshot_notes.note(self._kept.folder / wrong, self._state.run)
-                return found
+                return snapshot
             log.warning("snapshot %s is not the recorded one: it is removed", wrong[:12])
             shutil.rmtree(self._kept.folder / wrong, ignore_errors=True)
         return None
 
     def _fetched(
-        self, recipe: Train, recorded: Mapping[int, Advanced], kept: Snapshot | None
+        self, recipe: Train, recorded: Mapping[int, Advanced], local_snapshot: Snapshot | None
     ) -> Snapshot | None:
         """Return a recorded snapshot of the shared store that is nearer than the kept one, or None."""
-        after = kept.step if kept else recipe.first
+        after = local_snapshot.step if local_snapshot else recipe.first
         steps = [step for step in recorded if after < step <= recipe.upto]
-        check = lambda one: self._check(recorded[one.step], one, recorded[one.step].begin)  # noqa: E731
-        found = self._shared.fetch(recipe, steps, check)
-        if found is not None:
-            own = recipe.to(found.step)
-            spent = self._spent(own) + recorded[found.step].seconds
-            snapshot_notes.note(self._kept.folder / own.id, self._state.run, spent)
-        return found
+        check = lambda candidate: self._check(
+            recorded[candidate.step], candidate, recorded[candidate.step].begin
+        )  # noqa: E731
+        snapshot = self._shared.fetch(recipe, steps, check)
+        if snapshot is not None:
+            training = recipe.to(snapshot.step)
+            spent = self._spent(training) + recorded[snapshot.step].seconds
+            snapshot_notes.note(self._kept.folder / training.id, self._state.run, spent)
+        return snapshot
 
     def _training(self, recipe_id: str) -> Train:
         """Return the training whose optimiser another one carries on. Raises ConfigError."""
-        found = self._known.get(recipe_id)
-        if not isinstance(found, Train):
+        training = self._known.get(recipe_id)
+        if not isinstance(training, Train):
             raise ConfigError(
                 f"recipe {recipe_id[:12]} is no training: it has no optimiser to carry"
             )
-        return found
+        return training
 
     def _carried(self, recipe: Train, before: Snapshot | None) -> Snapshot:
         """Return the snapshot at `recipe.upto`, trained on from the one before or from the start."""
@@ -193,10 +195,10 @@ class Maker:
     def _made(self, recipe: Transform) -> Made:
         began = time.monotonic()
         weights = self._applied(recipe)
-        seconds, found = time.monotonic() - began, digest(weights)
-        self._cache.keep(found, weights, seconds)
+        seconds, weights_digest = time.monotonic() - began, digest(weights)
+        self._cache.keep(weights_digest, weights, seconds)
         failpoints.hit("made-kept")
-        return Made(recipe_id=recipe.id, recipe=recipe, digest=found, seconds=seconds)
+        return Made(recipe_id=recipe.id, recipe=recipe, digest=weights_digest, seconds=seconds)
 
     def _advance(self, recipe: Train, done: int) -> Advanced:
         after = self._written(recipe, done)
@@ -224,10 +226,10 @@ class Maker:
             seconds=after.seconds,
         )
 
-    def _write(self, recipe: Train, made: Snapshot) -> Facts:
+    def _write(self, recipe: Train, snapshot: Snapshot) -> Facts:
         """Write a snapshot, with notes of the run and of what it took to make it; return its facts."""
-        facts = self._kept.write(recipe, made)
-        place, seconds = self._kept.folder / facts.recipe, self._spent(recipe) + made.seconds
+        facts = self._kept.write(recipe, snapshot)
+        place, seconds = self._kept.folder / facts.recipe, self._spent(recipe) + snapshot.seconds
         snapshot_notes.note(place, self._state.run, seconds)
         return facts
 
@@ -238,21 +240,21 @@ class Maker:
 
     def _written(self, recipe: Train, done: int) -> Snapshot | None:
         """Return the snapshot that the task makes, if a process wrote it and then was killed."""
-        found = self._kept.nearest(recipe)
-        if found is None or found.step != recipe.upto:
+        snapshot = self._kept.nearest(recipe)
+        if snapshot is None or snapshot.step != recipe.upto:
             return None
-        return found if found.step - len(found.losses) == done else None
+        return snapshot if snapshot.step - len(snapshot.losses) == done else None
 
     # ---- comparison with the log -----------------------------------------------------------------
 
-    def _check(self, recorded: Advanced, found: Snapshot, before: int) -> None:
+    def _check(self, recorded: Advanced, snapshot: Snapshot, before: int) -> None:
         """Raise SourceChangedError if a segment that was done again is not the recorded one.
 
         Losses are compared if the segment began at the same step, `before`.
         """
-        self._compare(recorded.digest, found.weights, recorded.recipe_id)
-        what = "the optimiser's state" if digest(found.optimiser) != recorded.optimiser else ""
-        if recorded.begin == before and curve(found, before) != recorded.curve:
+        self._compare(recorded.digest, snapshot.weights, recorded.recipe_id)
+        what = "the optimiser's state" if digest(snapshot.optimiser) != recorded.optimiser else ""
+        if recorded.begin == before and curve(snapshot, before) != recorded.curve:
             what = "the losses"
         if what:
             raise SourceChangedError(
@@ -262,30 +264,30 @@ class Maker:
 
     def _compare(self, expected: str, weights: Weights, recipe_id: str) -> None:
         """Raise SourceChangedError if weights do not have the recorded digest."""
-        found = digest(weights)
-        if found == expected:
+        weights_digest = digest(weights)
+        if weights_digest == expected:
             return
-        made = self._state.made.values()
-        owner = next((one.recipe_id for one in made if one.digest == found), None)
+        events = self._state.made.values()
+        owner = next((event.recipe_id for event in events if event.digest == weights_digest), None)
         role = self._names.get(owner, f"recipe {owner[:12]}") if owner else ""
         other = "; ".join(self._unlike())
         raise SourceChangedError(
-            f"recipe {recipe_id[:12]} made again has weights {found[:12]}, the log says "
+            f"recipe {recipe_id[:12]} made again has weights {weights_digest[:12]}, the log says "
             f"{expected[:12]}."
-            + (f" {found[:12]} is the digest that the log gives {role}." if role else "")
+            + (f" {weights_digest[:12]} is the digest that the log gives {role}." if role else "")
             + (f" The profile differs ({other})." if other else "")
         )
 
 
-def forget(kept: Snapshots, recipe: Train) -> None:
+def forget(kept_snapshots: Snapshots, recipe: Train) -> None:
     """Remove the snapshots of a training that has ended."""
-    for step in kept.steps(recipe):
-        shutil.rmtree(kept.folder / recipe.to(step).id, ignore_errors=True)
+    for step in kept_snapshots.steps(recipe):
+        shutil.rmtree(kept_snapshots.folder / recipe.to(step).id, ignore_errors=True)
 
 
-def curve(made: Snapshot, before: int) -> tuple[Point, ...]:
+def curve(snapshot: Snapshot, before: int) -> tuple[Point, ...]:
     """Return a segment's curve: at most `POINTS` points, each the mean of the steps up to it."""
-    count = len(made.losses)
+    count = len(snapshot.losses)
     ends = sorted({-(-count * i // POINTS) for i in range(1, POINTS + 1)}) if count else []
     points, first = [], 0
     for end in ends:
@@ -293,9 +295,9 @@ def curve(made: Snapshot, before: int) -> tuple[Point, ...]:
             points.append(
                 Point(
                     step=before + end,
-                    loss=_mean(made.losses[first:end]),
-                    norm=_mean(made.norms[first:end]),
-                    rate=made.rates[end - 1],
+                    loss=_mean(snapshot.losses[first:end]),
+                    norm=_mean(snapshot.norms[first:end]),
+                    rate=snapshot.rates[end - 1],
                 )
             )
             first = end

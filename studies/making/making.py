@@ -42,12 +42,14 @@ class MakingState(State):
 
     def making_seconds(self, digest: str) -> float:
         """Return the recorded seconds that it took to make weights from their inputs; 0: not known."""
-        for made in self.made.values():
-            if made.digest != digest:
+        for event in self.made.values():
+            if event.digest != digest:
                 continue
-            if isinstance(made, Made):
-                return made.seconds
-            return sum(one.seconds for one in self.advanced.get(made.recipe.stem, {}).values())
+            if isinstance(event, Made):
+                return event.seconds
+            return sum(
+                segment.seconds for segment in self.advanced.get(event.recipe.stem, {}).values()
+            )
         return 0.0
 
 
@@ -81,8 +83,8 @@ def next_of(state: MakingState, recipes: Sequence[Making], segment: int) -> Deci
             tasks.append(Make(recipe.to(min(done + segment, recipe.upto)), done))
         else:
             last = state.advanced[recipe.stem][recipe.upto]
-            made = Trained(recipe_id=recipe.id, recipe=recipe, digest=last.digest)
-            facts.append(New(made, f"{state.run}/trained/{recipe.id}"))
+            event = Trained(recipe_id=recipe.id, recipe=recipe, digest=last.digest)
+            facts.append(New(event, f"{state.run}/trained/{recipe.id}"))
     return Decision(facts=facts) if facts else Decision(tasks=tasks)
 
 

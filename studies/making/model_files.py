@@ -35,18 +35,18 @@ def settled(
 
     Beside that one lie others of its kind: the longest unused are removed beyond the budget.
     """
-    kept = folders[-1]
+    target = folders[-1]
     for folder in folders:
         if fits_(folder):
-            if folder == kept:
-                touch(kept)
+            if folder == target:
+                touch(target)
             return str(folder.resolve())
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with alone(kept.parent / f".{kept.name[:16]}.lock"):
-        if not fits_(kept):  # another process may have written it
-            write(kept)
-    evict(kept.parent, DISK_BYTES, lambda place: shutil.rmtree(place, ignore_errors=True))
-    return str(kept)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with alone(target.parent / f".{target.name[:16]}.lock"):
+        if not fits_(target):  # another process may have written it
+            write(target)
+    evict(target.parent, DISK_BYTES, lambda place: shutil.rmtree(place, ignore_errors=True))
+    return str(target)
 
 
 def files(
@@ -58,28 +58,28 @@ def files(
 
     `seconds` says how many seconds that takes, by digest.
     """
-    found = []
+    entries = []
     for digest_, weights in models.items():
         if not cache.files(digest_):
             cache.keep(digest_, weights(), seconds(digest_))
-        found += [(f"{digest_}/{file.name}", file) for file in cache.files(digest_)]
-    return found
+        entries += [(f"{digest_}/{file.name}", file) for file in cache.files(digest_)]
+    return entries
 
 
 @contextmanager
 def from_nothing(cache: Artifacts) -> Iterator[Artifacts]:
     """Make an empty cache for a moment, with the inputs of another: all else is made again in it."""
     with tempfile.TemporaryDirectory() as empty:
-        mine = Artifacts(Path(empty) / "cache")
-        mine.supply = cache.supply
-        yield mine
+        empty_cache = Artifacts(Path(empty) / "cache")
+        empty_cache.supply = cache.supply
+        yield empty_cache
 
 
 def cached(digests: Iterable[str], cache: Artifacts) -> Iterator[Finding]:
     """Yield an error for each of a run's models whose cached files have another digest."""
-    for made in digests:
-        if cache.check(made) is False:
-            yield Finding("error", "files", f"the cached weights {made[:12]} are damaged")
+    for weights_digest in digests:
+        if cache.check(weights_digest) is False:
+            yield Finding("error", "files", f"the cached weights {weights_digest[:12]} are damaged")
 
 
 def document(folder: Path, names: Iterable[str]) -> dict[str, Any] | None:
@@ -89,34 +89,32 @@ def document(folder: Path, names: Iterable[str]) -> dict[str, Any] | None:
     """
     for name in names:
         if (folder / name).is_file():
-            found = bounded_files.read_object(folder / name, error=DataError)
-            if {"run", "chain_head"} <= set(found):
-                return found
+            content = bounded_files.read_object(folder / name, error=DataError)
+            if {"run", "chain_head"} <= set(content):
+                return content
             raise DataError(f"{folder / name} does not say which run made the models.")
     return None
 
 
 def folder(
-    place: Path, document: Mapping[str, Any], made: Mapping[str, str] | None
+    place: Path, document: Mapping[str, Any], digests: Mapping[str, str] | None
 ) -> Iterator[Finding]:
     """Compare the weights in a folder with its document, and with its run.
 
-    `made`: role → digest of what the run made; None if the run is not in this log.
+    `digests`: role → digest of what the run made; None if the run is not in this log.
     """
-    if made is None:
+    if digests is None:
         yield Finding("unchecked", "files", f"run {document['run']} is not in this log")
-    for role, said in (document.get("models") or {"": document.get("digest")}).items():
+    for role, recorded_digest in (document.get("models") or {"": document.get("digest")}).items():
         try:
-            found = digest(open_checkpoint(place / role).tensors())
+            weights_digest = digest(open_checkpoint(place / role).tensors())
         except ForgeError as error:
             yield Finding("error", "files", str(error))
             continue
-        if found != said:
-            what = (
-                f"{place / role}: its weights are {found[:12]}, its document says {str(said)[:12]}"
-            )
+        if weights_digest != recorded_digest:
+            what = f"{place / role}: its weights are {weights_digest[:12]}, its document says {str(recorded_digest)[:12]}"
             yield Finding("error", "files", what)
         name = role or str(document.get("role"))
-        if made is not None and made.get(name) != said:
-            what = f"{place / role}: the run's {name} is not {str(said)[:12]}"
+        if digests is not None and digests.get(name) != recorded_digest:
+            what = f"{place / role}: the run's {name} is not {str(recorded_digest)[:12]}"
             yield Finding("error", "files", what)

@@ -28,28 +28,28 @@ def names(state: MakingState) -> dict[str, str]:
 
 def sentences(state: MakingState, trainings: Mapping[str, Train], cache: Any) -> list[str]:
     """Return a sentence for each training under way: the step that it goes on from."""
-    kept = snapshot_notes.kept(cache.folder)
+    snapshot_ids = snapshot_notes.kept(cache.folder)
     shared = cache.vault is not None
     if shared:
         places = names(state)
         there = shared_snapshots.present(cache.vault, places.values())
-        kept |= {id_ for id_, place in places.items() if place in there}
+        snapshot_ids |= {id_ for id_, place in places.items() if place in there}
     return [
-        _sentence(name, done, snapshot_notes.newest(kept, state, recipe), shared)
+        _sentence(name, done, snapshot_notes.newest(snapshot_ids, state, recipe), shared)
         for name, recipe in trainings.items()
         if 0 < (done := state.steps(recipe)) < recipe.upto
     ]
 
 
-def _sentence(name: str, done: int, kept: int, shared: bool) -> str:
-    """Return the sentence on a training of which `done` steps are recorded and `kept` are kept.
+def _sentence(name: str, done: int, step: int, shared: bool) -> str:
+    """Return the sentence on a training of which `done` steps are recorded and `step` are kept.
 
     `shared`: there is a store, where they may be.
     """
     sentence = f"the training of {name} goes on from step {done}"
-    if kept == done:
+    if step == done:
         return f"{sentence}."
-    since = f"from step {kept} on" if kept else "from its first step on"
+    since = f"from step {step} on" if step else "from its first step on"
     where = "on this machine or in the shared store" if shared else "on this machine"
     return (
         f"{sentence}: its snapshot there is not kept {where}, so it is trained again {since} and "

@@ -40,13 +40,13 @@ def name(group_: str, recipe_id: str) -> str:
 
 def present(vault: Vault | None, names: Iterable[str]) -> set[str]:
     """Return those of the artifacts `names` that a store has; none if it cannot be read."""
-    wanted = set(names)
-    if vault is None or not wanted:
+    artifacts = set(names)
+    if vault is None or not artifacts:
         return set()
     try:
-        if len(wanted) <= FEW:
-            return {one for one in wanted if vault.has(one)}
-        return wanted.intersection(vault.names())
+        if len(artifacts) <= FEW:
+            return {artifact for artifact in artifacts if vault.has(artifact)}
+        return artifacts.intersection(vault.names())
     except (ForgeError, OSError) as error:
         log.warning("the shared store is not used: %s", error)
         return set()
@@ -54,10 +54,10 @@ def present(vault: Vault | None, names: Iterable[str]) -> set[str]:
 
 def clear(vault: Vault | None, names: Iterable[str]) -> None:
     """Remove artifacts from a store as far as it has them; a failure is only logged."""
-    for one in sorted(present(vault, names)):
+    for artifact in sorted(present(vault, names)):
         assert vault is not None
         try:
-            vault.remove(one)
+            vault.remove(artifact)
         except (ForgeError, OSError) as error:
             log.warning("a snapshot stays in the shared store: %s", error)
             return
@@ -66,9 +66,9 @@ def clear(vault: Vault | None, names: Iterable[str]) -> None:
 class SharedSnapshots:
     """The snapshots under one profile that a store and this machine's cache exchange."""
 
-    def __init__(self, vault: Vault | None, kept: Snapshots) -> None:
-        """Exchange between `vault` (None: there is no store) and the folder of `kept`."""
-        self._vault, self._kept = vault, kept
+    def __init__(self, vault: Vault | None, kept_snapshots: Snapshots) -> None:
+        """Exchange between `vault` (None: there is no store) and the folder of `kept_snapshots`."""
+        self._vault, self._kept = vault, kept_snapshots
 
     def name(self, recipe_id: str) -> str:
         """Return the name in the store of the snapshot of a recipe."""
@@ -99,8 +99,8 @@ class SharedSnapshots:
         names = {step: self.name(recipe.to(step).id) for step in steps}
         there = present(self._vault, names.values())
         for step in sorted(names, reverse=True):
-            if names[step] in there and (found := self._fetched(recipe.to(step), check)):
-                return found
+            if names[step] in there and (snapshot := self._fetched(recipe.to(step), check)):
+                return snapshot
         return None
 
     def _fetched(self, recipe: Train, check: Callable[[Snapshot], None]) -> Snapshot | None:
@@ -108,10 +108,10 @@ class SharedSnapshots:
         place = self._kept.folder / recipe.id
         try:
             if self._vault.fetch(self.name(recipe.id), place):
-                found = self._kept.read(recipe)
-                if found is not None:
-                    check(found)
-                return found
+                snapshot = self._kept.read(recipe)
+                if snapshot is not None:
+                    check(snapshot)
+                return snapshot
         except (TamperedError, SourceChangedError) as error:
             log.warning("%s The stored snapshot %s is removed.", error, recipe.id[:12])
             shutil.rmtree(place, ignore_errors=True)

@@ -46,10 +46,10 @@ def kept(artifacts: Path) -> set[str]:
     return {folder.name for folder in artifacts.glob(f"{SNAPSHOTS}/*/*")}
 
 
-def newest(kept: Collection[str], state: MakingState, recipe: Train) -> int:
-    """Return the latest recorded step of a training whose snapshot is among `kept`, ids; 0: none."""
+def newest(snapshot_ids: Collection[str], state: MakingState, recipe: Train) -> int:
+    """Return the latest recorded step of a training whose snapshot is among `snapshot_ids`, ids; 0: none."""
     events = state.advanced.get(recipe.stem, {}).values()
-    return max((event.step for event in events if event.recipe_id in kept), default=0)
+    return max((event.step for event in events if event.recipe_id in snapshot_ids), default=0)
 
 
 def noted(artifacts: Path) -> Iterator[tuple[Path, list[str]]]:

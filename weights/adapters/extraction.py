@@ -59,20 +59,20 @@ def extract(base: Source, model: Source, out: Path, choice: Choice) -> dict[str,
     """
     place = check_target(out, lambda folder: (folder / RECORD).is_file())
     layers = _layers(base.checkpoint, choice)
-    before, after = (one.checkpoint.tensors() for one in (base, model))
+    before, after = (source.checkpoint.tensors() for source in (base, model))
     _check_alike(base, model, before, after)
-    made, energies = _pairs(before, after, layers, choice.rank)
+    module_pairs, energies = _pairs(before, after, layers, choice.rank)
     if not energies:
         raise SourceError(
             f"model {model.name} has no linear layer in its blocks that differs from {base.name}: "
             "there is nothing to extract."
         )
-    rest = {n: d for n, d in _rest(before, after, made).items() if d > 0}
-    saved = sorted({module for name in rest if (module := _module(name)) not in made})
+    rest = {n: d for n, d in _rest(before, after, module_pairs).items() if d > 0}
+    saved = sorted({module for name in rest if (module := _module(name)) not in module_pairs})
     saved = saved if choice.whole else []
     lost = [name for name in rest if _module(name) not in saved]
     whole = sum(total for _, total in energies.values()) + sum(rest.values())
-    by_rank = _by_rank(made, sum(rest[name] for name in rest if name not in lost), whole)
+    by_rank = _by_rank(module_pairs, sum(rest[name] for name in rest if name not in lost), whole)
     record = {
         "base": {"name": base.name, "digest": base.digest},
         "model": {"name": model.name, "digest": model.digest},
@@ -86,13 +86,13 @@ def extract(base: Source, model: Source, out: Path, choice: Choice) -> dict[str,
         "lost": lost,
         "lost_share": sum(rest[name] for name in lost) / whole,
     }
-    settings = _settings(base, made, layers, saved)
+    settings = _settings(base, module_pairs, layers, saved)
 
     def fill(folder: Path) -> None:
         tensors = {name: tensor for name, tensor in after.items() if _module(name) in saved}
         tied = set(tensors) & set(HEADS) if base.checkpoint.tied else ()
         tensors |= {HEADS[name]: tensors[name].clone() for name in tied}  # peft reads both
-        pairs.write(folder, made, settings, whole=tensors)
+        pairs.write(folder, module_pairs, settings, whole=tensors)
         (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n", "utf-8")
         (folder / "README.md").write_text(_card(base, record), "utf-8")
 
@@ -159,9 +159,9 @@ def _transposed(layer: Any) -> bool:
     return not isinstance(layer, torch.nn.Linear)
 
 
-def _rest(before: Weights, after: Weights, made: Collection[str]) -> dict[str, float]:
+def _rest(before: Weights, after: Weights, modules: Collection[str]) -> dict[str, float]:
     """Return name → squared norm of the difference of each tensor that has no pair."""
-    paired = {f"{name}.weight" for name in made}
+    paired = {f"{name}.weight" for name in modules}
     tied = {head: embedding for embedding, head in HEADS.items() if embedding in before}
     names = [name for name in after if name not in paired]
     return {
@@ -176,14 +176,14 @@ def _module(name: str) -> str:
     return name.rpartition(".")[0]
 
 
-def _by_rank(made: Mapping[str, Pair], saved: float, whole: float) -> dict[str, float]:
+def _by_rank(module_pairs: Mapping[str, Pair], saved: float, whole: float) -> dict[str, float]:
     """Return rank → share of `whole`, the models' squared difference, that an adapter of it keeps.
 
     Ranks are powers of two and the pairs' own; `saved` is the part in tensors that are saved whole.
     """
     squares = [
         (pair.a.double().norm(dim=1) * pair.b.double().norm(dim=0)).square()
-        for pair in made.values()
+        for pair in module_pairs.values()
     ]
     rank = max(len(values) for values in squares)
     ranks = [*(1 << power for power in range((rank - 1).bit_length())), rank]
@@ -195,17 +195,17 @@ def _by_rank(made: Mapping[str, Pair], saved: float, whole: float) -> dict[str, 
 
 def _share(energies: Sequence[Sequence[float]]) -> float:
     """Return the share of the squared singular values that is kept; 1 if nothing differs."""
-    total = sum(one[1] for one in energies)
-    return sum(one[0] for one in energies) / total if total else 1.0
+    total = sum(energy[1] for energy in energies)
+    return sum(energy[0] for energy in energies) / total if total else 1.0
 
 
 def _settings(
-    base: Source, made: Mapping[str, Pair], layers: Mapping[str, Any], saved: Sequence[str]
+    base: Source, module_pairs: Mapping[str, Pair], layers: Mapping[str, Any], saved: Sequence[str]
 ) -> dict[str, Any]:
     """Return what adapter_config.json says of an extraction."""
     settings: dict[str, Any] = {
         "base_model_name_or_path": base.known_as,
-        "target_modules": sorted({name.rpartition(".")[2] for name in made}),
+        "target_modules": sorted({name.rpartition(".")[2] for name in module_pairs}),
         "fan_in_fan_out": any(_transposed(layer) for layer in layers.values()),
     }
     if saved:

@@ -39,7 +39,7 @@ def merge(
     rank = how.rank or max(
         _rank(adapter, pair) for adapter, pair in zip(opened, first, strict=True)
     )
-    made = {module: _module(module, opened, weights, how, rank) for module in modules}
+    module_pairs = {module: _module(module, opened, weights, how, rank) for module in modules}
     bases = [str(adapter.settings.get("base_model_name_or_path")) for adapter in opened]
     settings = {
         "base_model_name_or_path": bases[0],
@@ -56,7 +56,7 @@ def merge(
     }
 
     def fill(folder: Path) -> None:
-        pairs.write(folder, made, settings, opened[0].dtype)
+        pairs.write(folder, module_pairs, settings, opened[0].dtype)
         (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n", "utf-8")
         (folder / "README.md").write_text(_card(bases[0], record), "utf-8")
 
@@ -64,8 +64,8 @@ def merge(
     notes = [f"the adapters name other bases: {', '.join(dict.fromkeys(bases))}"]
     return {
         "folder": str(place),
-        "rank": max(pair.rank for pair in made.values()),
-        "modules": len(made),
+        "rank": max(pair.rank for pair in module_pairs.values()),
+        "modules": len(module_pairs),
         "notes": notes if len(set(bases)) > 1 else [],
         **record,
     }
@@ -86,7 +86,11 @@ def _module(
     rank: int,
 ) -> Pair:
     """Return the pair of a module, of the adapters that change it. Raises SourceError for shapes."""
-    changing = [(one, w) for one, w in zip(opened, weights, strict=True) if module in one.modules]
+    changing = [
+        (opened_adapter, w)
+        for opened_adapter, w in zip(opened, weights, strict=True)
+        if module in opened_adapter.modules
+    ]
     parts = [adapter.pair(module) for adapter, _ in changing]
     for (adapter, _), part in zip(changing, parts, strict=True):
         if (part.sides, part.embedding) != (parts[0].sides, parts[0].embedding):
@@ -119,8 +123,8 @@ def _card(base: str, record: dict[str, Any]) -> str:
     how = record["combination"]
     parameters = [f"{key} {how[key]}" for key in ("density", "rank") if how[key] is not None]
     rows = [
-        f"| {one['name']} | {one['weight']:g} | `{one['files']['adapter_model.safetensors'][:12]}` |"
-        for one in record["adapters"]
+        f"| {adapter['name']} | {adapter['weight']:g} | `{adapter['files']['adapter_model.safetensors'][:12]}` |"
+        for adapter in record["adapters"]
     ]
     return "\n".join(
         [

@@ -25,8 +25,8 @@ OWN: Mapping[str, tuple[str, Mapping[str, str]]] = {
 
 def auto_map(settings: Mapping[str, Any]) -> dict[str, str]:
     """Return the key `auto_map` of a config.json of one of our architectures; empty for others."""
-    own = OWN.get(str(settings.get("model_type")))
-    return dict(own[1]) if own else {}
+    entry = OWN.get(str(settings.get("model_type")))
+    return dict(entry[1]) if entry else {}
 
 
 def note(settings: Mapping[str, Any]) -> str:
@@ -41,10 +41,10 @@ def note(settings: Mapping[str, Any]) -> str:
 
 def code(settings: Mapping[str, Any]) -> dict[str, bytes]:
     """Return the files of code that a model folder with this config.json holds: name → content."""
-    own = OWN.get(str(settings.get("model_type")))
-    if own is None:
+    entry = OWN.get(str(settings.get("model_type")))
+    if entry is None:
         return {}
-    place = Path(__file__).parent / own[0]
+    place = Path(__file__).parent / entry[0]
     return {
         file.name: file.read_bytes()
         for file in sorted(place.glob("*.py"))

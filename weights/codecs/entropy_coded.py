@@ -77,7 +77,7 @@ class Uniform:
         for number, members in enumerate(fitted.members(len(matrix))):
             low, coded = range_coder.encode(indices[members].long())
             lows.append(low)
-            parts |= {_prefix(number) + name: found for name, found in coded.items()}
+            parts |= {_prefix(number) + name: tensor for name, tensor in coded.items()}
         return Coded((len(matrix), matrix.shape[1]), {**header, "low": lows}, parts)
 
     def decode(self, coded: Coded) -> torch.Tensor:
@@ -88,15 +88,15 @@ class Uniform:
         lows = coded.header.get("low")
         if not isinstance(lows, list) or len(lows) != len(groups):
             raise SourceError(f"the header's 'low' is {str(lows)[:40]}, for {len(groups)} classes")
-        found = torch.empty((rows, columns))
+        matrix = torch.empty((rows, columns))
         for number, (low, members) in enumerate(zip(lows, groups, strict=True)):
             count = len(members) * columns
             indices = row_steps.vector(coded, _prefix(number), low, count)
-            found[members] = indices.view(len(members), columns).float()
-        found *= fitted.values().expand(rows)[:, None]
-        if not torch.isfinite(found).all():
+            matrix[members] = indices.view(len(members), columns).float()
+        matrix *= fitted.values().expand(rows)[:, None]
+        if not torch.isfinite(matrix).all():
             raise SourceError("a weight is beyond float32")
-        return found
+        return matrix
 
 
 def _prefix(number: int) -> str:

@@ -62,10 +62,10 @@ def normalised(matrix: torch.Tensor) -> tuple[torch.Tensor, int]:
     return (matrix.double() * 2.0**-exponent).float(), exponent
 
 
-def restored(coded: Coded, found: torch.Tensor) -> torch.Tensor:
+def restored(coded: Coded, weights: torch.Tensor) -> torch.Tensor:
     """Return decoded weights times the power of two of the header's `exponent`. Raises SourceError."""
     exponent = whole(coded, "exponent", -149, 127)
-    result = (found.double() * 2.0**exponent).float()
+    result = (weights.double() * 2.0**exponent).float()
     if not torch.isfinite(result).all():
         raise SourceError("a weight is NaN, or beyond float32")
     return result
@@ -91,12 +91,12 @@ def unscaled(values: NDArray[np.floating], exponent: int) -> torch.Tensor:
 
 def whole(coded: Coded, name: str, least: int, most: int) -> int:
     """Return an integer of the header. Raises SourceError unless it is one in `least` … `most`."""
-    found = coded.header.get(name)
-    if type(found) is not int or not least <= found <= most:
+    number = coded.header.get(name)
+    if type(number) is not int or not least <= number <= most:
         raise SourceError(
-            f"the header's {name} must be an integer in {least} … {most}; it is {str(found)[:40]}."
+            f"the header's {name} must be an integer in {least} … {most}; it is {str(number)[:40]}."
         )
-    return found
+    return number
 
 
 def part(coded: Coded, name: str, dtype: torch.dtype, shape: Shape | None = None) -> torch.Tensor:
@@ -104,14 +104,14 @@ def part(coded: Coded, name: str, dtype: torch.dtype, shape: Shape | None = None
 
     Raises SourceError if the part is missing or has another dtype or shape.
     """
-    found = coded.parts.get(name)
-    if found is None:
+    tensor = coded.parts.get(name)
+    if tensor is None:
         raise SourceError(f"the part {name} is missing; there are {sorted(coded.parts)}.")
-    fits = found.dim() == 1 if shape is None else tuple(found.shape) == shape
-    if found.dtype != dtype or not fits:
-        wanted = "a vector" if shape is None else list(shape)
+    fits = tensor.dim() == 1 if shape is None else tuple(tensor.shape) == shape
+    if tensor.dtype != dtype or not fits:
+        shape_text = "a vector" if shape is None else list(shape)
         raise SourceError(
-            f"the part {name} must be {wanted} of {dtype}; it is {list(found.shape)} of "
-            f"{found.dtype}."
+            f"the part {name} must be {shape_text} of {dtype}; it is {list(tensor.shape)} of "
+            f"{tensor.dtype}."
         )
-    return found
+    return tensor

@@ -64,14 +64,18 @@ class SeedLM:
         size, coefficients = GEOMETRY[params.bits]
         values, exponent = matrices.scaled(matrix)
         table = seed_tables.bases(size, coefficients, SEED)
-        found = seed_search.search(table, _blocks(values, size))
+        solutions = seed_search.search(table, _blocks(values, size))
         return Coded(
             shape=(matrix.shape[0], matrix.shape[1]),
             header={"bits": params.bits, "exponent": exponent},
             parts={
-                "seeds": bits.pack(torch.from_numpy(found[:, 0]), SEED),
-                "exponents": bits.pack(torch.from_numpy(found[:, 1] - seed_search.LOW), EXPONENT),
-                "mantissas": bits.pack(torch.from_numpy(found[:, 2:] - seed_search.LOW), MANTISSA),
+                "seeds": bits.pack(torch.from_numpy(solutions[:, 0]), SEED),
+                "exponents": bits.pack(
+                    torch.from_numpy(solutions[:, 1] - seed_search.LOW), EXPONENT
+                ),
+                "mantissas": bits.pack(
+                    torch.from_numpy(solutions[:, 2:] - seed_search.LOW), MANTISSA
+                ),
             },
         )
 
@@ -90,8 +94,8 @@ class SeedLM:
         values = np.empty((blocks, size))
         mantissas = mantissas.reshape(blocks, coefficients)
         for start in range(0, blocks, _PART):
-            some = slice(start, start + _PART)
-            values[some] = _rebuilt(seeds[some], exponents[some], mantissas[some], size)
+            chunk = slice(start, start + _PART)
+            values[chunk] = _rebuilt(seeds[chunk], exponents[chunk], mantissas[chunk], size)
         return matrices.unscaled(values.reshape(-1)[:count].reshape(coded.shape), exponent)
 
 

@@ -95,21 +95,21 @@ def _nearest(values: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
 def _scale(values: torch.Tensor, params: TernaryParams) -> torch.Tensor:
     """Return the scale of each row of values, float16 [rows]. Raises ConfigError."""
     if params.scale == "rms":
-        found = values.square().mean(1).sqrt() * params.width
+        scales = values.square().mean(1).sqrt() * params.width
     elif params.scale == "mean":
-        found = values.abs().mean(1)
+        scales = values.abs().mean(1)
     else:
-        found = _least_squares(values)
-    if float(found.max()) > MOST:
+        scales = _least_squares(values)
+    if float(scales.max()) > MOST:
         raise ConfigError("error feedback diverges: use a larger group, or more damping")
-    return torch.where(found > 0, found.clamp(min=LEAST), found).half()
+    return torch.where(scales > 0, scales.clamp(min=LEAST), scales).half()
 
 
 def _least_squares(values: torch.Tensor) -> torch.Tensor:
     """Return scales by turns: the nearest trits, then their mean absolute value (Lloyd 1982)."""
     sizes = values.abs()
-    found = sizes.mean(1)
+    scales = sizes.mean(1)
     for _ in range(ROUNDS):
-        active = sizes > found[:, None] / 2
-        found = (sizes * active).sum(1) / active.sum(1).clamp(min=1)
-    return found
+        active = sizes > scales[:, None] / 2
+        scales = (sizes * active).sum(1) / active.sum(1).clamp(min=1)
+    return scales

@@ -150,13 +150,13 @@ def _codebooks(
         "": (plain, params.vector, (params.bits, params.residual_bits)),
         "outlier_": (outliers, params.outlier_vector, (params.outlier_bits,)),
     }
-    found = {}
+    codebooks = {}
     for kind, (columns, width, widths) in kinds.items():
         if not columns.size:
             continue
-        some = values[:, columns].T
-        some = np.pad(some, ((0, 0), (0, -some.shape[1] % width)), mode="edge")
-        left = some.reshape(-1, width).astype(np.float32)
+        vectors = values[:, columns].T
+        vectors = np.pad(vectors, ((0, 0), (0, -vectors.shape[1] % width)), mode="edge")
+        left = vectors.reshape(-1, width).astype(np.float32)
         weights = np.repeat(importance[columns], left.shape[0] // columns.size)
         books = []
         for number, width_of_index in enumerate(w for w in widths if w):
@@ -165,8 +165,8 @@ def _codebooks(
             books.append(centres.astype(np.float16).astype(np.float32))
             nearest, _ = kmeans.assign(left, books[-1])
             left = left - books[-1][nearest]
-        found[kind] = Codebooks(width, tuple(books))
-    return found
+        codebooks[kind] = Codebooks(width, tuple(books))
+    return codebooks
 
 
 def _quantise(
@@ -182,14 +182,14 @@ def _quantise(
         factor = inverse_factor(gram, params.damping)
     left = np.ascontiguousarray(values.T)
     special = set(outliers.tolist())
-    found = []
+    codes = []
     for j in range(len(left)):
         indices, decoded = books["outlier_" if j in special else ""].code(left[j])
-        found.append(indices)
+        codes.append(indices)
         if factor is not None:
             error = (left[j] - decoded) / factor[j, j]
             left[j + 1 :] -= factor[j, j + 1 :, None] * error
-    return found
+    return codes
 
 
 def _index_bits(centres: int) -> int:

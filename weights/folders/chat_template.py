@@ -55,14 +55,14 @@ def _templates(folder: Path) -> Iterator[tuple[str, str]]:
             yield name, file.read_text("utf-8", "replace")
         elif name in ("chat_template.json", "tokenizer_config.json", "processor_config.json"):
             try:
-                given = json.loads(file.read_bytes())
+                settings = json.loads(file.read_bytes())
             except (ValueError, RecursionError):
                 continue
-            told = given.get("chat_template") if isinstance(given, dict) else None
+            templates = settings.get("chat_template") if isinstance(settings, dict) else None
             named = (
-                [one.get("template") for one in told if isinstance(one, dict)]
-                if isinstance(told, list)
-                else [told]
+                [entry.get("template") for entry in templates if isinstance(entry, dict)]
+                if isinstance(templates, list)
+                else [templates]
             )
             yield from ((name, text) for text in named if isinstance(text, str))
 

@@ -130,14 +130,14 @@ class Checkpoint:
         return {name: result[name] for name in sorted(result)}
 
 
-def open_checkpoint(folder: Path, given: Path | None = None) -> Checkpoint:
+def open_checkpoint(folder: Path, user_folder: Path | None = None) -> Checkpoint:
     """Open a model folder, and confront its tensors with the model that transformers builds.
 
-    Only headers are read. The folder may be BASE+ADAPTER, or a copy of it. `given` is the folder that
+    Only headers are read. The folder may be BASE+ADAPTER, or a copy of it. `user_folder` is the folder that
     messages name. Tensors have the names under which transformers saves them. Raises SourceError
     naming what is wrong.
     """
-    checkpoint = read_folder(adapter_folders.parts(folder)[0], given)
+    checkpoint = read_folder(adapter_folders.parts(folder)[0], user_folder)
     fit = confront(checkpoint.given, checkpoint.config, checkpoint.shapes, _Equal(checkpoint.files))
     opened = replaced(
         checkpoint,
@@ -178,7 +178,7 @@ def half_precision(checkpoint: Checkpoint) -> HalfPrecision | None:
     return names.get(max(numbers, key=lambda dtype: numbers[dtype]))
 
 
-def read_folder(folder: Path, given: Path | None = None) -> Checkpoint:
+def read_folder(folder: Path, user_folder: Path | None = None) -> Checkpoint:
     """Read a model folder's headers as they are, without comparing them with its config.json.
 
     Raises SourceError naming what is wrong with the files.
@@ -207,8 +207,8 @@ def read_folder(folder: Path, given: Path | None = None) -> Checkpoint:
         raise SourceError(f"{folder / INDEX} names tensor {lacking[0]}, which no shard holds.")
     model_config.check(config_file, config, {name: shape for name, (_, shape) in shapes.items()})
     stored = {name: name for name in files}
-    notes = gguf_note.warnings(given or folder)
-    named = made_folders.named(given or folder)
+    notes = gguf_note.warnings(user_folder or folder)
+    named = made_folders.named(user_folder or folder)
     return Checkpoint(folder, named, config, files, shapes, stored, warnings=notes)
 
 
@@ -218,9 +218,9 @@ class _Equal:
 
     files: Mapping[str, Path]
 
-    def __call__(self, one: str, other: str) -> bool:
+    def __call__(self, left_name: str, other: str) -> bool:
         """Return True if both have the same dtype and values."""
-        first, second = (self._read(name) for name in (one, other))
+        first, second = (self._read(name) for name in (left_name, other))
         return first.dtype == second.dtype and torch.equal(first, second)
 
     def _read(self, name: str) -> torch.Tensor:

@@ -127,9 +127,9 @@ def cleaned(settings: Mapping[str, Any]) -> dict[str, Any]:
 
     Those of one of our own architectures name the code that is written beside them.
     """
-    kept = {key: value for key, value in settings.items() if key not in CODE}
-    own = architectures.auto_map(settings)
-    return {**kept, "auto_map": own} if own else kept
+    plain_settings = {key: value for key, value in settings.items() if key not in CODE}
+    auto_map = architectures.auto_map(settings)
+    return {**plain_settings, "auto_map": auto_map} if auto_map else plain_settings
 
 
 def naming_code(folder: Path) -> list[str]:
@@ -158,8 +158,8 @@ def quant_method(folder: Path) -> str | None:
         settings = json.loads((folder / CONFIG).read_bytes())
     except (OSError, ValueError, RecursionError):
         return None
-    told = settings.get("quantization_config") if isinstance(settings, dict) else None
-    return told.get("quant_method") if isinstance(told, dict) else None
+    quantisation = settings.get("quantization_config") if isinstance(settings, dict) else None
+    return quantisation.get("quant_method") if isinstance(quantisation, dict) else None
 
 
 def contents(donor: Path) -> dict[str, bytes]:
@@ -172,8 +172,8 @@ def contents(donor: Path) -> dict[str, bytes]:
         if name == CONFIG:
             continue
         settings = _settings(name, file)
-        if settings is not None and (kept := cleaned(settings)) != settings:
-            result[name] = as_text(kept).encode()
+        if settings is not None and (plain_settings := cleaned(settings)) != settings:
+            result[name] = as_text(plain_settings).encode()
         else:
             result[name] = file.read_bytes()
     return result

@@ -110,11 +110,11 @@ def compare_settings(a: Checkpoint, b: Checkpoint, apart: Collection[str] = ()) 
         for model in (a, b)
     )
     warnings = []
-    for key, one, other in _differences(left, right):
+    for key, value, other in _differences(left, right):
         last = key.rpartition(".")[2]
         if last not in apart:
             warnings.append(
-                f"{key} is {_shown(one)} in {a.given.name} and {_shown(other)} in {b.given.name}: "
+                f"{key} is {_shown(value)} in {a.given.name} and {_shown(other)} in {b.given.name}: "
                 f"{MEANINGS.get(last, _MEANING)}. {a.given.name}'s is kept."
             )
     return warnings
@@ -141,22 +141,22 @@ def _differences(
     for key in sorted(left.keys() | right.keys()):
         if key in IRRELEVANT or key.endswith(_IDS) or any(p in key for p in _IRRELEVANT_PARTS):
             continue
-        one, other = left.get(key), right.get(key)
-        if isinstance(one, Mapping) and isinstance(other, Mapping):
+        value, other = left.get(key), right.get(key)
+        if isinstance(value, Mapping) and isinstance(other, Mapping):
             inner = where if key in _TRANSPARENT else f"{where}{key}."
-            yield from _differences(one, other, inner)
-        elif one != other and not _of_other_layers(left, right, one, other):
-            yield where + key, one, other
+            yield from _differences(value, other, inner)
+        elif value != other and not _of_other_layers(left, right, value, other):
+            yield where + key, value, other
 
 
 def _of_other_layers(
-    left: Mapping[str, Any], right: Mapping[str, Any], one: Any, other: Any
+    left: Mapping[str, Any], right: Mapping[str, Any], value: Any, other: Any
 ) -> bool:
     """Return True for lists with an entry a layer, of models with different numbers of layers."""
-    if not isinstance(one, list) or not isinstance(other, list):
+    if not isinstance(value, list) or not isinstance(other, list):
         return False
     counts = [next((s[k] for k in COUNT_KEYS if k in s), None) for s in (left, right)]
-    return counts[0] != counts[1] and counts == [len(one), len(other)]
+    return counts[0] != counts[1] and counts == [len(value), len(other)]
 
 
 def _shown(value: Any) -> str:

@@ -80,18 +80,18 @@ def confront(
     """
     text = json.dumps(config, sort_keys=True, default=str)
     fit, heads = _fit(str(folder), text, tuple(sorted(shapes.items())))
-    stored, told = dict(fit.stored), dict(config)
+    stored, settings = dict(fit.stored), dict(config)
     warnings = list(fit.warnings)
     for head, embedding in heads.items():
         if equal(stored[head], stored[embedding]):
             del stored[head]
             continue
-        told = _untied(told)
+        settings = _untied(settings)
         warnings.append(
             f"config.json of {folder.name} has tie_word_embeddings: true, yet another head is stored "
             f"({stored[head]}). Both are used, as transformers does: the model is not tied."
         )
-    return Fit(stored, fit.packed, told, tuple(warnings))
+    return Fit(stored, fit.packed, settings, tuple(warnings))
 
 
 def _untied(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,12 +111,12 @@ def _fit(
     place, config = Path(folder), json.loads(text)
     _check_quantised(place, config, dict(shapes))
     module = model_config.module(place, config)
-    given = {
+    tensors = {
         name: torch.empty(shape, dtype=TORCH[dtype], device="meta")
         for name, (dtype, shape) in shapes
     }
     try:
-        filled = fill(module, given)
+        filled = fill(module, tensors)
     except (ValueError, RuntimeError, KeyError, IndexError, TypeError) as error:
         raise SourceError(
             f"the tensors of {place} cannot be packed as transformers packs those of a "
@@ -124,7 +124,7 @@ def _fit(
         ) from error
     tied = dict(module.get_expanded_tied_weights_keys(all_submodels=True))
     _check_names(place, config, filled, tied)
-    _check_shapes(place, module, filled, given)
+    _check_shapes(place, module, filled, tensors)
     stored = {}
     for name, slot in filled.renamed.items():
         # The embedding may be stored under the head's name only.
@@ -216,7 +216,7 @@ def _embedding(name: str, filled: Filled) -> str | None:
 
 
 def _check_shapes(
-    folder: Path, module: Any, filled: Filled, given: Mapping[str, torch.Tensor]
+    folder: Path, module: Any, filled: Filled, tensors: Mapping[str, torch.Tensor]
 ) -> None:
     """Raise SourceError for a tensor of another shape, or of integers in place of weights."""
     slots = module.state_dict()

@@ -27,8 +27,8 @@ def lines(folder: str, names: Sequence[str], config: Mapping[str, Any]) -> list[
         ]
     if not config:
         return []
-    own = bool(architectures.auto_map(config))  # its code lies in the folder
-    trust = f", trust_remote_code={own}" if own else ""
+    has_code = bool(architectures.auto_map(config))  # its code lies in the folder
+    trust = f", trust_remote_code={has_code}" if has_code else ""
     return [
         "from transformers import AutoModelForCausalLM, AutoTokenizer",
         f'model = AutoModelForCausalLM.from_pretrained("{folder}"{trust})',

@@ -93,13 +93,13 @@ def check(file: Path, config: Mapping[str, Any], shapes: Mapping[str, Shape]) ->
 
 def _check_number(name: str, value: Any, most: int, why: str) -> None:
     """Raise SourceError unless the value is None, a whole number up to `most` or a list of such."""
-    for one in value if isinstance(value, list) else [value]:
-        if one is None:
+    for number in value if isinstance(value, list) else [value]:
+        if number is None:
             continue
-        if not isinstance(one, int) or isinstance(one, bool) or one < 0:
-            raise SourceError(f"{name} is {_shown(one)}, not a whole number.")
-        if one > most:
-            raise SourceError(f"{name} is {_shown(one)}, but {why}.")
+        if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+            raise SourceError(f"{name} is {_shown(number)}, not a whole number.")
+        if number > most:
+            raise SourceError(f"{name} is {_shown(number)}, but {why}.")
 
 
 def _shown(value: Any) -> str:
@@ -120,10 +120,12 @@ def check_predicts_tokens(folder: Path, config: Mapping[str, Any]) -> None:
     names = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
     if not names or set(names) & set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()):
         return
-    others = sorted(set(names) & set(dir(transformers)))  # `dir` imports none, and takes 0.3 s
-    if others:
+    other_classes = sorted(
+        set(names) & set(dir(transformers))
+    )  # `dir` imports none, and takes 0.3 s
+    if other_classes:
         raise SourceError(
-            f"{folder} holds a {others[0]}, which does not predict the next token: a run compares "
+            f"{folder} holds a {other_classes[0]}, which does not predict the next token: a run compares "
             "causal language models. `forge merge` merges models of other kinds, without a search."
         )
 
@@ -196,12 +198,12 @@ def module(folder: Path, settings: Mapping[str, Any]) -> Any:
     if set(names) & set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()):
         return empty(folder, config)
     classes = [getattr(transformers, name, None) for name in names]
-    known = [c for c in classes if isinstance(c, type) and hasattr(c, "_from_config")]
-    if not known and type(config) in AutoModelForCausalLM._model_mapping:
+    model_classes = [c for c in classes if isinstance(c, type) and hasattr(c, "_from_config")]
+    if not model_classes and type(config) in AutoModelForCausalLM._model_mapping:
         return empty(folder, config)
     with described(f"{folder / FILE} describes no model that can be built"), torch.device("meta"):
-        if known:
-            return known[0]._from_config(config)
+        if model_classes:
+            return model_classes[0]._from_config(config)
         return transformers.AutoModel.from_config(config, trust_remote_code=False)
 
 
@@ -217,22 +219,22 @@ def check_tokenizer(folder: Path) -> None:
                 _check_settings(file, bounded_files.read_object(file))
 
 
-def _check_settings(file: Path, said: Mapping[str, Any]) -> None:
+def _check_settings(file: Path, settings: Mapping[str, Any]) -> None:
     """Raise SourceError if a setting of tokenizer_config.json has a wrong type."""
     if file.name != "tokenizer_config.json":
         return
-    if not isinstance(said.get("tokenizer_class"), str | None):
-        shown = _shown(said["tokenizer_class"])
+    if not isinstance(settings.get("tokenizer_class"), str | None):
+        shown = _shown(settings["tokenizer_class"])
         raise SourceError(f"{file}: tokenizer_class is {shown}, not the name of a class.")
-    if not isinstance(said.get("model_max_length"), int | float | None):
+    if not isinstance(settings.get("model_max_length"), int | float | None):
         raise SourceError(
-            f"{file}: model_max_length is {_shown(said['model_max_length'])}, not a number."
+            f"{file}: model_max_length is {_shown(settings['model_max_length'])}, not a number."
         )
 
 
-def check_ids(file: Path, said: Mapping[str, Any]) -> None:
+def check_ids(file: Path, content: Mapping[str, Any]) -> None:
     """Raise SourceError if tokenizer.json has no model, or gives a token an id that no row can have."""
-    model, added = said.get("model"), said.get("added_tokens") or []
+    model, added = content.get("model"), content.get("added_tokens") or []
     if not isinstance(model, dict):
         raise SourceError(f"{file}: model is {_shown(model)}, not an object of settings.")
     vocab = model.get("vocab")
@@ -260,5 +262,5 @@ def described(what: str) -> Iterator[None]:
         panic = type(error).__module__ == "pyo3_runtime"  # of a library written in Rust
         if not (panic or isinstance(error, Exception)):
             raise
-        said = " ".join(str(error).split())[:300]
-        raise SourceError(f"{what}: {type(error).__name__}: {said}") from error
+        message = " ".join(str(error).split())[:300]
+        raise SourceError(f"{what}: {type(error).__name__}: {message}") from error

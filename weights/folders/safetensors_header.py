@@ -80,28 +80,28 @@ def read(file: Path) -> dict[str, Entry]:
 
 
 def _parsed(text: bytes, start: int, size: int) -> dict[str, Entry]:
-    told = bounded_files.parse_json(text)
-    if not isinstance(told, dict):
+    header = bounded_files.parse_json(text)
+    if not isinstance(header, dict):
         raise ValueError("its header is not an object")
-    metadata = told.pop("__metadata__", None)
+    metadata = header.pop("__metadata__", None)
     if metadata is not None and not (
         isinstance(metadata, dict) and all(isinstance(v, str) for v in metadata.values())
     ):
         raise ValueError("its metadata are not texts by name")
-    found = {name: _entry(name, said, start) for name, said in told.items()}
+    entries = {name: _entry(name, fields, start) for name, fields in header.items()}
     end = start
-    for name, entry in sorted(found.items(), key=lambda item: (item[1].begin, item[1].end)):
+    for name, entry in sorted(entries.items(), key=lambda item: (item[1].begin, item[1].end)):
         if entry.begin != end:
             raise ValueError(f"tensor {name[:80]!r} does not begin where the one before it ends")
         end = entry.end
     if end != size:
         raise ValueError(f"its tensors end at byte {end}, the file at {size}")
-    return found
+    return entries
 
 
-def _entry(name: str, said: Any, start: int) -> Entry:
+def _entry(name: str, fields: Any, start: int) -> Entry:
     try:
-        dtype, shape, (begin, end) = said["dtype"], said["shape"], said["data_offsets"]
+        dtype, shape, (begin, end) = fields["dtype"], fields["shape"], fields["data_offsets"]
         counts = [*shape, begin, end]
         if not isinstance(dtype, str) or not isinstance(shape, list):
             raise TypeError("a dtype in text and a shape in numbers")

@@ -45,7 +45,7 @@ def places(
             used = 0
         shards[-1].append((name, dtype, shape, size))
         used += size
-    found: list[Place] = []
+    tensor_places: list[Place] = []
     headers: dict[str, bytes] = {}
     for number, shard in enumerate(shards, start=1):
         file = (
@@ -55,9 +55,9 @@ def places(
         headers[file] = header
         offset = len(header)
         for name, dtype, shape, size in shard:
-            found.append(Place(name, dtype, shape, file, offset, size))
+            tensor_places.append(Place(name, dtype, shape, file, offset, size))
             offset += size
-    return found, headers
+    return tensor_places, headers
 
 
 def write(folder: Path, weights: Mapping[str, torch.Tensor], shard_bytes: int) -> None:
@@ -66,18 +66,18 @@ def write(folder: Path, weights: Mapping[str, torch.Tensor], shard_bytes: int) -
     Those of wide numbers come first, so that each begins at a multiple of its numbers' bytes.
     """
     order = sorted(weights, key=lambda name: (-weights[name].itemsize, name))
-    found, headers = places(
+    tensor_places, headers = places(
         [(name, weights[name].dtype, tuple(weights[name].shape)) for name in order], shard_bytes
     )
     for file, header in headers.items():
         with (folder / file).open("xb") as out:
             out.write(header)
-            for place in found:
+            for place in tensor_places:
                 if place.file == file and place.size:
                     flat = weights[place.name].contiguous().view(-1)
                     out.write(flat.view(torch.uint8).numpy().data)
     if len(headers) > 1:
-        (folder / INDEX).write_text(index_of(found), "utf-8")
+        (folder / INDEX).write_text(index_of(tensor_places), "utf-8")
 
 
 def _header(shard: Sequence[tuple[str, torch.dtype, Shape, int]]) -> bytes:
@@ -86,7 +86,7 @@ def _header(shard: Sequence[tuple[str, torch.dtype, Shape, int]]) -> bytes:
     The JSON is padded with spaces so that data begins at a multiple of `ALIGNED`: tensors of most
     shapes then lie in a mapped file as torch's own do in memory.
     """
-    told: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     offset = 0
     for name, dtype, shape, size in shard:
         entry = {
@@ -94,16 +94,16 @@ def _header(shard: Sequence[tuple[str, torch.dtype, Shape, int]]) -> bytes:
             "shape": list(shape),
             "data_offsets": [offset, offset + size],
         }
-        told[name] = entry
+        header[name] = entry
         offset += size
-    text = json.dumps(told, separators=(",", ":")).encode()
+    text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(8 + len(text)) % ALIGNED)
     return len(text).to_bytes(8, "little") + text
 
 
-def index_of(found: Iterable[Place]) -> str:
+def index_of(tensor_places: Iterable[Place]) -> str:
     """Return the text of the index that a folder of several shards has."""
-    there = list(found)
+    there = list(tensor_places)
     where = {place.name: place.file for place in there}
     total = sum(place.size for place in there)
     return json.dumps({"metadata": {"total_size": total}, "weight_map": where}, indent=2) + "\n"

@@ -166,18 +166,18 @@ def _found(text: str, aliases: Mapping[str, str], named: Names | None) -> ModelR
         return _local(place, text)
     if (file := gguf_names.named(meant)) is not None:
         return file
-    found = named(meant) if named else None
-    if found is not None:
-        return found
+    model = named(meant) if named else None
+    if model is not None:
+        return model
     repository, _, revision = meant.partition("@")
     if repository.count("/") != 1:
-        known = ", ".join(sorted(aliases))
+        alias_names = ", ".join(sorted(aliases))
         more = (
             ", nor a run (RUN, RUN/champion or RUN:ROLE), nor a registered model" if named else ""
         )
         raise SourceError(
             f"model {text!r} is neither a folder here, nor a GGUF file, nor a Hub id "
-            f"(owner/name[@revision]), nor an alias ({known}){more}."
+            f"(owner/name[@revision]), nor an alias ({alias_names}){more}."
         )
     name = text if text in aliases else repository.split("/")[1]
     folder = _fetch(repository, revision or None)
@@ -256,8 +256,8 @@ def open_family(
     check_distinct(sources)
 
     def open_one(model: ModelReference) -> Checkpoint:
-        given = Path(model.path)
-        return open_checkpoint((copies or {}).get(model.path, given), given)
+        folder = Path(model.path)
+        return open_checkpoint((copies or {}).get(model.path, folder), folder)
 
     opened = [open_one(model) for model in sources]
     origin = open_one(base) if base else opened[0]
@@ -268,9 +268,9 @@ def open_family(
             "task-vector methods will favour it (its own task vector is zero)."
         )
     everyone = [origin, *opened] if base else opened
-    for one in everyone:
-        model_config.check_predicts_tokens(one.given, one.config)
-        warnings += one.warnings
+    for checkpoint in everyone:
+        model_config.check_predicts_tokens(checkpoint.given, checkpoint.config)
+        warnings += checkpoint.warnings
     tied = all(c.tied for c in everyone)
     if not tied and any(c.tied for c in everyone):
         warnings.append("some models tie their head to the embedding, others do not: all untied.")

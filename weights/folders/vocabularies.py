@@ -33,11 +33,11 @@ class Difference(NamedTuple):
         """True if most numbers stand for other tokens: the models were made for other tokenizers."""
         return 2 * self.other > self.shared
 
-    def told(self, one: str, other: str) -> str:
+    def told(self, name: str, other: str) -> str:
         """Return the difference in words, with names of the two models."""
         first, second = (repr(token)[:60] for token in self.tokens)
         return (
-            f"{one} and {other} have other tokenizers: {self.other:,} of {self.shared:,} numbers stand "
+            f"{name} and {other} have other tokenizers: {self.other:,} of {self.shared:,} numbers stand "
             f"for other tokens, {self.number} for {first} and {second}"
         )
 
@@ -89,12 +89,12 @@ def added_differences(models: Sequence[tuple[str, Path]]) -> list[AddedDifferenc
     ]
 
 
-def difference(one: Path, other: Path) -> Difference | None:
+def difference(folder: Path, other: Path) -> Difference | None:
     """Return how the vocabularies of two model folders differ.
 
     None if they do not, or if one of the folders has no vocabulary in a tokenizer.json.
     """
-    files = one / FILE, other / FILE
+    files = folder / FILE, other / FILE
     if not all(file.is_file() for file in files) or files[0].samefile(files[1]):
         return None
     left, right = (_read(file)[0] for file in files)
@@ -126,7 +126,9 @@ def _parsed(file: Path, *_stamp: int) -> tuple[dict[int, str], dict[int, str]]:
 def _vocabulary(model: Any) -> dict[int, str]:
     vocabulary = model.get("vocab") if isinstance(model, dict) else None
     if isinstance(vocabulary, list):  # a unigram model: tokens with scores, in order
-        pairs = ((n, one[0]) for n, one in enumerate(vocabulary) if isinstance(one, list) and one)
+        pairs = (
+            (n, entry[0]) for n, entry in enumerate(vocabulary) if isinstance(entry, list) and entry
+        )
     elif isinstance(vocabulary, dict):
         pairs = ((number, token) for token, number in vocabulary.items())
     else:

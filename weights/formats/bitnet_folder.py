@@ -37,15 +37,15 @@ def check(checkpoint: Checkpoint) -> list[str]:
     Raises SourceError for a config that describes no causal language model.
     """
     with described(f"{checkpoint.given}: it cannot be written as a bitnet folder"):
-        found = linears.of_config(checkpoint.config)
-    for name in found:
+        names = linears.of_config(checkpoint.config)
+    for name in names:
         rows = checkpoint.shapes[name][1][0]
         if rows % packing.PER_BYTE:
             raise ConfigError(
                 f"{name} has {rows} rows: the bitnet format packs four rows into a byte, so their "
                 f"number must be a multiple of {packing.PER_BYTE}."
             )
-    return found
+    return names
 
 
 def write(checkpoint: Checkpoint, folder: Path) -> None:

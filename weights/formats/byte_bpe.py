@@ -48,15 +48,15 @@ def of(tokenizer: Any, size: int) -> Tokens:
     GGUF has no normaliser: text that is not in the normal form NFC may be cut otherwise there. Raises
     SourceError for a tokenizer that is no byte-level BPE, or splits text in a way without a name.
     """
-    told = file_of(tokenizer)
-    model = told["model"]
+    content = file_of(tokenizer)
+    model = content["model"]
     if model["type"] != "BPE" or model.get("byte_fallback"):
         raise SourceError(f"the tokenizer is {model['type']}: GGUF files are written of BPE only.")
-    names, kinds = base(told, size)
+    names, kinds = base(content, size)
     merges = (pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"])
     special = special_ids(tokenizer)
     return Tokens(
-        split=pre_tokenizers.name_of(tokenizer, told),
+        split=pre_tokenizers.name_of(tokenizer, content),
         tokens=names,
         kinds=kinds,
         merges=tuple(merges),
@@ -78,19 +78,19 @@ def file_of(tokenizer: Any) -> dict[str, Any]:
     return json.loads(tokenizer.backend_tokenizer.to_str())
 
 
-def base(told: Mapping[str, Any], size: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
+def base(content: Mapping[str, Any], size: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """Return tokens and their kinds by id, of a tokenizer.json; ids without a token are not used.
 
     Raises SourceError for an id that the embedding lacks, and for tokens that take spaces with them.
     """
-    added = {row["id"]: row for row in told["added_tokens"]}
+    added = {row["id"]: row for row in content["added_tokens"]}
     for row in added.values():
         if row["lstrip"] or row["rstrip"] or row["single_word"]:
             raise SourceError(
                 f"token {row['content']!r} is found with the spaces beside it, or as a whole word; "
                 "llama.cpp finds it anywhere, alone."
             )
-    names = {id_: name for name, id_ in told["model"]["vocab"].items()}
+    names = {id_: name for name, id_ in content["model"]["vocab"].items()}
     names |= {id_: row["content"] for id_, row in added.items()}
     if names and max(names) >= size:
         raise SourceError(f"the tokenizer has token {max(names)}, and the embedding {size} rows.")

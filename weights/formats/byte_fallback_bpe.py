@@ -37,8 +37,8 @@ def of(tokenizer: Any, size: int) -> Tokens:
 
     Raises SourceError if llama.cpp would cut text otherwise.
     """
-    told = file_of(tokenizer)
-    model = told["model"]
+    tokenizer_content = file_of(tokenizer)
+    model = tokenizer_content["model"]
     for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges"):
         if model.get(name):
             raise SourceError(f"the tokenizer has {name}, which llama.cpp does not.")
@@ -48,14 +48,14 @@ def of(tokenizer: Any, size: int) -> Tokens:
         )
     pairs = (pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"])
     merges: list[Merge] = [(left, right) for left, right in pairs]
-    added = {row["content"]: row for row in told["added_tokens"]}
+    added = {row["content"]: row for row in tokenizer_content["added_tokens"]}
     _check_merges(merges, model["vocab"], added)
-    prefix, notes = _spaces(told, model["vocab"], added)
+    prefix, notes = _spaces(tokenizer_content, model["vocab"], added)
     if count := _overlaps(merges):
         notes += (
             f"{count} pairs of merges overlap: where they meet, llama.cpp may cut text elsewhere.",
         )
-    names, kinds = base(told, size)
+    names, kinds = base(tokenizer_content, size)
     scores = _scores(merges)
     bytes_, unknown = frozenset(_BYTES), model.get("unk_token")
     usual = {BYTE: bytes_, UNKNOWN: {unknown}}
@@ -89,7 +89,7 @@ def _scores(merges: Sequence[Merge]) -> dict[str, float]:
 
 def _check_merges(merges: Sequence[Merge], vocabulary: Mapping[str, int], added: Any) -> None:
     """Raise SourceError unless scores of tokens say as much as the merges do."""
-    known, newest, done = set(merges), "", set()
+    pairs, newest, done = set(merges), "", set()
     for left, right in merges:
         token = left + right
         if token != newest and token in done:
@@ -106,7 +106,7 @@ def _check_merges(merges: Sequence[Merge], vocabulary: Mapping[str, int], added:
         for at in range(1, 0 if token in added else len(token)):
             left, right = token[:at], token[at:]
             parts = all(part in vocabulary or len(part) == 1 for part in (left, right))
-            if parts and (left, right) not in known:
+            if parts and (left, right) not in pairs:
                 raise SourceError(
                     f"the tokenizer never joins {left!r} and {right!r}, and llama.cpp would, for "
                     f"{token!r} is a token: its merges are not those of SentencePiece."
@@ -124,11 +124,13 @@ def _overlaps(merges: Sequence[Merge]) -> int:
 
 
 def _spaces(
-    told: Mapping[str, Any], vocabulary: Mapping[str, int], added: Mapping[str, Mapping[str, Any]]
+    tokenizer_content: Mapping[str, Any],
+    vocabulary: Mapping[str, int],
+    added: Mapping[str, Mapping[str, Any]],
 ) -> tuple[bool, tuple[str, ...]]:
     """Return True if texts get a space in front, and notes. Raises SourceError for another way."""
-    normaliser = _steps(told["normalizer"], "normalizers")
-    splitter = _steps(told["pre_tokenizer"], "pretokenizers")
+    normaliser = _steps(tokenizer_content["normalizer"], "normalizers")
+    splitter = _steps(tokenizer_content["pre_tokenizer"], "pretokenizers")
     for step in [step for step in splitter if _covers(step, _SPLIT)]:
         splitter.remove(step)  # no space is left to split at
     if normaliser in ([_REPLACE], [_PREPEND, _REPLACE]) and not splitter:
@@ -170,13 +172,13 @@ def _metaspace(
     return True, (begun,) if scheme == "always" else (begun, after)
 
 
-def _steps(told: Mapping[str, Any] | None, name: str) -> list[Mapping[str, Any]]:
+def _steps(stage: Mapping[str, Any] | None, name: str) -> list[Mapping[str, Any]]:
     """Return the steps of a normaliser or pre-tokenizer, which may be one, none or a sequence."""
-    return list((told or {}).get(name, [told] if told else []))
+    return list((stage or {}).get(name, [stage] if stage else []))
 
 
-def _covers(step: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    return all(step.get(key) == value for key, value in wanted.items())
+def _covers(step: Mapping[str, Any], pattern: Mapping[str, Any]) -> bool:
+    return all(step.get(key) == value for key, value in pattern.items())
 
 
 def _added(tokenizer: Any) -> tuple[bool, bool]:

@@ -97,8 +97,8 @@ def code(
 
 def decode(tensor: CodedTensor) -> torch.Tensor:
     """Return the decoded tensor, in its own dtype and shape. Raises SourceError."""
-    found = codecs.decode(tensor.codec, tensor.coded)
-    result = found.reshape(tensor.shape).to(TORCH[tensor.dtype])
+    matrix = codecs.decode(tensor.codec, tensor.coded)
+    result = matrix.reshape(tensor.shape).to(TORCH[tensor.dtype])
     if not torch.isfinite(result).all():
         raise SourceError(f"decoded weights are NaN, or too large for {tensor.dtype}")
     return result
@@ -122,13 +122,15 @@ def write(
     try:
         with parts.open("wb") as opened:
             entries, digest = _write_tensors(opened, tensors)
-            others = [_write_companion(opened, n, raw) for n, raw in sorted((files or {}).items())]
+            companion_entries = [
+                _write_companion(opened, n, raw) for n, raw in sorted((files or {}).items())
+            ]
         header = Header(
             config=dict(config),
             recipe=None if recipe is None else dict(recipe),
             digest=digest,
             tensors=entries,
-            companions=others,
+            companions=companion_entries,
         )
         with whole.open("wb") as opened, parts.open("rb") as payload:
             opened.write(coded_header.packed(header))
@@ -144,7 +146,7 @@ def write(
     finally:
         parts.unlink(missing_ok=True)
         whole.unlink(missing_ok=True)
-    return Written(file.stat().st_size, sum(other.bytes for other in others), digest)
+    return Written(file.stat().st_size, sum(other.bytes for other in companion_entries), digest)
 
 
 def entry(tensor: CodedTensor) -> TensorEntry:
@@ -219,9 +221,9 @@ class CodedFile:
         self.header, place = coded_header.read(file, raw, size)
         #: Tensor → its entry and the place of its first byte.
         self.places: dict[str, tuple[TensorEntry, int]] = {}
-        for told in self.header.tensors:
-            self.places[told.name] = (told, place)
-            place = self._behind(f"tensor {told.name!r}", place, told.bytes, size)
+        for tensor_entry in self.header.tensors:
+            self.places[tensor_entry.name] = (tensor_entry, place)
+            place = self._behind(f"tensor {tensor_entry.name!r}", place, tensor_entry.bytes, size)
         self._companions: dict[str, tuple[CompanionEntry, int]] = {}
         for other in self.header.companions:
             self._companions[other.name] = (other, place)
@@ -254,20 +256,22 @@ class CodedFile:
 
     def coded(self, name: str) -> CodedTensor:
         """Return a tensor as it was coded. Raises TamperedError if its bytes were altered."""
-        told, place = self.places[name]
-        raw = self._read(place, told.bytes)
-        if coded_header.digest(raw) != told.digest:
+        tensor_entry, place = self.places[name]
+        raw = self._read(place, tensor_entry.bytes)
+        if coded_header.digest(raw) != tensor_entry.digest:
             raise TamperedError(
-                f"{self.file}: tensor {name!r}, bytes {place:,} to {place + told.bytes:,}, was altered."
+                f"{self.file}: tensor {name!r}, bytes {place:,} to {place + tensor_entry.bytes:,}, was altered."
             )
         parts, at = {}, 0
-        for part in told.parts:
+        for part in tensor_entry.parts:
             dtype = TORCH[part.dtype]
             held = torch.frombuffer(raw[at : at + part.bytes] or bytearray(8), dtype=dtype)
             parts[part.name] = held[: part.bytes // dtype.itemsize].reshape(part.shape)
             at += part.bytes
-        coded = Coded(told.matrix, told.header, parts)
-        return CodedTensor(name, told.dtype, tuple(told.shape), told.codec, coded)
+        coded = Coded(tensor_entry.matrix, tensor_entry.header, parts)
+        return CodedTensor(
+            name, tensor_entry.dtype, tuple(tensor_entry.shape), tensor_entry.codec, coded
+        )
 
     def tensor(self, name: str) -> torch.Tensor:
         """Return a decoded tensor. Raises SourceError, TamperedError with the place."""
@@ -275,9 +279,9 @@ class CodedFile:
         try:
             return decode(coded)
         except SourceError as error:
-            told, place = self.places[name]
+            tensor_entry, place = self.places[name]
             raise SourceError(
-                f"{self.file}: tensor {name!r}, bytes {place:,} to {place + told.bytes:,}, cannot be "
+                f"{self.file}: tensor {name!r}, bytes {place:,} to {place + tensor_entry.bytes:,}, cannot be "
                 f"decoded: {error}"
             ) from error
 
@@ -300,19 +304,19 @@ class CodedFile:
 
     def companions(self) -> dict[str, bytes]:
         """Return the model's other files by name. Raises SourceError, TamperedError."""
-        found: dict[str, bytes] = {}
-        for name, (told, place) in self._companions.items():
-            raw = self._read(place, told.bytes)
-            if coded_header.digest(raw) != told.digest:
+        files: dict[str, bytes] = {}
+        for name, (companion_entry, place) in self._companions.items():
+            raw = self._read(place, companion_entry.bytes)
+            if coded_header.digest(raw) != companion_entry.digest:
                 raise TamperedError(f"{self.file}: {name}, from byte {place:,} on, was altered.")
             inflater = zlib.decompressobj()
             try:
-                found[name] = inflater.decompress(raw, bounded_files.MOST_BYTES)
+                files[name] = inflater.decompress(raw, bounded_files.MOST_BYTES)
             except zlib.error as error:
                 raise SourceError(f"{self.file}: {name} cannot be unpacked: {error}.") from error
             if inflater.unconsumed_tail or not inflater.eof:
                 raise SourceError(f"{self.file}: {name} is cut, or too large.")
-        return found
+        return files
 
     def config_text(self) -> bytes:
         """Return config.json as results have it, without keys that name code."""

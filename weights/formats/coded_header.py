@@ -119,9 +119,9 @@ def packed(header: Header) -> bytes:
             f"the model's names, config and recipe take {len(text):,} bytes, more than the "
             f"{MOST_BYTES:,} of a header: it cannot be written as a file of coded weights."
         )
-    said = zlib.compress(text, 9)
-    sizes = VERSION.to_bytes(4, "little") + len(said).to_bytes(8, "little")
-    return MAGIC + sizes + blake3.blake3(said).digest() + said
+    compressed_text = zlib.compress(text, 9)
+    sizes = VERSION.to_bytes(4, "little") + len(compressed_text).to_bytes(8, "little")
+    return MAGIC + sizes + blake3.blake3(compressed_text).digest() + compressed_text
 
 
 def read(file: Path, raw: bytes, size: int) -> tuple[Header, int]:
@@ -144,22 +144,22 @@ def read(file: Path, raw: bytes, size: int) -> tuple[Header, int]:
     length = int.from_bytes(raw[12:20], "little")
     if length > MOST_PACKED:
         raise SourceError(f"{file}: a header of {length:,} bytes, more than {MOST_PACKED:,}.")
-    said = raw[FIXED : FIXED + length]
-    if len(said) < length:
+    compressed_text = raw[FIXED : FIXED + length]
+    if len(compressed_text) < length:
         raise TamperedError(
             f"{file} is cut within its header: bytes {FIXED} to {FIXED + length}, and it has {size}."
         )
-    if blake3.blake3(said).digest() != raw[20:FIXED]:
+    if blake3.blake3(compressed_text).digest() != raw[20:FIXED]:
         raise TamperedError(f"{file}: the header, bytes 20 to {FIXED + length}, was altered.")
-    header = _parsed(file, said)
+    header = _parsed(file, compressed_text)
     _check(file, header)
     return header, FIXED + length
 
 
-def _parsed(file: Path, said: bytes) -> Header:
+def _parsed(file: Path, compressed_text: bytes) -> Header:
     try:
         inflater = zlib.decompressobj()
-        text = inflater.decompress(said, MOST_BYTES)
+        text = inflater.decompress(compressed_text, MOST_BYTES)
         if inflater.unconsumed_tail or inflater.unused_data or not inflater.eof:
             raise ValueError(
                 f"it has more than {MOST_BYTES:,} bytes, or ends elsewhere than it says"

@@ -68,18 +68,18 @@ def write(checkpoint: Checkpoint, folder: Path, type_: str) -> None:
     """
     names, group = check(checkpoint, type_)
     bits, chosen = TYPES[type_], frozenset(names)
-    told: dict[str, torch.Tensor] = {}
+    tensors: dict[str, torch.Tensor] = {}
     for name, tensor in checkpoint.tensors().items():
         if tensor.is_floating_point() and not tensor.isfinite().all():
             raise NotFiniteError(f"tensor {name} holds NaN or Inf: no folder is written.")
         if name not in chosen:
-            told[name] = tensor
+            tensors[name] = tensor
             continue
         values, scale = quantised(tensor, bits, group)
-        told[f"{name}_packed"] = packed(values, bits)
-        told[f"{name}_scale"] = scale
-        told[f"{name}_shape"] = torch.tensor(tensor.shape)
-    write_weights(folder, told, SHARD_BYTES)
+        tensors[f"{name}_packed"] = packed(values, bits)
+        tensors[f"{name}_scale"] = scale
+        tensors[f"{name}_shape"] = torch.tensor(tensor.shape)
+    write_weights(folder, tensors, SHARD_BYTES)
     settings = companions.cleaned(checkpoint.config)
     settings |= {"quantization_config": _described(bits, group)}
     (folder / companions.CONFIG).write_text(companions.as_text(settings), "utf-8")

@@ -25,12 +25,15 @@ def decompress(file: Path, folder: Path, shard_bytes: int = SHARD_BYTES) -> Code
     place, UnavailableError if the disk is full.
     """
     opened = CodedFile(file)
-    others = opened.companions()
+    companion_files = opened.companions()
 
     def fill(hidden: Path) -> None:
         _write_weights(opened, hidden, shard_bytes)
         (hidden / companions.CONFIG).write_bytes(opened.config_text())
-        for name, content in {**others, **architectures.code(opened.header.config)}.items():
+        for name, content in {
+            **companion_files,
+            **architectures.code(opened.header.config),
+        }.items():
             (hidden / name).write_bytes(content)
 
     publish(folder, fill)
@@ -39,22 +42,22 @@ def decompress(file: Path, folder: Path, shard_bytes: int = SHARD_BYTES) -> Code
 
 def _write_weights(opened: CodedFile, folder: Path, shard_bytes: int) -> None:
     """Write the shards, and the index of several."""
-    told = [(name, TORCH[dtype], shape) for name, (dtype, shape) in opened.shapes.items()]
-    found, headers = places(told, shard_bytes)
+    shapes = [(name, TORCH[dtype], shape) for name, (dtype, shape) in opened.shapes.items()]
+    tensor_places, headers = places(shapes, shard_bytes)
     for name, header in headers.items():
         (folder / name).write_bytes(header)
-    for place, (_, tensor) in zip(found, opened.tensors(), strict=True):
+    for place, (_, tensor) in zip(tensor_places, opened.tensors(), strict=True):
         with (folder / place.file).open("ab") as shard:
             shard.write(tensor.contiguous().view(-1).view(torch.uint8).numpy().data)
     if len(headers) > 1:
-        (folder / INDEX).write_text(index_of(found), "utf-8")
+        (folder / INDEX).write_text(index_of(tensor_places), "utf-8")
 
 
 @contextmanager
 def _folder_of_companions(opened: CodedFile) -> Iterator[Path]:
     """Make a folder for a moment with config.json and companions, as transformers reads them."""
-    with tempfile.TemporaryDirectory(prefix="forge-") as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory(prefix="forge-") as folder_name:
+        folder = Path(folder_name)
         (folder / companions.CONFIG).write_bytes(opened.config_text())
         for name, content in opened.companions().items():
             (folder / name).write_bytes(content)
@@ -81,16 +84,16 @@ def load_model(file: Path, dtype: torch.dtype | None = None) -> Any:
             model: Any = AutoModelForCausalLM.from_config(
                 config, trust_remote_code=False, dtype=dtype
             )
-    own = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers())
-    wanted = {name for name, _ in model.named_parameters()}
+    tensors = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers())
+    missing_names = {name for name, _ in model.named_parameters()}
     for name, tensor in opened.tensors():
-        if name not in own or own[name].shape != tensor.shape:
+        if name not in tensors or tensors[name].shape != tensor.shape:
             raise SourceError(f"{file}: tensor {name!r} has no place in the model of its config.")
         with torch.no_grad():
-            own[name].copy_(tensor)
-        wanted.discard(name)
-    if wanted:
-        raise SourceError(f"{file} lacks the tensor {min(wanted)!r} of its model.")
+            tensors[name].copy_(tensor)
+        missing_names.discard(name)
+    if missing_names:
+        raise SourceError(f"{file} lacks the tensor {min(missing_names)!r} of its model.")
     if chosen is not None:
         model.generation_config = chosen
     return model.eval()
@@ -109,11 +112,11 @@ def load_tokenizer(file: Path) -> Any:
 def described(opened: CodedFile) -> dict[str, Any]:
     """Return what a file says of itself, as JSON has it: codecs, tensors, bytes, digest, recipe."""
     used: dict[str, dict[str, int]] = {}
-    for told in opened.header.tensors:
-        sums = used.setdefault(told.codec, {"tensors": 0, "weights": 0, "bytes": 0})
+    for entry in opened.header.tensors:
+        sums = used.setdefault(entry.codec, {"tensors": 0, "weights": 0, "bytes": 0})
         sums["tensors"] += 1
-        sums["weights"] += told.matrix[0] * told.matrix[1]
-        sums["bytes"] += told.bytes
+        sums["weights"] += entry.matrix[0] * entry.matrix[1]
+        sums["bytes"] += entry.bytes
     return {
         "file": str(opened.file),
         "bytes": opened.file.stat().st_size,
@@ -121,5 +124,5 @@ def described(opened: CodedFile) -> dict[str, Any]:
         "codecs": dict(sorted(used.items())),
         "digest": opened.header.digest,
         "recipe": opened.header.recipe,
-        "companions": [told.name for told in opened.header.companions],
+        "companions": [companion_entry.name for companion_entry in opened.header.companions],
     }

@@ -153,8 +153,10 @@ def _unfit_gemma2(config: Config) -> str | None:
         return "a soft cap of attention for this architecture"
     period = 2 if kind == "gemma2" else 6
     usual = [("sliding" if (i + 1) % period else "full") + "_attention" for i in range(layers)]
-    told = config.get("sliding_window_pattern") or config.get("_sliding_window_pattern") or period
-    if (config.get("layer_types") or usual) != usual or told != period:
+    pattern = (
+        config.get("sliding_window_pattern") or config.get("_sliding_window_pattern") or period
+    )
+    if (config.get("layer_types") or usual) != usual or pattern != period:
         return (
             f"another order of sliding layers than one full layer after {period - 1} sliding ones"
         )
@@ -268,18 +270,18 @@ def of(config: Config) -> Architecture:
     return ARCHITECTURES[config["model_type"]]
 
 
-def check(config: Config, given: object) -> None:
-    """Raise SourceError for a config that llama.cpp would not compute; `given` is how it is called."""
+def check(config: Config, label: object) -> None:
+    """Raise SourceError for a config that llama.cpp would not compute; `label` is how it is called."""
     kind = config.get("model_type")
     if kind not in ARCHITECTURES:
         raise SourceError(
-            f"{given}: a model of type {kind!r} cannot be written as GGUF: known are "
+            f"{label}: a model of type {kind!r} cannot be written as GGUF: known are "
             f"{', '.join(ARCHITECTURES)}."
         )
     needed = NEEDED if kind == "lfm2" else NEEDED + _NEEDED_MOST
     if lacking := [name for name in needed if config.get(name) is None]:
         raise SourceError(
-            f"{given}: config.json lacks {', '.join(lacking)}, which a GGUF file needs."
+            f"{label}: config.json lacks {', '.join(lacking)}, which a GGUF file needs."
         )
     architecture = of(config)
     if why := (
@@ -288,7 +290,7 @@ def check(config: Config, given: object) -> None:
         or architecture.unfit(config)
     ):
         raise SourceError(
-            f"{given}: llama.cpp does not have {why}, and would compute something else."
+            f"{label}: llama.cpp does not have {why}, and would compute something else."
         )
 
 
@@ -343,15 +345,15 @@ def describe(writer: gguf.GGUFWriter, config: Config, name: str) -> None:
 def tensor_name(config: Config, name: str) -> str:
     """Return a tensor's name in the file. Raises SourceError if it has none."""
     architecture = of(config).gguf
-    found = _names(architecture, config["num_hidden_layers"]).get_name(
+    gguf_name = _names(architecture, config["num_hidden_layers"]).get_name(
         name, try_suffixes=(".weight", ".bias")
     )
-    if found is None:
+    if gguf_name is None:
         raise SourceError(
             f"tensor {name} has no place in a GGUF file of architecture "
             f"{gguf.MODEL_ARCH_NAMES[architecture]}: is this an adapter, or another architecture?"
         )
-    return found
+    return gguf_name
 
 
 def shape(name: str, stored: tuple[int, ...]) -> tuple[int, ...]:

@@ -90,10 +90,12 @@ def _check_widths(checkpoint: Checkpoint, type_: str) -> None:
     }
     wrong = {width: name for width, name in sorted(widths.items()) if width % block}
     if wrong:
-        told = ", ".join(f"{w} ({n}; {-(-w // block) * block} would fit)" for w, n in wrong.items())
+        width_list = ", ".join(
+            f"{w} ({n}; {-(-w // block) * block} would fit)" for w, n in wrong.items()
+        )
         raise ConfigError(
             f"{type_} cuts the rows of a matrix into blocks of {block}, so their width must be a "
-            f"multiple of {block}, and here it is {told}. Add --fallback F16 to write those matrices "
+            f"multiple of {block}, and here it is {width_list}. Add --fallback F16 to write those matrices "
             "as F16, or train a model whose hidden and intermediate sizes are multiples of 256."
         )
 
@@ -126,30 +128,32 @@ def write(
         architectures.describe(writer, config, name)
         writer.add_file_type(TYPES[type_])
         _add_tokens(writer, tokens)
-        for theirs, values in factors.items():
-            _add_tensor(writer, theirs, values.shape, Type.F32)
-        for theirs, ours in placed:
-            shape = architectures.shape(ours, checkpoint.shapes[ours][1])
-            _add_tensor(writer, theirs, shape, types[ours])
+        for gguf_name, values in factors.items():
+            _add_tensor(writer, gguf_name, values.shape, Type.F32)
+        for gguf_name, source_name in placed:
+            shape = architectures.shape(source_name, checkpoint.shapes[source_name][1])
+            _add_tensor(writer, gguf_name, shape, types[source_name])
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_ti_data_to_file()
         for values in factors.values():
             writer.write_tensor_data(values)
         tensors = checkpoint.tensors()
-        for _, ours in placed:
-            if types[ours].name in TERNARY:
-                parts(ours, tensors[ours], gguf.GGML_QUANT_SIZES[types[ours]][0])
-            values = _values(config, ours, tensors[ours])
-            writer.write_tensor_data(quantize(values, types[ours]))
+        for _, source_name in placed:
+            if types[source_name].name in TERNARY:
+                parts(
+                    source_name, tensors[source_name], gguf.GGML_QUANT_SIZES[types[source_name]][0]
+                )
+            values = _values(config, source_name, tensors[source_name])
+            writer.write_tensor_data(quantize(values, types[source_name]))
     finally:
         writer.close()
     sync(file)
-    wanted = Type[type_]
+    file_type = Type[type_]
     matrices = [n for _, n in placed if not architectures.is_exact(n, checkpoint.shapes[n][1])]
     if type_ in TERNARY:
         matrices = [n for n in matrices if _linear(n)]
-    other = {name: types[name].name for name in matrices if types[name] != wanted}
+    other = {name: types[name].name for name in matrices if types[name] != file_type}
     return Written(file.stat().st_size, other)
 
 
@@ -184,8 +188,8 @@ def _type(name: str, shape: tuple[int, ...], type_: str) -> Type:
         return Type.F32
     if type_ in TERNARY and not _linear(name):
         return Type.F16
-    wanted = Type[type_]
-    return wanted if shape[-1] % gguf.GGML_QUANT_SIZES[wanted][0] == 0 else Type.F16
+    file_type = Type[type_]
+    return file_type if shape[-1] % gguf.GGML_QUANT_SIZES[file_type][0] == 0 else Type.F16
 
 
 def _values(config: Mapping[str, Any], name: str, tensor: torch.Tensor) -> np.ndarray:

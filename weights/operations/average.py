@@ -39,8 +39,8 @@ class Average:
         roles = [role(place) for place in range(len(params.factors))]
         if sorted(inputs) != roles:
             raise ConfigError(f"average reads {roles}, not {sorted(inputs)}")
-        first, *others = (inputs[name] for name in roles)
-        for other in others:
+        first, *other_models = (inputs[name] for name in roles)
+        for other in other_models:
             if {n: t.shape for n, t in other.weights.items()} != {
                 n: t.shape for n, t in first.weights.items()
             }:
@@ -51,7 +51,7 @@ class Average:
                 averages[name] = tensor
                 continue
             total = tensor.double() * params.factors[0]
-            for factor, other in zip(params.factors[1:], others, strict=True):
+            for factor, other in zip(params.factors[1:], other_models, strict=True):
                 total += other.weights[name].double() * factor
             averages[name] = total.to(tensor.dtype)
         return Model(first.config, averages)

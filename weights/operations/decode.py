@@ -34,8 +34,8 @@ class Decode:
 
     def apply(self, inputs: Mapping[str, Model], params: Decoding, seed: int) -> Model:
         """Return the model. Raises ConfigError for inputs that are not those of `params`."""
-        found = {t.name: coded_file.decode(t) for t in tensors(inputs, params)}
-        return Model(inputs["model"].config, found)
+        weights = {t.name: coded_file.decode(t) for t in tensors(inputs, params)}
+        return Model(inputs["model"].config, weights)
 
 
 def role(number: int) -> str:
@@ -50,10 +50,12 @@ def tensors(inputs: Mapping[str, Model], params: Decoding) -> Iterator[CodedTens
         raise ConfigError(f"decode reads model and {len(coded)} coded tensors, not {len(inputs)}")
     for name, tensor in sorted(inputs["model"].weights.items()):
         if name in coded:
-            found = unpacked(inputs[coded.pop(name)].weights)
-            if (found.name, found.shape) != (name, tuple(tensor.shape) or (1,)):
-                raise ConfigError(f"what is coded is {found.name} {[*found.shape]}, not {name}")
-            yield found
+            coded_tensor = unpacked(inputs[coded.pop(name)].weights)
+            if (coded_tensor.name, coded_tensor.shape) != (name, tuple(tensor.shape) or (1,)):
+                raise ConfigError(
+                    f"what is coded is {coded_tensor.name} {[*coded_tensor.shape]}, not {name}"
+                )
+            yield coded_tensor
         else:
             yield plain(name, tensor, params.rest)
     if coded:
@@ -62,7 +64,7 @@ def tensors(inputs: Mapping[str, Model], params: Decoding) -> Iterator[CodedTens
 
 def plain(name: str, tensor: torch.Tensor, rest: Rest) -> CodedTensor:
     """Return a tensor that is not coded, in 16 bits if those hold it and `rest` asks for it."""
-    own = str(tensor.dtype).removeprefix("torch.")
+    tensor_dtype = str(tensor.dtype).removeprefix("torch.")
     fits = rest == "float16" and bool(torch.isfinite(tensor.to(torch.float16)).all())
-    dtype = "float16" if fits and own == "float32" else own
+    dtype = "float16" if fits and tensor_dtype == "float32" else tensor_dtype
     return coded_file.code(name, tensor, "plain@1", {"dtype": dtype})

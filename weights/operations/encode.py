@@ -54,8 +54,8 @@ class Encode:
         tensor = inputs["model"].weights.get(params.tensor)
         if tensor is None:
             raise ConfigError(f"the model has no tensor {params.tensor}")
-        known = inputs["grams"].weights if "grams" in inputs else {}
-        gram, rows = known.get(params.tensor), known.get(f"{ROWS}{params.tensor}")
+        grams = inputs["grams"].weights if "grams" in inputs else {}
+        gram, rows = grams.get(params.tensor), grams.get(f"{ROWS}{params.tensor}")
         coded = coded_file.code(
             params.tensor, tensor, params.codec, params.params, gram, seed, rows
         )
@@ -65,7 +65,7 @@ class Encode:
 def packed(tensor: CodedTensor) -> dict[str, torch.Tensor]:
     """Return a coded tensor as tensors by name."""
     coded = tensor.coded
-    told = {
+    header = {
         "name": tensor.name,
         "dtype": tensor.dtype,
         "shape": list(tensor.shape),
@@ -73,7 +73,7 @@ def packed(tensor: CodedTensor) -> dict[str, torch.Tensor]:
         "matrix": list(coded.shape),
         "header": coded.header,
     }
-    raw = torch.frombuffer(bytearray(canonical_json(told).encode()), dtype=torch.uint8)
+    raw = torch.frombuffer(bytearray(canonical_json(header).encode()), dtype=torch.uint8)
     # A copy has the usual strides also where a dimension is one long.
     parts = {n: p.clone(memory_format=torch.contiguous_format) for n, p in coded.parts.items()}
     return {HEADER: raw, **{f"{PART}{name}": part for name, part in parts.items()}}
@@ -81,9 +81,9 @@ def packed(tensor: CodedTensor) -> dict[str, torch.Tensor]:
 
 def unpacked(weights: Weights) -> CodedTensor:
     """Return the coded tensor that `packed` was given."""
-    told = json.loads(bytes(weights[HEADER].numpy()))
-    rows, columns = told["matrix"]
+    header = json.loads(bytes(weights[HEADER].numpy()))
+    rows, columns = header["matrix"]
     parts = {n.removeprefix(PART): t for n, t in weights.items() if n != HEADER}
-    coded = Coded((rows, columns), told["header"], parts)
-    shape = tuple(told["shape"])
-    return CodedTensor(told["name"], told["dtype"], shape, told["codec"], coded)
+    coded = Coded((rows, columns), header["header"], parts)
+    shape = tuple(header["shape"])
+    return CodedTensor(header["name"], header["dtype"], shape, header["codec"], coded)

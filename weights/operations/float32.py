@@ -33,12 +33,12 @@ class Float32:
         """
         if sorted(inputs) != ["of"]:
             raise ConfigError(f"float32 reads the input of, not {sorted(inputs)}")
-        given = inputs["of"]
-        for name, tensor in given.weights.items():
+        model = inputs["of"]
+        for name, tensor in model.weights.items():
             if not tensor.is_floating_point():
                 raise SourceError(
                     f"tensor {name} is {str(tensor.dtype).removeprefix('torch.')}: a quantised model "
                     "cannot be trained. Give the model that it was made from."
                 )
-        weights = {n: t.to(torch.float32).contiguous() for n, t in given.weights.items()}
-        return Model({**given.config, "dtype": "float32"}, weights)
+        weights = {n: t.to(torch.float32).contiguous() for n, t in model.weights.items()}
+        return Model({**model.config, "dtype": "float32"}, weights)

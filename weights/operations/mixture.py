@@ -41,14 +41,16 @@ class Mixture:
         """Return the model. Raises ConfigError for other roles, SourceError for what does not fit."""
         models = [role("model", number) for number in range(len(params.models))]
         experts = [role("expert", number) for number in range(len(params.experts))]
-        wanted = {"of", *models, *experts, *(["svd"] if experts else [])}
-        if set(inputs) != wanted:
-            raise ConfigError(f"mixture reads {sorted(wanted)}, not {sorted(inputs)}")
+        roles = {"of", *models, *experts, *(["svd"] if experts else [])}
+        if set(inputs) != roles:
+            raise ConfigError(f"mixture reads {sorted(roles)}, not {sorted(inputs)}")
         base = inputs["of"]
-        parts = [changes.of_model(base.weights, inputs[one].weights) for one in models]
+        parts = [
+            changes.of_model(base.weights, inputs[model_role].weights) for model_role in models
+        ]
         parts += _of_experts(inputs, experts)
-        found = changes.added(base.weights, parts, (*params.models, *params.experts))
-        return Model(base.config, found)
+        weights = changes.added(base.weights, parts, (*params.models, *params.experts))
+        return Model(base.config, weights)
 
 
 class RoundedMixture(Mixture):
@@ -70,4 +72,4 @@ def _of_experts(inputs: Mapping[str, Model], roles: Sequence[str]) -> list[chang
     if not roles:
         return []
     factored = inputs["svd"].weights
-    return [changes.of_vectors(factored, inputs[one].weights) for one in roles]
+    return [changes.of_vectors(factored, inputs[expert_role].weights) for expert_role in roles]

@@ -24,9 +24,9 @@ class Sizes(BaseModel):
 
 def resized(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return a config.json with other sizes; weights are drawn in float32."""
-    kept = {name: value for name, value in config.items() if name != "torch_dtype"}
-    told = {n: list(v) if isinstance(v, tuple) else v for n, v in changes.items()}
-    return {**kept, **told, "dtype": "float32"}
+    settings = {name: value for name, value in config.items() if name != "torch_dtype"}
+    sizes = {n: list(v) if isinstance(v, tuple) else v for n, v in changes.items()}
+    return {**settings, **sizes, "dtype": "float32"}
 
 
 def parameters(config: Mapping[str, Any]) -> int:
@@ -38,8 +38,8 @@ def parameters(config: Mapping[str, Any]) -> int:
     from weights.architectures.auto_config import AutoConfig
 
     with described("the sizes describe no model that can be built"), torch.device("meta"):
-        told: Any = AutoConfig.for_model(**dict(config))
-        module: Any = AutoModelForCausalLM.from_config(told, trust_remote_code=False)
+        model_config: Any = AutoConfig.for_model(**dict(config))
+        module: Any = AutoModelForCausalLM.from_config(model_config, trust_remote_code=False)
     return sum(parameter.numel() for parameter in module.parameters())
 
 

@@ -37,8 +37,8 @@ class Rounded:
         """
         if sorted(inputs) != list(ROLES):
             raise ConfigError(f"rounded reads the inputs like and of, not {sorted(inputs)}")
-        like, others = inputs["like"].weights, getattr(torch, params.others)
-        dtypes = {n: like[n].dtype if n in like else others for n in inputs["of"].weights}
+        like, dtype = inputs["like"].weights, getattr(torch, params.others)
+        dtypes = {n: like[n].dtype if n in like else dtype for n in inputs["of"].weights}
         weights = {n: in_dtype(n, t, dtypes[n]) for n, t in inputs["of"].weights.items()}
         return Model(inputs["of"].config, weights)
 

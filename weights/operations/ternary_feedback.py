@@ -65,19 +65,19 @@ class TernaryFeedback:
         if sorted(inputs) != [ternary_pack.ROLE]:
             raise ConfigError(f"ternary-feedback reads the input of, not {sorted(inputs)}")
         _check(params, streams)
-        given = inputs[ternary_pack.ROLE]
-        weights = dict(given.weights)
-        for name in ternary_pack.matrices(given):
+        model = inputs[ternary_pack.ROLE]
+        weights = dict(model.weights)
+        for name in ternary_pack.matrices(model):
             if not weights[name].isfinite().all():
                 raise NotFiniteError(f"{name} holds NaN or Inf: it cannot be ternary.")
         reproducible_products()
-        for name, gram in _grams(given, params, seed, streams).items():
+        for name, gram in _grams(model, params, seed, streams).items():
             weight = weights[name].float()
             scale = params.sigmas * ternary_pack.deviation(weight)
             weights[name] = ternary_pack.assembled(
                 fed_back(weight, scale, gram, params.damping), scale
             )
-        return Model(given.config, weights)
+        return Model(model.config, weights)
 
 
 def _check(params: Feedback, streams: Mapping[str, Ids]) -> None:

@@ -48,24 +48,24 @@ class TernaryPack:
         """
         if sorted(inputs) != [ROLE]:
             raise ConfigError(f"ternary-pack reads the input of, not {sorted(inputs)}")
-        given = inputs[ROLE]
-        weights = dict(given.weights)
-        for name in matrices(given):
+        model = inputs[ROLE]
+        weights = dict(model.weights)
+        for name in matrices(model):
             weight = weights[name].float()
             quantiser.check_group(name, weight.shape[1], params.group)
             if not weight.isfinite().all():
                 raise NotFiniteError(f"{name} holds NaN or Inf: it cannot be ternary.")
             trits, scale = rounded(weight, params)
             weights[name] = assembled(trits, scale)
-        return Model(given.config, weights)
+        return Model(model.config, weights)
 
 
 def matrices(model: Model) -> list[str]:
     """Return the names of a model's matrices that are ternary. Raises SourceError."""
-    found = linears.of_config(model.config)
-    if lacking := sorted(set(found) - set(model.weights)):
+    names = linears.of_config(model.config)
+    if lacking := sorted(set(names) - set(model.weights)):
         raise SourceError(f"the model lacks the tensor {lacking[0]}, which its config describes")
-    return found
+    return names
 
 
 def assembled(trits: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
@@ -109,5 +109,5 @@ def least_squares(weight: torch.Tensor, group: int = 0) -> tuple[torch.Tensor, t
     sums = sizes.cumsum(-1)
     best = (sums.square() / counts).argmax(-1, keepdim=True)
     scale = (sums / counts).gather(-1, best).squeeze(-1).float()
-    kept = torch.zeros_like(rows).scatter(-1, order, (counts <= best + 1).to(rows.dtype))
-    return (kept * rows.sign()).reshape(weight.shape), scale
+    mask = torch.zeros_like(rows).scatter(-1, order, (counts <= best + 1).to(rows.dtype))
+    return (mask * rows.sign()).reshape(weight.shape), scale

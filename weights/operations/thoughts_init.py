@@ -41,25 +41,30 @@ class ThoughtsInit:
         """Return the model with tensors named `thoughts.…`. Raises ConfigError for other roles."""
         if sorted(inputs) != ["of"]:
             raise ConfigError(f"thoughts-init reads the input of, not {sorted(inputs)}")
-        given = inputs["of"]
-        embedding = given.weights[embedding_name(given)].double()
+        model = inputs["of"]
+        embedding = model.weights[embedding_name(model)].double()
         mean, deviation = embedding.mean(0), embedding.std(0)
         part = Thoughts(embedding.shape[1], params.pause)
-        own = {}
+        thought_tensors = {}
         for name, parameter in part.named_parameters():
             shape, key = parameter.shape, ("thoughts", seed, name)
             if name in ("start", "end", "pause"):
                 drawn = randomness.gaussian(shape.numel(), *key)
-                own[name] = mean + deviation * torch.from_numpy(drawn)
+                thought_tensors[name] = mean + deviation * torch.from_numpy(drawn)
             elif name == "last.bias":
-                own[name] = torch.tensor([math.log(params.weight / (1 - params.weight))])
+                thought_tensors[name] = torch.tensor(
+                    [math.log(params.weight / (1 - params.weight))]
+                )
             elif name in ("first.weight", "second.weight"):
                 drawn = 2.0 * randomness.uniform(shape.numel(), *key) - 1.0
-                own[name] = torch.from_numpy(drawn).reshape(shape) / math.sqrt(shape[1])
+                thought_tensors[name] = torch.from_numpy(drawn).reshape(shape) / math.sqrt(shape[1])
             else:
-                own[name] = torch.zeros(shape)
-        added = {f"{START}{name}": tensor.float().contiguous() for name, tensor in own.items()}
-        return Model(given.config, {**given.weights, **added})
+                thought_tensors[name] = torch.zeros(shape)
+        added = {
+            f"{START}{name}": tensor.float().contiguous()
+            for name, tensor in thought_tensors.items()
+        }
+        return Model(model.config, {**model.weights, **added})
 
 
 def embedding_name(model: Model) -> str:
@@ -70,5 +75,5 @@ def embedding_name(model: Model) -> str:
     with described("the config describes no model that can be built"), torch.device("meta"):
         config = AutoConfig.for_model(**dict(model.config))
         module = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
-    wanted = module.get_input_embeddings().weight
-    return next(name for name, parameter in module.named_parameters() if parameter is wanted)
+    embedding = module.get_input_embeddings().weight
+    return next(name for name, parameter in module.named_parameters() if parameter is embedding)

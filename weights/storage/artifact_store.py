@@ -195,10 +195,10 @@ class Vault:
             manifest = self._manifest(name)
         except (TamperedError, ConfigError):
             return 0  # without a readable manifest the current attempt is unknown: remove none
-        kept = manifest.attempt if manifest else None
+        live_attempt = manifest.attempt if manifest else None
         before = time.time() - STALE_SECONDS
-        found = [a for a in self._store.list(f"data/{name}") if re.fullmatch(ATTEMPT, a)]
-        dead = [a for a in found if a != kept and int(a.partition("-")[0], 16) < before]
+        attempts = [a for a in self._store.list(f"data/{name}") if re.fullmatch(ATTEMPT, a)]
+        dead = [a for a in attempts if a != live_attempt and int(a.partition("-")[0], 16) < before]
         for attempt in dead:
             self._store.drop(f"data/{name}/{attempt}")
         return len(dead)

@@ -42,42 +42,42 @@ def stored(address: str) -> str:
     return f"model-{address}"
 
 
-def _difference(given: ModelReference, pinned: SourceRecord, place: Path) -> str:
+def _difference(reference: ModelReference, pinned: SourceRecord, place: Path) -> str:
     """Return the error text that says which files of a model differ from the pinned ones."""
-    found = companions.digests(place)
-    changed = [n for n in {**pinned.files, **found} if pinned.files.get(n) != found.get(n)]
+    digests = companions.digests(place)
+    changed = [n for n in {**pinned.files, **digests} if pinned.files.get(n) != digests.get(n)]
     what = f": {', '.join(changed)} differ" if changed else ""
     return (
-        f"model {pinned.name} has changed since the run started{what} ({given.path}). Put the old "
+        f"model {pinned.name} has changed since the run started{what} ({reference.path}). Put the old "
         "files back, or start a new run."
     )
 
 
-def check_named(given: ModelReference, found: str, place: Path) -> None:
+def check_named(reference: ModelReference, weights_digest: str, place: Path) -> None:
     """Raise SourceError if a model was submitted with a digest and its weights have another now.
 
-    `found` is the digest of the weights as the run reads them, `place` the model's copy.
+    `weights_digest` is the digest of the weights as the run reads them, `place` the model's copy.
     """
-    if given.digest in (None, found):
+    if reference.digest in (None, weights_digest):
         return
-    if given.digest != checkpoint.digest(checkpoint.open_checkpoint(place).tensors()):
+    if reference.digest != checkpoint.digest(checkpoint.open_checkpoint(place).tensors()):
         raise SourceError(
-            f"model {given.name}: the weights in {given.path} have changed since the run was "
+            f"model {reference.name}: the weights in {reference.path} have changed since the run was "
             "submitted. Submit it again."
         )
 
 
-def recorded(given: ModelReference, place: Path, opened: Checkpoint) -> SourceRecord:
+def recorded(reference: ModelReference, place: Path, opened: Checkpoint) -> SourceRecord:
     """Return the record of a model as a run starts with it, by reading all of its weights.
 
     `place` is the model's copy, `opened` its checkpoint. Raises SourceError by `check_named`.
     """
-    found = checkpoint.digest(opened.tensors())
-    check_named(given, found, place)
+    weights_digest = checkpoint.digest(opened.tensors())
+    check_named(reference, weights_digest, place)
     return SourceRecord(
-        name=given.name,
-        recipe_id=Source(digest=found).id,
-        digest=found,
+        name=reference.name,
+        recipe_id=Source(digest=weights_digest).id,
+        digest=weights_digest,
         sketch="",
         parameters=opened.parameters,
         model=place.name,
@@ -96,28 +96,28 @@ class Supply:
         self._cache = cache
         self._copies = Copies(folder.parent / "models")
 
-    def model(self, given: ModelReference, pinned: SourceRecord | None) -> Path:
+    def model(self, reference: ModelReference, pinned: SourceRecord | None) -> Path:
         """Return this machine's own copy of a model; `pinned` is its record in `started`.
 
         Raises UnavailableError if the model is not here (another machine may have it),
         SourceChangedError if the model that is here is not the pinned one.
         """
         if pinned is None or not pinned.model:  # no model is pinned, or only its weights are
-            return self._copies.take(self._given(given))
+            return self._copies.take(self._given(reference))
         place, refused = self._copies.find(pinned.model, pinned.files), ""
         if place is None:
             place, refused = self._fetched(pinned)
         if place is None:
-            place = self._copies.take(self._given(given, refused))
-        elif written_since(place, Path(given.path)):
+            place = self._copies.take(self._given(reference, refused))
+        elif written_since(place, Path(reference.path)):
             log.warning(
                 "the files of model %s were changed since the run started: %s. The run goes on with "
                 "its own copy of the model as it was.",
-                given.name,
-                given.path,
+                reference.name,
+                reference.path,
             )
         if place.name != pinned.model:
-            raise SourceChangedError(_difference(given, pinned, place))
+            raise SourceChangedError(_difference(reference, pinned, place))
         return place
 
     def checked(self, place: Path, pinned: SourceRecord | None) -> Model:
@@ -150,31 +150,31 @@ class Supply:
             return None, f" The store's cannot be used: {error}"
         return None, ""
 
-    def _given(self, given: ModelReference, refused: str = "") -> Path:
+    def _given(self, reference: ModelReference, refused: str = "") -> Path:
         """Return the folder that the user named, a download of it from the Hub, or one made again.
 
         Raises UnavailableError.
         """
-        if adapter_folders.exists(Path(given.path)):
-            return Path(given.path)
-        if (folder := make_again(Path(given.path))) is not None:
+        if adapter_folders.exists(Path(reference.path)):
+            return Path(reference.path)
+        if (folder := make_again(Path(reference.path))) is not None:
             return folder
-        if given.hub_id is not None:
-            return Path(resolve(f"{given.hub_id}@{given.revision}").path)
+        if reference.hub_id is not None:
+            return Path(resolve(f"{reference.hub_id}@{reference.revision}").path)
         if self._home is not None:
             from weights.storage import made_again
 
-            if (place := made_again.model(self._home, given)) is not None:
+            if (place := made_again.model(self._home, reference)) is not None:
                 return place
         raise UnavailableError(
-            f"model {given.name} is not on this machine: there is no {given.path}. Put it there, or "
+            f"model {reference.name} is not on this machine: there is no {reference.path}. Put it there, or "
             f"name a store that has it in FORGE_ARTIFACT_STORE.{refused}"
         )
 
     def share_model(self, place: Path) -> None:
         """Put a copy into the store, under its content address."""
-        found = {p.name: p for p in place.iterdir() if p.name != ORIGIN}
-        self.put(stored(place.name), found)
+        files = {p.name: p for p in place.iterdir() if p.name != ORIGIN}
+        self.put(stored(place.name), files)
 
     def items_again(self, file: Path) -> bool:
         """Make a file of items again that another run pinned among this machine's inputs.

@@ -23,15 +23,15 @@ from weights.storage.model_origin import settle
 log = logging.getLogger(__name__)
 
 
-def model(home: Home, given: ModelReference) -> Path | None:
+def model(home: Home, reference: ModelReference) -> Path | None:
     """Return a folder with the model that was given with this digest; None if no run made it."""
-    origin = _origin(home, given.digest) if given.digest else None
+    origin = _origin(home, reference.digest) if reference.digest else None
     if origin is None:
         return None
     try:
         return Path(settle(home, json.loads(origin.request(origin.folders))))
     except ForgeError as error:
-        log.warning("model %s cannot be made again: %s", given.name, error)
+        log.warning("model %s cannot be made again: %s", reference.name, error)
         return None
 
 

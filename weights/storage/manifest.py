@@ -83,12 +83,12 @@ class Manifest(BaseModel, frozen=True):
             )
         plain = unseal(lambda a, b: body[a:b], len(body), keys, match[2], name, MANIFEST)
         try:
-            found = cls.model_validate_json(b"".join(plain))
+            manifest = cls.model_validate_json(b"".join(plain))
         except ValueError:
             raise damaged(name, MANIFEST, "cannot be read") from None
-        if (found.name, found.key) != (name, match[2]):
+        if (manifest.name, manifest.key) != (name, match[2]):
             raise damaged(name, MANIFEST, "is another artifact's, or another key's")
-        return found
+        return manifest
 
     def place(self, file: str) -> str:
         """Return the place of a file in the store."""

@@ -74,7 +74,7 @@ class Copies:
         self._use(place)
         return place
 
-    def take(self, given: Path) -> Path:
+    def take(self, source: Path) -> Path:
         """Copy a model folder; return the copy, which is named by its content address.
 
         The copy of BASE+ADAPTER has both files of the adapter beside the base's. Its weights are those
@@ -83,31 +83,31 @@ class Copies:
         Raises SourceError if the folder is not a model, SourceChangedError if the folder is written
         to meanwhile, UnavailableError if the disk lacks space.
         """
-        open_checkpoint(given)  # raises an error that names the user's own folder
-        files = model_files(given)
-        name = hashlib.sha256(str(given.resolve()).encode()).hexdigest()[:16]
+        open_checkpoint(source)  # raises an error that names the user's own folder
+        files = model_files(source)
+        name = hashlib.sha256(str(source.resolve()).encode()).hexdigest()[:16]
         incoming = self._folder / f".{name}.incoming"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             with alone(self._folder / f".{name}.lock"):
                 shutil.rmtree(incoming, ignore_errors=True)
                 try:
-                    twins = self._twins(given)
-                    self._check_space(given, [f for n, f in files.items() if n not in twins])
-                    place = self._copied(given, files, incoming, twins)
+                    twins = self._twins(source)
+                    self._check_space(source, [f for n, f in files.items() if n not in twins])
+                    place = self._copied(source, files, incoming, twins)
                 finally:
                     shutil.rmtree(incoming, ignore_errors=True)
         except OSError as error:
             raise UnavailableError(
-                f"model {given} cannot be copied to {self._folder}: {error.strerror or error}."
+                f"model {source} cannot be copied to {self._folder}: {error.strerror or error}."
             ) from error
         self._use(place)
         evict(self._folder, self._disk_bytes, self.drop)
         return place
 
-    def _twins(self, given: Path) -> dict[str, Path]:
+    def _twins(self, source: Path) -> dict[str, Path]:
         """Return the weights of a copy of BASE, for BASE+ADAPTER: name → file; empty if none fits."""
-        base, adapter = adapter_folders.parts(given)
+        base, adapter = adapter_folders.parts(source)
         if adapter is None:
             return {}
         for place in self._folder.iterdir():
@@ -117,7 +117,7 @@ class Copies:
         return {}
 
     def _copied(
-        self, given: Path, files: Mapping[str, Path], incoming: Path, twins: Mapping[str, Path]
+        self, source: Path, files: Mapping[str, Path], incoming: Path, twins: Mapping[str, Path]
     ) -> Path:
         before = stamps(files)
         incoming.mkdir()
@@ -129,17 +129,17 @@ class Copies:
         failpoints.hit("source-copied")
         if stamps(files) != before:
             raise SourceChangedError(
-                f"model {given} was written to while it was copied. Start again when its files are "
+                f"model {source} was written to while it was copied. Start again when its files are "
                 "complete."
             )
-        weights = digest(open_checkpoint(incoming, given).tensors())
-        kept = companions.digests(incoming)
-        address = companions.address(weights, kept)
-        note = {"folder": str(given), "stamps": before}
+        weights = digest(open_checkpoint(incoming, source).tensors())
+        digests = companions.digests(incoming)
+        address = companions.address(weights, digests)
+        note = {"folder": str(source), "stamps": before}
         (incoming / ORIGIN).write_text(json.dumps(note, indent=2) + "\n", "utf-8")
         settle(incoming)
         place = self.place(address)
-        there = self.find(address, kept)
+        there = self.find(address, digests)
         if there is not None and digest(open_checkpoint(there).tensors()) != weights:
             self.drop(there)
         try:
@@ -151,12 +151,12 @@ class Copies:
         failpoints.hit("source-kept")
         return place
 
-    def _check_space(self, given: Path, files: Iterable[Path]) -> None:
+    def _check_space(self, source: Path, files: Iterable[Path]) -> None:
         need = sum(file.stat().st_size for file in files)
         free = shutil.disk_usage(self._folder).free
         if need > free:
             raise UnavailableError(
-                f"a run reads its own copy of each model, and {given.name} has {need / 1e9:.1f} GB: "
+                f"a run reads its own copy of each model, and {source.name} has {need / 1e9:.1f} GB: "
                 f"{self._folder} has {free / 1e9:.1f} GB free. Free space, or set FORGE_HOME to a "
                 "folder on another disk."
             )
@@ -189,25 +189,25 @@ def model_files(model: Path) -> dict[str, Path]:
     Raises SourceError.
     """
     folder, added = adapter_folders.parts(model)[0], adapter_folders.files(model)
-    found = {file.name: file for file in weight_files(folder)}
+    files = {file.name: file for file in weight_files(folder)}
     if (folder / INDEX).is_file():
-        found[INDEX] = folder / INDEX
-    return found | companions.found(folder) | added
+        files[INDEX] = folder / INDEX
+    return files | companions.found(folder) | added
 
 
 def stamps(files: Mapping[str, Path]) -> Stamps:
     """Return name → inode, size, mtime and ctime in ns: a write to the file changes some of them."""
-    told = {name: file.stat() for name, file in files.items()}
-    return {name: [s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns] for name, s in told.items()}
+    stats = {name: file.stat() for name, file in files.items()}
+    return {name: [s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns] for name, s in stats.items()}
 
 
-def written_since(place: Path, given: Path) -> bool:
+def written_since(place: Path, source: Path) -> bool:
     """Return True if a copy was made of this folder and its files were written to since."""
     folder, before = _made_of(place)
-    if folder != str(given) or not adapter_folders.exists(given):
+    if folder != str(source) or not adapter_folders.exists(source):
         return False
     try:
-        return stamps(model_files(given)) != before
+        return stamps(model_files(source)) != before
     except (OSError, SourceError):
         return True
 

@@ -50,10 +50,10 @@ def find(store: EventStore, text: str) -> Origin | None:
     Raise SourceError if the run has no such model, or if the text is ambiguous.
     """
     try:
-        found = model_names.find(store, text)
-        if found is None:
+        reference = model_names.find(store, text)
+        if reference is None:
             return None if "/" in text else _registered_or_begun(store, text)
-        return model(store, *found)
+        return model(store, *reference)
     except (AmbiguousError, NotFoundError) as error:
         hint = ""
         if model_names.split(text)[1] == "/":
@@ -66,9 +66,9 @@ def _registered_or_begun(store: EventStore, text: str) -> Origin | None:
 
     Raise AmbiguousError; NotFoundError if the run has no result.
     """
-    found = _registered(store, text)
-    if found is not None:
-        return found
+    origin = _registered(store, text)
+    if origin is not None:
+        return origin
     try:
         name = finding.full_name(store, text)
     except AmbiguousError:
@@ -163,11 +163,11 @@ class Finder:
         A log that cannot be read now hides nothing: the folder needs no log.
         """
         run, _, model = model_names.split(text)
-        known = None
+        run_name = None
         if streams.NAME.fullmatch(run):
             with suppress(UnavailableError):
-                known = self._asked(lambda store: finding.whole_name(store, run))
-        if known is None:
+                run_name = self._asked(lambda store: finding.whole_name(store, run))
+        if run_name is None:
             return
         known_as = f"{run}:{model or model_names.RESULT}"
         other = f"write {known_as} for that" if text != known_as else "move the folder for that"
@@ -216,38 +216,38 @@ class _Settler:
         return answer["folder"]
 
 
-def settle(home: Home, asked: dict[str, Any]) -> str:
+def settle(home: Home, request: dict[str, Any]) -> str:
     """Return a folder with the model of the digest asked for; build it if need be.
 
-    `asked` is the request of `Origin.request`. Raise SourceError.
+    `request` is the request of `Origin.request`. Raise SourceError.
     """
     from weights.folders.kept_folders import touch
 
-    kept = home.folder / "models" / asked["digest"]
-    folders = [*map(Path, asked["folders"]), kept]
-    if asked["hub"]:
+    target = home.folder / "models" / request["digest"]
+    folders = [*map(Path, request["folders"]), target]
+    if request["hub"]:
         from weights.folders.sources import resolve
 
-        folders.insert(0, Path(resolve(asked["hub"]).path))
-    if asked["run"]:
+        folders.insert(0, Path(resolve(request["hub"]).path))
+    if request["run"]:
         store = home.open_store()
         try:
-            state, rows = repository.opened(store, asked["run"])
+            state, rows = repository.opened(store, request["run"])
         finally:
             store.close()
         kind = kinds.of(state.kind)
-        return kind.settle(home, state, rows[-1].hash, asked["recipe_id"], folders)
+        return kind.settle(home, state, rows[-1].hash, request["recipe_id"], folders)
     from weights.folders.holding import holds
     from weights.folders.sources import make_again
 
     for folder in folders:
         if not folder.exists():
             make_again(folder)
-        if holds(folder, asked["digest"]):
-            if folder == kept:
-                touch(kept)
+        if holds(folder, request["digest"]):
+            if folder == target:
+                touch(target)
             return str(folder.resolve())
-    raise SourceError(gone(asked["what"], list(map(str, folders[:-1])), asked["digest"]))
+    raise SourceError(gone(request["what"], list(map(str, folders[:-1])), request["digest"]))
 
 
 def gone(what: str, tried: Sequence[str], digest: str) -> str:
@@ -266,10 +266,10 @@ def _serve() -> int:
     """
     out, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:
-        number, asked = json.loads(line)
+        number, request = json.loads(line)
         answer: dict[str, Any] = {"folder": "", "error": "", "later": False}
         try:
-            answer["folder"] = settle(Home.default(), asked)
+            answer["folder"] = settle(Home.default(), request)
         except (ForgeError, StoreUnavailableError) as error:
             answer["error"] = " ".join(str(error).split())
             answer["later"] = isinstance(error, UnavailableError | StoreUnavailableError)

@@ -24,17 +24,17 @@ def _ours(place: Path) -> bool:
     return any((place / mark).is_file() for mark in marks)
 
 
-def check_target(folder: Path, ours: Callable[[Path], bool] = _ours) -> Path:
+def check_target(folder: Path, replaceable: Callable[[Path], bool] = _ours) -> Path:
     """Return the absolute folder if results may be written there; change nothing.
 
-    The folder must be missing, be empty, or satisfy `ours`, by default: hold an earlier result.
+    The folder must be missing, be empty, or satisfy `replaceable`, by default: hold an earlier result.
     Raises ConfigError, ConflictError, UnavailableError.
     """
     place = folder.resolve()
     if place.exists() and not place.is_dir():
         raise ConfigError(f"the output folder {folder} is a file. Choose another.")
     _check_elsewhere(folder)
-    if place.is_dir() and any(place.iterdir()) and not ours(place):
+    if place.is_dir() and any(place.iterdir()) and not replaceable(place):
         raise ConflictError(
             f"the output folder {folder} holds other things, and would be replaced. Choose another, "
             "or empty it."
@@ -65,10 +65,10 @@ def check_apart(folder: Path, inputs: Iterable[str]) -> None:
     """
     _check_elsewhere(folder)
     place = folder.resolve()
-    for given in (text for text in inputs if "\0" not in text):
-        path = Path(given)
+    for source in (text for text in inputs if "\0" not in text):
+        path = Path(source)
         if path.is_absolute() and place in (path.resolve(), *path.resolve().parents):
             raise ConflictError(
-                f"the output folder {folder} is, or holds, {given}, which the run reads, and would be "
+                f"the output folder {folder} is, or holds, {source}, which the run reads, and would be "
                 "replaced. Choose another."
             )

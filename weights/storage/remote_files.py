@@ -41,11 +41,11 @@ class StoredFiles:
 
     def list(self, place: str) -> list[str]:
         """Return the names of the entries of a folder, sorted; [] if there is no folder."""
-        found = []
+        entries = []
         with contextlib.suppress(GoneError), self._doing("list", place) as path:
             self._fs.invalidate_cache()
-            found = self._fs.ls(path, detail=False)
-        return sorted({str(path).rstrip("/").rpartition("/")[2] for path in found})
+            entries = self._fs.ls(path, detail=False)
+        return sorted({str(path).rstrip("/").rpartition("/")[2] for path in entries})
 
     def write(self, place: str, pieces: Iterable[bytes]) -> None:
         """Write a file that does not exist yet; on a local disk it is synced."""

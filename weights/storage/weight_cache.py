@@ -222,10 +222,10 @@ class Artifacts:
         stay.
         """
         places = [*self.folder.glob("??/*"), *self.folder.glob(f"{SNAPSHOTS}/*/*")]
-        found = sorted(filter(None, map(_measured, places)))
-        total = sum(bytes_ for *_, bytes_ in found)
+        entries = sorted(filter(None, map(_measured, places)))
+        total = sum(bytes_ for *_, bytes_ in entries)
         lately = time.time() - LATELY
-        for needed, _, used, place, bytes_ in found:
+        for needed, _, used, place, bytes_ in entries:
             if total <= self._disk_bytes:
                 return
             living = place.parents[1].name == SNAPSHOTS and needed and used > lately

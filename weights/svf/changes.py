@@ -34,17 +34,17 @@ def of_vectors(factored: Weights, vectors: Weights) -> dict[str, torch.Tensor]:
 
     `vectors` are float32 [rank] by name of their matrix. Raises SourceError if they do not fit.
     """
-    found: dict[str, torch.Tensor] = {}
+    changes: dict[str, torch.Tensor] = {}
     for name, u, s, vt in decomposition.matrices(factored):
         z = vectors.get(name)
         if z is None or z.shape != s.shape:
             raise SourceError(f"the vectors do not fit: {name} needs {len(s)} numbers")
         if not torch.equal(z, torch.ones_like(z)):
             step = s * (z.to(torch.float64) - 1.0)
-            found[name] = ((u * step) @ vt).to(torch.float32)
+            changes[name] = ((u * step) @ vt).to(torch.float32)
     if strange := sorted(set(vectors) - {name for name, *_ in decomposition.matrices(factored)}):
         raise SourceError(f"the vectors do not fit: there is no matrix {strange[0]}")
-    return found
+    return changes
 
 
 def of_model(base: Weights, model: Weights) -> dict[str, torch.Tensor]:
@@ -54,14 +54,14 @@ def of_model(base: Weights, model: Weights) -> dict[str, torch.Tensor]:
     """
     if different := sorted(set(base) ^ set(model)):
         raise SourceError(f"only one of the two models has tensor {different[0]}")
-    found: dict[str, torch.Tensor] = {}
+    changes: dict[str, torch.Tensor] = {}
     for name, tensor in base.items():
         other = model[name]
         if other.shape != tensor.shape:
             raise SourceError(f"tensor {name} has shapes {[*tensor.shape]} and {[*other.shape]}")
         if not torch.equal(other.float(), tensor.float()):
-            found[name] = other.float() - tensor.float()
-    return found
+            changes[name] = other.float() - tensor.float()
+    return changes
 
 
 def added(
@@ -71,9 +71,9 @@ def added(
 
     Multiplications and additions are separate operations: the bits are the same on every processor.
     """
-    found = dict(base)
+    weights = dict(base)
     for change, factor in zip(changes, factors, strict=True):
         if factor != 0.0:
             for name, tensor in change.items():
-                found[name] = found[name] + tensor * factor
-    return found
+                weights[name] = weights[name] + tensor * factor
+    return weights

@@ -24,18 +24,18 @@ def names(weights: Weights, parts: Collection[str]) -> list[str]:
 
     `parts` are of `block_names.PARTS`. Raises ConfigError if there are none.
     """
-    found = sorted(
+    matrix_names = sorted(
         name
         for name, tensor in weights.items()
         if tensor.dim() == 2
         and block_names.block_of(name) is not None
         and block_names.part_of(name) in parts
     )
-    if not found:
+    if not matrix_names:
         raise ConfigError(
             f"the model has no matrices in {' or '.join(sorted(parts))}: there is nothing to decompose"
         )
-    return found
+    return matrix_names
 
 
 def factors(matrix: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -48,13 +48,13 @@ def factors(matrix: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Ten
 
 def decomposed(weights: Weights, parts: Collection[str]) -> dict[str, torch.Tensor]:
     """Return the factors of all matrices in some parts. Raises ConfigError, NotFiniteError."""
-    found: dict[str, torch.Tensor] = {}
+    factor_tensors: dict[str, torch.Tensor] = {}
     for name in names(weights, parts):
         if not weights[name].isfinite().all():
             raise NotFiniteError(f"tensor {name} holds NaN or Inf: it cannot be decomposed")
         u, s, vt = factors(weights[name])
-        found |= {f"{name}{U}": u, f"{name}{S}": s, f"{name}{VT}": vt}
-    return found
+        factor_tensors |= {f"{name}{U}": u, f"{name}{S}": s, f"{name}{VT}": vt}
+    return factor_tensors
 
 
 def matrices(

@@ -77,6 +77,6 @@ class Vectors(torch.nn.Module):
         newer = getattr(model, "activation_checkpointing_enable", None)
         (newer or model.gradient_checkpointing_enable)(how)
 
-    def forward(self, **given: Any) -> Any:
+    def forward(self, **arguments: Any) -> Any:
         """Return what the model beneath does with scaled singular values."""
-        return self._model[0](**given)
+        return self._model[0](**arguments)

@@ -63,12 +63,12 @@ def train_ternary(module: Any, group: int, int8: bool) -> Share:
     are quantised as well. Raises ConfigError for a module without linear layers, or a group that does
     not fit.
     """
-    share, found = Share(), list(linears(module))
-    if not found:
+    share, layers = Share(), list(linears(module))
+    if not layers:
         raise ConfigError("the model has no linear layers: nothing could be ternary")
-    for name, layer in found:
+    for name, layer in layers:
         quantiser.check_group(name, layer.in_features, group)
-    for _, layer in found:
+    for _, layer in layers:
         layer.forward = _training(layer, share, group, int8)
     return share
 
@@ -88,9 +88,9 @@ def _training(
     def forward(x: torch.Tensor) -> torch.Tensor:
         weight = layer.weight
         scale = quantiser.mean_scale(weight.detach(), group)
-        wanted = quantiser.trits(weight.detach(), scale)
+        levels = quantiser.trits(weight.detach(), scale)
         unit = weight / quantiser.spread(scale.clamp(min=quantiser.TINY), weight.shape[1])
-        trits = quantiser.straight_through(unit, wanted, share.value)
+        trits = quantiser.straight_through(unit, levels, share.value)
         return _product(x, trits, scale, layer.bias, int8, share.value)
 
     return forward
@@ -115,8 +115,8 @@ def _product(
     """Return the layer's output, float32, of [..., columns] inputs and [rows, columns] trits."""
     divisor = torch.ones((), device=x.device)
     if int8:
-        wanted, factor = quantiser.int8(x.detach())
-        x, divisor = quantiser.straight_through(x.float() * factor, wanted, share), factor
+        levels, factor = quantiser.int8(x.detach())
+        x, divisor = quantiser.straight_through(x.float() * factor, levels, share), factor
     if scale.numel() == 1:
         divisor = divisor * (1 / scale.clamp(min=quantiser.TINY)).reshape(1)
     else:

@@ -81,9 +81,9 @@ def mask(tokens: int, layers: int, dtype: torch.dtype, device: Any = None) -> Te
     place = torch.arange(tokens, device=device).repeat(1 + layers)
     layer = torch.arange(1 + layers, device=device).repeat_interleave(tokens)
     text = (layer == 0) & (place <= place[:, None])
-    own = (layer > 0) & (place == place[:, None]) & (layer <= layer[:, None])
+    own_thought = (layer > 0) & (place == place[:, None]) & (layer <= layer[:, None])
     added = torch.zeros(place.numel(), place.numel(), dtype=dtype, device=device)
-    return added.masked_fill(~(text | own), torch.finfo(dtype).min)[None, None]
+    return added.masked_fill(~(text | own_thought), torch.finfo(dtype).min)[None, None]
 
 
 def positions(tokens: int, layers: int, device: Any = None) -> Tensor:
@@ -123,7 +123,7 @@ def forward(model: Any, text: Tensor, layers: Tensor) -> Passed:
     first = model.get_input_embeddings()(text)
     rows, tokens, hidden = first.shape
     count = layers.shape[1]
-    found = model(
+    output = model(
         inputs_embeds=torch.cat([first, layers.reshape(rows, -1, hidden).to(first.dtype)], 1),
         attention_mask=mask(tokens, count, first.dtype, text.device),
         position_ids=positions(tokens, count, text.device).expand(rows, -1),
@@ -131,7 +131,7 @@ def forward(model: Any, text: Tensor, layers: Tensor) -> Passed:
         output_hidden_states=True,
     )
     shape = (rows, 1 + count, tokens, -1)
-    return Passed(found.logits.reshape(shape), found.hidden_states[-1].reshape(shape))
+    return Passed(output.logits.reshape(shape), output.hidden_states[-1].reshape(shape))
 
 
 @torch.no_grad()
@@ -154,7 +154,7 @@ def sampled(
     embed = model.get_input_embeddings()
     full = mask(tokens, length, embed.weight.dtype, text.device)
     places = positions(tokens, length, text.device)
-    cache, found = DynamicCache(), []
+    cache, thought_tokens = DynamicCache(), []
     inputs = embed(text)
     for layer in range(length + 1):
         upto = slice(layer * tokens, (layer + 1) * tokens)
@@ -167,15 +167,15 @@ def sampled(
         )
         if layer:
             drawn = None if draws is None else draws[:, layer - 1]
-            found.append(_taken(passed.logits, drawn, temperature))
-        inputs = embed(found[-1]) if layer else thoughts.start.expand(rows, tokens, -1)
-    return torch.stack(found, 1)
+            thought_tokens.append(_taken(passed.logits, drawn, temperature))
+        inputs = embed(thought_tokens[-1]) if layer else thoughts.start.expand(rows, tokens, -1)
+    return torch.stack(thought_tokens, 1)
 
 
 def _cache_name(model: Any) -> str:
     """Return the name by which a model takes keys and values: transformers has changed it."""
-    known = inspect.signature(model.forward).parameters
-    return "cache" if "cache" in known else "past_key_values"
+    parameters = inspect.signature(model.forward).parameters
+    return "cache" if "cache" in parameters else "past_key_values"
 
 
 def _taken(logits: Tensor, draws: Tensor | None, temperature: float) -> Tensor:
@@ -183,8 +183,10 @@ def _taken(logits: Tensor, draws: Tensor | None, temperature: float) -> Tensor:
     if draws is None:
         return logits.argmax(-1)
     sums = (wide(logits) / temperature).softmax(-1).cumsum(-1)
-    wanted = draws[..., None].to(sums.dtype) * sums[..., -1:]
-    return torch.searchsorted(sums, wanted, right=True).squeeze(-1).clamp_max(logits.shape[-1] - 1)
+    thresholds = draws[..., None].to(sums.dtype) * sums[..., -1:]
+    return (
+        torch.searchsorted(sums, thresholds, right=True).squeeze(-1).clamp_max(logits.shape[-1] - 1)
+    )
 
 
 def wide(values: Tensor) -> Tensor:
@@ -219,8 +221,8 @@ class Thinker(nn.Module):
 
         settings = json.loads((Path(folder) / SETTINGS).read_text("utf-8"))
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-        found = load_file(Path(folder) / TENSORS)
-        return cls(model, loaded(found), settings["length"], settings["temperature"]).eval()
+        tensors = load_file(Path(folder) / TENSORS)
+        return cls(model, loaded(tensors), settings["length"], settings["temperature"]).eval()
 
     @torch.no_grad()
     def next_token(self, ids: Tensor, think: bool = True, draws: Tensor | None = None) -> Tensor:
@@ -231,8 +233,8 @@ class Thinker(nn.Module):
         """
         embed = self.model.get_input_embeddings()
         text = embed(ids)
-        found = self.model(inputs_embeds=text, use_cache=False, output_hidden_states=True)
-        base = wide(found.logits[0, -1]).log_softmax(-1)
+        output = self.model(inputs_embeds=text, use_cache=False, output_hidden_states=True)
+        base = wide(output.logits[0, -1]).log_softmax(-1)
         if not think:
             return base
         row = torch.cat([text, self.thoughts.start[None, None]], 1)
@@ -246,7 +248,7 @@ class Thinker(nn.Module):
             row = torch.cat([row, token], 1)
         row = torch.cat([row, self.thoughts.end[None, None]], 1)
         after = self.model(inputs_embeds=row, use_cache=False, output_hidden_states=True)
-        logit = self.thoughts.logit(found.hidden_states[-1][0, -1], after.hidden_states[-1][0, -1])
+        logit = self.thoughts.logit(output.hidden_states[-1][0, -1], after.hidden_states[-1][0, -1])
         return mixed(base, wide(after.logits[0, -1]).log_softmax(-1), logit)
 
     def generate(
@@ -270,6 +272,6 @@ class Thinker(nn.Module):
 
 def loaded(tensors: Mapping[str, Tensor]) -> Thoughts:
     """Return the module of some parameters by name. Raises RuntimeError for other names or shapes."""
-    found = Thoughts(tensors["start"].numel(), "pause" in tensors)
-    found.load_state_dict(dict(tensors))
-    return found.to(tensors["start"].dtype)
+    thoughts = Thoughts(tensors["start"].numel(), "pause" in tensors)
+    thoughts.load_state_dict(dict(tensors))
+    return thoughts.to(tensors["start"].dtype)

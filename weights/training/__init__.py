@@ -16,9 +16,9 @@ from weights.training import objectives, optimisers, schedules
 def complete(recipe: Train) -> Train:
     """Return the recipe with every default parameter written out. Raises ConfigError."""
 
-    def whole(params: Any, given: Algorithm) -> Algorithm:
-        written = algorithms.complete(params, given.params, given.name)
-        return given.model_copy(update={"params": written})
+    def whole(params: Any, algorithm: Algorithm) -> Algorithm:
+        written = algorithms.complete(params, algorithm.params, algorithm.name)
+        return algorithm.model_copy(update={"params": written})
 
     changes = {
         "params": algorithms.complete(

@@ -33,7 +33,7 @@ def canary(
     """
     fresh = recipe.model_copy(update={"carries": False})
     last = min(recipe.first + STEPS, recipe.upto)
-    made = segment(
+    snapshot = segment(
         fresh,
         start,
         None,
@@ -44,5 +44,5 @@ def canary(
         device=device,
         team=team,
     )
-    weights = {f"model/{name}": tensor for name, tensor in made.weights.items()}
-    return digest(weights | made.optimiser), made.seconds
+    weights = {f"model/{name}": tensor for name, tensor in snapshot.weights.items()}
+    return digest(weights | snapshot.optimiser), snapshot.seconds

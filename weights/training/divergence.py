@@ -51,8 +51,8 @@ class DivergenceWatch:
         """Return "loss": count, mean and variance, float64; nothing if the watch is off."""
         if self._sigmas is None:
             return {}
-        kept = [self._count, self._mean, self._variance]
-        return {"loss": torch.tensor(kept, dtype=torch.float64)}
+        statistics = [self._count, self._mean, self._variance]
+        return {"loss": torch.tensor(statistics, dtype=torch.float64)}
 
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Take back what `state` returned."""

@@ -108,10 +108,10 @@ def segment(
         optimiser = _carried(optimiser)
     with pinned(threads):
         training = Training(recipe, start, optimiser, streams, inputs or {}, device, group, sharded)
-        made = training.run(first, last, report, should_stop)
+        snapshot = training.run(first, last, report, should_stop)
     del training
     freed_memory.give_back()
-    return made
+    return snapshot
 
 
 def _check_state(recipe: Train, optimiser: Weights | None, first: int) -> None:
@@ -153,9 +153,9 @@ class Training:
         self._device = torch.device(device)
         objective, chosen = objectives.of(recipe.objective), optimisers.of(recipe.optimiser.name)
         place = "cpu" if sharded else device
-        if own := getattr(objective, "module", None):
+        if build_module := getattr(objective, "module", None):
             _check_whole(recipe, sharded)
-            self.module = own(recipe, start, inputs, place).train()
+            self.module = build_module(recipe, start, inputs, place).train()
         else:
             frozen = getattr(objective, "frozen", False) and not sharded
             self.module = modules.build(start, place, recipe.attention, frozen).train()

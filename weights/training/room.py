@@ -32,13 +32,13 @@ class OutOfMemoryError(UnavailableError):
 def available(cgroup: Path = CGROUP, meminfo: Path = Path("/proc/meminfo")) -> int:
     """Return the bytes of memory that this process can still take, by machine and container."""
     lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
-    found = int(lines["MemAvailable"].split()[0]) << 10
+    free_bytes = int(lines["MemAvailable"].split()[0]) << 10
     try:
         limit = (cgroup / "memory.max").read_text().strip()
         used = int((cgroup / "memory.current").read_text())
     except (OSError, ValueError):
-        return found
-    return found if limit == "max" else max(0, min(found, int(limit) - used))
+        return free_bytes
+    return free_bytes if limit == "max" else max(0, min(free_bytes, int(limit) - used))
 
 
 def _data() -> int:
@@ -76,21 +76,21 @@ def kept_below(limit: int = KEPT_BYTES) -> Iterator[None]:
     Counted are activations, each memory once, since the last backward pass; no parameters.
     """
     places: set[int] = set()
-    kept = 0
+    kept_bytes = 0
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
         nonlocal kept
         storage = tensor.untyped_storage()
         if not tensor.is_leaf and storage.data_ptr() not in places:
             places.add(storage.data_ptr())
-            kept += storage.nbytes()
-            if kept > limit:
+            kept_bytes += storage.nbytes()
+            if kept_bytes > limit:
                 raise OutOfMemoryError(f"a step keeps more than {limit:,} bytes for its gradients")
         return tensor.detach()
 
     def unpack(tensor: torch.Tensor) -> torch.Tensor:
         nonlocal kept
-        kept = 0
+        kept_bytes = 0
         places.clear()
         return tensor
 
@@ -100,10 +100,10 @@ def kept_below(limit: int = KEPT_BYTES) -> Iterator[None]:
 
 def lacks_memory(error: BaseException) -> bool:
     """Return True if an error says that memory was not enough, on the processor or on a GPU."""
-    known = (MemoryError, torch.OutOfMemoryError)
-    return isinstance(error, known) or "can't allocate memory" in str(error)
+    error_types = (MemoryError, torch.OutOfMemoryError)
+    return isinstance(error, error_types) or "can't allocate memory" in str(error)
 
 
 def _sentence(error: BaseException) -> str:
-    said = str(error).splitlines()[0] if str(error) else "an allocation failed"
-    return f"there is not enough free memory here: {said}"
+    message = str(error).splitlines()[0] if str(error) else "an allocation failed"
+    return f"there is not enough free memory here: {message}"

@@ -63,10 +63,10 @@ class Snapshots:
 
         Raises UnavailableError if the disk is full or the folder cannot be written.
         """
-        own = recipe.to(snapshot.step)
+        training = recipe.to(snapshot.step)
         facts = Facts(
-            recipe=own.id,
-            stem=own.stem,
+            recipe=training.id,
+            stem=training.stem,
             step=snapshot.step,
             weights=digest(snapshot.weights),
             optimiser=digest(snapshot.optimiser),
@@ -82,7 +82,7 @@ class Snapshots:
             save_file(snapshot.optimiser, hidden / OPTIMISER)
             (hidden / FACTS).write_text(facts.model_dump_json(indent=1) + "\n", "utf-8")
 
-        publish(self.folder / own.id, fill)
+        publish(self.folder / training.id, fill)
         return facts
 
     def read(self, recipe: Train) -> Snapshot | None:
@@ -129,19 +129,19 @@ class Snapshots:
 
     def steps(self, recipe: Train) -> list[int]:
         """Return the steps of the training that have a snapshot here, ascending."""
-        found = (facts for _, facts in self._all() if facts.stem == recipe.stem)
+        training_facts = (facts for _, facts in self._all() if facts.stem == recipe.stem)
         inside = range(recipe.first, recipe.steps + 1)
-        return sorted(facts.step for facts in found if facts.step in inside)
+        return sorted(facts.step for facts in training_facts if facts.step in inside)
 
-    def keep_newest(self, recipe: Train, kept: Collection[str] = ()) -> None:
-        """Delete all snapshots of the training but the newest, and those with an id in `kept`.
+    def keep_newest(self, recipe: Train, spared_ids: Collection[str] = ()) -> None:
+        """Delete all snapshots of the training but the newest, and those with an id in `spared_ids`.
 
         To be called once the newest is recorded; an interrupted call leaves more, never less.
         """
         steps = self.steps(recipe)
         for step in steps[:-1]:
             id_ = recipe.to(step).id
-            if id_ not in kept:
+            if id_ not in spared_ids:
                 shutil.rmtree(self.folder / id_, ignore_errors=True)
 
     def _all(self) -> Iterator[tuple[Path, Facts]]:

@@ -94,9 +94,9 @@ def segment(
             _await(folder, members)
             try:
                 with _group(folder, device, 0, team.processes) as group:
-                    own = placed(device, 0)
+                    own_device = placed(device, 0)
                     return loop.segment(
-                        *work, inputs=inputs, device=own, group=group, sharded=team.sharded
+                        *work, inputs=inputs, device=own_device, group=group, sharded=team.sharded
                     )
             except RuntimeError as error:
                 if lacks_memory(error):
@@ -231,10 +231,12 @@ def _ended(folder: Path, members: list[subprocess.Popen[bytes]], error: object) 
         time.sleep(0.05)
     for rank, member in enumerate(members, start=1):
         if code := member.poll():
-            said = (folder / f"{rank}.log").read_text("utf-8", "replace").strip().splitlines()
+            log_lines = (folder / f"{rank}.log").read_text("utf-8", "replace").strip().splitlines()
             how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
-            words = f"process {rank} of the training {how}{': ' + said[-1] if said else ''}"
-            full = lacks_memory(RuntimeError("\n".join(said)))
+            words = (
+                f"process {rank} of the training {how}{': ' + log_lines[-1] if log_lines else ''}"
+            )
+            full = lacks_memory(RuntimeError("\n".join(log_lines)))
             return OutOfMemoryError(words) if full else UnavailableError(words)
     return UnavailableError(f"the processes of the training lost each other: {error}")
 

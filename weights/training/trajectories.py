@@ -45,9 +45,19 @@ class Trajectory:
 def pack(trajectories: Iterable[Trajectory]) -> Ids:
     """Return trajectories as one stream of int32."""
     parts: list[Ids] = [np.zeros(0, np.int32)]
-    for one in trajectories:
-        sizes = (one.prompt, len(one.prompted), len(one.plain), len(one.reply))
-        parts += [np.asarray(sizes, np.int32), one.prompted, one.plain, one.reply]
+    for trajectory in trajectories:
+        sizes = (
+            trajectory.prompt,
+            len(trajectory.prompted),
+            len(trajectory.plain),
+            len(trajectory.reply),
+        )
+        parts += [
+            np.asarray(sizes, np.int32),
+            trajectory.prompted,
+            trajectory.plain,
+            trajectory.reply,
+        ]
     return np.concatenate(parts).astype(np.int32)
 
 
@@ -56,13 +66,13 @@ def unpack(stream: Ids) -> list[Trajectory]:
 
     Raises DataError for a stream of another form, and for an empty beginning or reply.
     """
-    found, at = [], 0
+    trajectories, at = [], 0
     while at < len(stream):
         prompt, *sizes = map(int, stream[at : at + HEADER])
         ends = np.cumsum([at + HEADER, *sizes])
         if len(sizes) != HEADER - 1 or prompt < 0 or min(sizes) < 1 or ends[-1] > len(stream):
             raise DataError(f"the stream holds no trajectories: number {at} begins none")
         parts = [stream[a:b] for a, b in itertools.pairwise(ends)]
-        found.append(Trajectory(prompt, *parts))
+        trajectories.append(Trajectory(prompt, *parts))
         at = int(ends[-1])
-    return found
+    return trajectories

@@ -208,18 +208,18 @@ def add(store: EventStore, name: str, role: str, by: str | None = None) -> None:
             "of other alphabets look alike."
         )
     event = UserAdded(name=name, role=_role(role))
-    _append(store, event, by, lambda known: _free(known, name))
+    _append(store, event, by, lambda accounts: _free(accounts, name))
 
 
 def change_role(store: EventStore, name: str, role: str, by: str | None = None) -> None:
     """Record a user's new role. Raises ConfigError, NotFoundError, ConflictError for the last admin."""
     event = RoleChanged(name=name, role=_role(role))
-    _append(store, event, by, lambda known: _kept(known, name, event.role))
+    _append(store, event, by, lambda accounts: _kept(accounts, name, event.role))
 
 
 def remove(store: EventStore, name: str, by: str | None = None) -> None:
     """Record the removal of a user. Raises NotFoundError, ConflictError for the last admin."""
-    _append(store, UserRemoved(name=name), by, lambda known: _kept(known, name, None))
+    _append(store, UserRemoved(name=name), by, lambda accounts: _kept(accounts, name, None))
 
 
 def issue(
@@ -240,15 +240,15 @@ def issue(
         note=check(note[:200], "the note"),
         expires=None if days is None else time.time() + days * 86_400,
     )
-    _append(store, event, by, lambda known: _known(known, name))
+    _append(store, event, by, lambda accounts: _known(accounts, name))
     return id_, secret
 
 
 def revoke(store: EventStore, name: str, id_: str, by: str | None = None) -> None:
     """Record that a token is void. Raises NotFoundError."""
 
-    def check(known: Accounts) -> None:
-        if id_ not in {token.id for token in known.tokens_of(name)}:
+    def check(accounts: Accounts) -> None:
+        if id_ not in {token.id for token in accounts.tokens_of(name)}:
             raise NotFoundError(f"user {name} has no token {id_!r}. `forge users list` lists them.")
 
     _append(store, TokenRevoked(id=id_), by, check)
@@ -256,11 +256,11 @@ def revoke(store: EventStore, name: str, id_: str, by: str | None = None) -> Non
 
 def _append(store: EventStore, event: Event, by: str | None, check) -> None:
     while True:
-        known = read(store)
-        check(known)
+        accounts = read(store)
+        check(accounts)
         new = New(event, f"{STREAM}/{event.type}/{uuid.uuid4().hex}")
         try:
-            store.append(STREAM, known.version, [new], Context(actor=by or actor()))
+            store.append(STREAM, accounts.version, [new], Context(actor=by or actor()))
             return
         except ConcurrencyError:
             continue
@@ -273,20 +273,20 @@ def _role(text: str) -> Role:
     raise ConfigError(f"role {text!r} is not known: use {', '.join(ROLES)}.")
 
 
-def _free(known: Accounts, name: str) -> None:
-    for other, role in known.roles.items():
+def _free(accounts: Accounts, name: str) -> None:
+    for other, role in accounts.roles.items():
         if other.casefold() == name.casefold():
             raise ConflictError(f"user {other} is there already, as {role}.")
 
 
-def _known(known: Accounts, name: str) -> None:
-    if name not in known.roles:
+def _known(accounts: Accounts, name: str) -> None:
+    if name not in accounts.roles:
         raise NotFoundError(f"user {name!r} is not known. `forge users list` lists them.")
 
 
-def _kept(known: Accounts, name: str, role: Role | None) -> None:
+def _kept(accounts: Accounts, name: str, role: Role | None) -> None:
     """Raise ConflictError if the change leaves no admin; NotFoundError for an unknown user."""
-    _known(known, name)
-    admins = [n for n, r in known.roles.items() if r == "admin"]
+    _known(accounts, name)
+    admins = [n for n, r in accounts.roles.items() if r == "admin"]
     if admins == [name] and role != "admin":
         raise ConflictError(f"{name} is the last admin: make another user an admin first.")

@@ -52,18 +52,18 @@ def submit(
     A child that cannot be submitted answers its task. Raises UnavailableError: later it may be.
     """
     try:
-        made = _planned(store, cache, task)
-        if _reused(store, cache, state, task, made, context):
+        plan = _planned(store, cache, task)
+        if _reused(store, cache, state, task, plan, context):
             return
         commands_submit.submit(
             store,
-            made,
+            plan,
             task.run,
             priority=state.priority,
             labels=state.submitted.labels,
             quarantine=state.submitted.quarantine,
             by=state.submitted.owner,
-            asked=digest_of(task.asked),
+            request_digest=digest_of(task.asked),
             cause=cause(store, state),
         )
         project(store)
@@ -90,14 +90,14 @@ def _planned(store: EventStore, cache: Artifacts, task: Delegate) -> Plan:
 
 
 def _reused(
-    store: EventStore, cache: Artifacts, state: State, task: Delegate, made: Plan, context: Context
+    store: EventStore, cache: Artifacts, state: State, task: Delegate, plan: Plan, context: Context
 ) -> bool:
     """Return True if an ended run that is equal to the child was recorded in the child's place."""
     kind = kinds.of(state.kind)
     if not kind.reuses(state):
         return False
-    wanted = commands_submit.event_of(made, task.run, state.submitted.owner)
-    for child, identity in reuse.equal(store, cache, wanted, made.kind):
+    submission = commands_submit.event_of(plan, task.run, state.submitted.owner)
+    for child, identity in reuse.equal(store, cache, submission, plan.kind):
         if kind.unlike(state, task, child) is None and not exists(store, task):
             names = queries.name(store, child.run), queries.name(store, state.run)
             log.info("run %s takes the place of a phase of %s", *names)
@@ -166,36 +166,36 @@ def _answer(store: EventStore, state: State, task: Delegate, event: Any, context
         log.debug("run %s went on meanwhile", state.run)
 
 
-def digest_of(asked: Asked) -> str:
+def digest_of(request: Asked) -> str:
     """Return the digest of what was asked for: the same request means the same child."""
-    plain = [asked.kind, dict(asked.config), {k: list(v) for k, v in asked.models.items()}]
-    return hashlib.sha256(canonical_json([*plain, list(asked.data)]).encode()).hexdigest()
+    plain = [request.kind, dict(request.config), {k: list(v) for k, v in request.models.items()}]
+    return hashlib.sha256(canonical_json([*plain, list(request.data)]).encode()).hexdigest()
 
 
 def _lookup(cache: Artifacts) -> Lookup:
     home = cache.home or Home.default()
-    return Lookup({}, Finder(home, lambda told: log.info("%s", told)), elsewhere=True)
+    return Lookup({}, Finder(home, lambda message: log.info("%s", message)), elsewhere=True)
 
 
-def with_items(store: EventStore, cache: Artifacts, asked: Asked) -> Asked:
+def with_items(store: EventStore, cache: Artifacts, request: Asked) -> Asked:
     """Return the request with the files of items in the place of RUN:items."""
-    return replace(asked, data=_data(store, cache, asked.data))
+    return replace(request, data=_data(store, cache, request.data))
 
 
 def _data(store: EventStore, cache: Artifacts, data: Sequence[str]) -> list[str]:
-    found = []
+    entries = []
     for entry in data:
         run, colon, what = entry.partition(":")
         if colon and what == ITEMS and finding.whole_name(store, run) is not None:
             state = finding.load(store, run)
             entry = str(kinds.of(state.kind).items_file(state, cache))
-        found.append(entry)
-    return found
+        entries.append(entry)
+    return entries
 
 
 def living(store: EventStore, state: State) -> list[str]:
     """Return the children of a run that have not ended."""
     tasks = [task for task in open_tasks(state) if isinstance(task, Delegate)]
     runs = [task.run for task in tasks if exists(store, task)]
-    own = [run for run in runs if is_child(store, state, run)]
-    return [run for run in own if not repository.load(store, run).ended]
+    children = [run for run in runs if is_child(store, state, run)]
+    return [run for run in children if not repository.load(store, run).ended]

@@ -38,9 +38,9 @@ MOST = 1000
 def sweep(store: EventStore, artifacts: Path) -> None:
     """Remove or mark the snapshots whose runs have all ended; leave those of unknown runs."""
     for folder, names in snapshot_notes.noted(artifacts):
-        found = [_statuses(store, name) for name in names]
-        statuses = set().union(*found)
-        if not all(found) or statuses & LIVING:
+        status_sets = [_statuses(store, name) for name in names]
+        statuses = set().union(*status_sets)
+        if not all(status_sets) or statuses & LIVING:
             continue
         if statuses == {"cancelled"}:
             shutil.rmtree(folder, ignore_errors=True)
@@ -62,8 +62,8 @@ def cancelled(store: EventStore, home: Home, state: State) -> None:
     sweep(store, home.artifacts)
     try:
         vault = Artifacts.of(home).vault
-        for one in (state, *_children(store, state)) if vault is not None else ():
-            unshare(store, one, vault)
+        for run_state in (state, *_children(store, state)) if vault is not None else ():
+            unshare(store, run_state, vault)
     except (ForgeError, EventsError) as error:
         log.warning("snapshots may stay in the shared store: %s", error)
 
@@ -85,8 +85,8 @@ def unshare(store: EventStore, state: State, vault: Vault | None) -> None:
 
 def _children(store: EventStore, state: State) -> list[State]:
     """Return the states of the runs that are tasks of a run and were cancelled with it."""
-    found = [repository.load(store, run) for run in delegated(store, state).values()]
-    return [child for child in found if child.cancelled is not None]
+    children = [repository.load(store, run) for run in delegated(store, state).values()]
+    return [child for child in children if child.cancelled is not None]
 
 
 def _relatives(store: EventStore, run: str) -> list[str]:

@@ -148,9 +148,9 @@ def remove(
 ) -> dict[str, object]:
     """Record that a model is no longer listed; return its entry. No file is touched."""
     plain_text.check(reason or "", "the reason")
-    found = model_registry.find(store, id_)
-    _append(store, model_registry.ModelRemoved(id=found["id"], reason=reason), by)
-    return found
+    entry = model_registry.find(store, id_)
+    _append(store, model_registry.ModelRemoved(id=entry["id"], reason=reason), by)
+    return entry
 
 
 def rename(store: EventStore, model: str, name: str, by: str | None = None) -> dict[str, object]:
@@ -172,13 +172,13 @@ def rename(store: EventStore, model: str, name: str, by: str | None = None) -> d
     origin = model_origin.find(store, model)
     if origin is None:
         raise NotFoundError(f"model {model!r} is not known. List them with `forge models list`.")
-    found = model_registry.find(store, model_registry.id_of(origin.digest))
+    entry = model_registry.find(store, model_registry.id_of(origin.digest))
     with suppress(NotFoundError):
         other = model_registry.find(store, name)
-        if other["name"] == name and other["id"] != found["id"]:
+        if other["name"] == name and other["id"] != entry["id"]:
             raise ConflictError(f"model {other['id']} is called {name} already: rename it first.")
-    _append(store, model_registry.ModelRenamed(id=found["id"], name=name), by, version)
-    return found
+    _append(store, model_registry.ModelRenamed(id=entry["id"], name=name), by, version)
+    return entry
 
 
 def describe(

@@ -63,7 +63,7 @@ def submit(
         if not before:
             check(plan)
         if before != "cancelled" or name == key:
-            run = commands_submit.submit(store, plan, key=name, asked=digest, **queued)
+            run = commands_submit.submit(store, plan, key=name, request_digest=digest, **queued)
             return Requested(run, before)
     raise AssertionError("there is always another number")
 

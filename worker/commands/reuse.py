@@ -24,32 +24,32 @@ from weights.storage.weight_cache import Artifacts
 log = logging.getLogger(__name__)
 
 
-def equal(store: EventStore, cache: Artifacts, wanted: Submitted, kind: str) -> Iterator[Any]:
-    """Yield (state, identity) of the runs equal to the one that `wanted` would begin, oldest first."""
-    found = reuse.alike(store, wanted, kind)
-    alike = [rows for rows in found if rows[0].code_version == CODE_VERSION]
-    own = _begun(cache, wanted, kind) if alike else None
-    if own is None:
+def equal(store: EventStore, cache: Artifacts, submission: Submitted, kind: str) -> Iterator[Any]:
+    """Yield (state, identity) of the runs equal to the one that `submission` would begin, oldest first."""
+    histories = reuse.alike(store, submission, kind)
+    alike = [rows for rows in histories if rows[0].code_version == CODE_VERSION]
+    own_state = _begun(cache, submission, kind) if alike else None
+    if own_state is None:
         return
-    identity = reuse.identity(own, CODE_VERSION)
+    identity = reuse.identity(own_state, CODE_VERSION)
     for rows in alike:
         state = fold(rows)
         if reuse.wrong(rows, state, identity) is None and _sound(rows):
             yield state, identity
 
 
-def _begun(cache: Artifacts, wanted: Submitted, kind: str) -> State | None:
+def _begun(cache: Artifacts, submission: Submitted, kind: str) -> State | None:
     """Return the state after the first task of a run that is not recorded; None if it fails."""
     state = kinds.of(kind).state()
-    state.take(wanted)
+    state.take(submission)
     try:
         state.take(kinds.of(kind).context(state, cache).carry_out(Start()))
     except Exception as error:
-        log.debug("nothing is reused for run %s", wanted.run, exc_info=error)
+        log.debug("nothing is reused for run %s", submission.run, exc_info=error)
         return None  # the run itself meets the error again, and says whose fault it is
     return state
 
 
 def _sound(rows: list[Envelope]) -> bool:
     """Return True if the program at hand would have decided the history as it is."""
-    return all(found.level == "note" for found in audit(rows))
+    return all(finding.level == "note" for finding in audit(rows))

@@ -33,10 +33,10 @@ def create(
     if name not in sessions.every(store):
         event = SessionCreated(session=name, config=dict(config))
         _append(store, event, f"created/{name}", by)  # of two at once, the first one is recorded
-    made = sessions.found(store, name)
-    if canonical_json(made.config) != whole:
+    session = sessions.found(store, name)
+    if canonical_json(session.config) != whole:
         raise ConflictError(f"session {name} exists already, with another config.")
-    return made
+    return session
 
 
 def progress(

@@ -51,7 +51,7 @@ def submit(
     quarantine: Quarantine | None = None,
     by: str | None = None,
     reason: str | None = None,
-    asked: str | None = None,
+    request_digest: str | None = None,
     cause: str | None = None,
     words: Described = Described(),
 ) -> str:
@@ -59,7 +59,7 @@ def submit(
 
     The user is `by`, or the user of this process. The same `key` from the same user means the same
     run: the second time nothing is recorded. Raises ConflictError if the second submission has
-    other settings, or if a run of another kind has the name. `asked` is the digest of the request,
+    other settings, or if a run of another kind has the name. `request_digest` is the digest of the request,
     recorded as the event's correlation: the same request means the same settings, even if a model's
     name in it means another folder by now. `cause` is the event that asked for it, if another run did.
     `words` are recorded with a new run.
@@ -82,8 +82,8 @@ def submit(
         checked = plain_text.check_name if what.endswith("name") else plain_text.check
         checked(text or "", what)
     further = [] if words == Described() else [New(words, f"{run}/{words.type}/{event.type}")]
-    done = _append(store, kind.name, event, further, Context(by or actor(), asked, cause))
-    same = done.fresh or (asked is not None and done.rows[0].correlation == asked)
+    done = _append(store, kind.name, event, further, Context(by or actor(), request_digest, cause))
+    same = done.fresh or (request_digest is not None and done.rows[0].correlation == request_digest)
     if not same and kind.state.registry.load(done.rows[0]) != event:
         raise ConflictError(
             f"key {key!r} started run {run} with other settings. Use another key, or the old settings."

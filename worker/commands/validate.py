@@ -14,23 +14,23 @@ from weights.devices import check_device
 from weights.storage.output_folder import check_apart
 
 
-def plan(asked: Asked, lookup: Lookup = Lookup()) -> Plan:
+def plan(request: Asked, lookup: Lookup = Lookup()) -> Plan:
     """Return the plan of a run. Nothing is started.
 
     Raises ConfigError, UnavailableError, ConflictError for an output folder that holds an input.
     """
-    config, aliases = without_aliases(asked.config)
-    asked = replace(asked, config=config)
+    config, aliases = without_aliases(request.config)
+    request = replace(request, config=config)
     lookup = replace(lookup, aliases={**lookup.aliases, **aliases})
-    kind = kinds.of(asked.kind)
-    made = kind.plan(asked, lookup)
-    kind.check_settings(made.config)
+    kind = kinds.of(request.kind)
+    run_plan = kind.plan(request, lookup)
+    kind.check_settings(run_plan.config)
     if not lookup.elsewhere:
-        kind.check_machine(made.config)
-    check_device(made.config.device, lookup.elsewhere)
-    if made.output_dir is not None:
-        check_apart(Path(made.output_dir), inputs(made))
-    return made
+        kind.check_machine(run_plan.config)
+    check_device(run_plan.config.device, lookup.elsewhere)
+    if run_plan.output_dir is not None:
+        check_apart(Path(run_plan.output_dir), inputs(run_plan))
+    return run_plan
 
 
 def check(plan: Plan) -> Checked:

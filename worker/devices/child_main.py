@@ -30,9 +30,9 @@ REST = 300.0
 
 def _take_over_output() -> TextIO:
     """Return stdout as the stream to the parent; the output of libraries goes to stderr instead."""
-    mine = os.fdopen(os.dup(1), "w", buffering=1)
+    stream = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    return mine
+    return stream
 
 
 def _listen(tasks: queue.SimpleQueue[dict[str, Any]]) -> None:
@@ -94,29 +94,29 @@ class Child:
         from weights.devices import out_of_memory
 
         began, hits, misses = time.monotonic(), self._cache.hits, self._cache.misses
-        told: dict[str, Any] = {"why": ""}
+        outcome: dict[str, Any] = {"why": ""}
         self._what = {}
         try:
             self._hands.last = {}
-            told["ended"] = self._try(order)
-            told |= self._hands.last
+            outcome["ended"] = self._try(order)
+            outcome |= self._hands.last
         except ConfigError as error:
             ended = "failed" if order["task"] == "start" else "refused"
-            told |= {"ended": ended, "why": str(error)}
+            outcome |= {"ended": ended, "why": str(error)}
         except (ForgeError, EventsError) as error:
-            told |= {"ended": "refused", "why": str(error)}
+            outcome |= {"ended": "refused", "why": str(error)}
         except Exception as error:  # no fault of the task: it must not count as the task's death
             why = f"{type(error).__name__}: {error}"
             if out_of_memory(error):
                 why = f"out of memory: {error}"
             else:  # a defect of this program
                 log.exception("task %s", order["lease"])
-            told |= {"ended": "refused", "why": why, "stale": True}
-        if told["ended"] == "failed" and os.environ.get("FORGE_DEVICE", "").startswith("cuda"):
-            told["stale"] = True  # an error on the device may have broken it for this process
-        told |= {"seconds": time.monotonic() - began, **self._what}
-        told["hits"], told["misses"] = self._cache.hits - hits, self._cache.misses - misses
-        return told
+            outcome |= {"ended": "refused", "why": why, "stale": True}
+        if outcome["ended"] == "failed" and os.environ.get("FORGE_DEVICE", "").startswith("cuda"):
+            outcome["stale"] = True  # an error on the device may have broken it for this process
+        outcome |= {"seconds": time.monotonic() - began, **self._what}
+        outcome["hits"], outcome["misses"] = self._cache.hits - hits, self._cache.misses - misses
+        return outcome
 
     def _try(self, order: dict[str, Any]) -> str:
         from runs.kinds import wording
@@ -155,8 +155,8 @@ class Child:
 
 def main() -> None:
     """Write what the device offers, then do the parent's tasks until the parent is gone."""
-    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(one, signal.SIG_IGN)
+    for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signal_number, signal.SIG_IGN)
     from worker.devices import logging_setup
 
     logging_setup.set_up("json" if os.environ.get("FORGE_LOG") == "json" else "text")

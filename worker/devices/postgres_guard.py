@@ -75,8 +75,12 @@ def stop(folder: Path) -> None:
 
 def main() -> None:
     """Wait for the end of standard input, then stop the server if no process uses it."""
-    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # these signals are for the parent
-        signal.signal(one, signal.SIG_IGN)
+    for signal_number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGHUP,
+    ):  # these signals are for the parent
+        signal.signal(signal_number, signal.SIG_IGN)
     folder, parent = Path(sys.argv[1]), int(sys.argv[2])
     sys.stdin.read()
     deadline = time.monotonic() + 5

@@ -36,22 +36,22 @@ def check(order: dict[str, Any]) -> dict[str, Any]:
     from runs.kinds.asked import Asked, Lookup, Placed
     from worker.commands import validate as plans
 
-    wanted = Asked(order["kind"], order["config"], order["models"], order["data"])
-    made = plans.plan(wanted, Lookup(elsewhere=True, placed=Placed(**order["placed"])))
-    event = kinds.of(made.kind).submitted(run="", owner="", config=made.config, **made.fields)
-    told: dict[str, Any] = {
-        "config": made.config.model_dump(mode="json"),
+    request = Asked(order["kind"], order["config"], order["models"], order["data"])
+    plan = plans.plan(request, Lookup(elsewhere=True, placed=Placed(**order["placed"])))
+    event = kinds.of(plan.kind).submitted(run="", owner="", config=plan.config, **plan.fields)
+    answer: dict[str, Any] = {
+        "config": plan.config.model_dump(mode="json"),
         "submitted": event.model_dump(mode="json", exclude={"run", "owner"}),
     }
     if order["open"]:
         _bound_memory()
-        found = plans.check(made)
-        told |= {
-            "warnings": list(found.warnings),
-            "parameters": found.parameters,
-            "items": found.items,
+        facts = plans.check(plan)
+        answer |= {
+            "warnings": list(facts.warnings),
+            "parameters": facts.parameters,
+            "items": facts.items,
         }
-    return told
+    return answer
 
 
 def measure(order: dict[str, Any]) -> dict[str, Any]:

@@ -47,22 +47,22 @@ class Crew:
         self._listener = Listener(app, {slot.name: slot.ring for slot in self.slots})
         self._stopped = threading.Event()
 
-    def _ended(self, run: str, task: str, told: dict[str, Any]) -> None:
-        self.metrics.ended(task, told)
-        level = logging.INFO if told["ended"] in ("done", "known", "late") else logging.WARNING
+    def _ended(self, run: str, task: str, outcome: dict[str, Any]) -> None:
+        self.metrics.ended(task, outcome)
+        level = logging.INFO if outcome["ended"] in ("done", "known", "late") else logging.WARNING
         log.log(
             level,
             "task ended",
             extra={
                 "run": run,
-                "run_name": told.get("run_name"),
+                "run_name": outcome.get("run_name"),
                 "task": task,
-                "what": told.get("what"),
-                "candidate": told.get("candidate"),
-                "position": told.get("position"),
-                "ended": told["ended"],
-                "seconds": round(told["seconds"], 4),
-                "why": told["why"] or None,
+                "what": outcome.get("what"),
+                "candidate": outcome.get("candidate"),
+                "position": outcome.get("position"),
+                "ended": outcome["ended"],
+                "seconds": round(outcome["seconds"], 4),
+                "why": outcome["why"] or None,
             },
         )
         if self.dispatcher is not None:
@@ -102,11 +102,11 @@ class Crew:
         for slot in self.slots:
             slot.kill()
 
-    def wait(self, told: Callable[[str], None] = lambda words: None) -> None:
+    def wait(self, tell: Callable[[str], None] = lambda words: None) -> None:
         """Wait until all devices have ended, then close.
 
         The first SIGINT or SIGTERM stops the devices after their tasks; a second one kills them.
-        `told` hears which tasks are being finished.
+        `tell` hears which tasks are being finished.
         """
         signals: list[int] = []
 
@@ -114,17 +114,17 @@ class Crew:
             signals.append(number)
 
         before = {s: signal.signal(s, on_signal) for s in (signal.SIGINT, signal.SIGTERM)}
-        seen = 0
+        signal_count = 0
         try:
             while any(slot.is_alive() for slot in self.slots):
                 time.sleep(0.1)
-                if len(signals) == seen:
+                if len(signals) == signal_count:
                     continue
-                seen = len(signals)
-                if seen == 1:
+                signal_count = len(signals)
+                if signal_count == 1:
                     busy = [doing for slot in self.slots if (doing := slot.doing())]
                     if busy:
-                        told(f"finishing {', '.join(busy)}; again to give it back and stop now")
+                        tell(f"finishing {', '.join(busy)}; again to give it back and stop now")
                     self.stop()
                 else:
                     self.kill()

@@ -81,11 +81,15 @@ def _no_adapter(why: str) -> str:
 
 
 def _written(
-    base: ModelReference, model: ModelReference, known: ModelReference, out: Path, choice: Choice
+    base: ModelReference,
+    model: ModelReference,
+    named_base: ModelReference,
+    out: Path,
+    choice: Choice,
 ) -> dict[str, Any]:
-    """Write the adapter; peft finds the base as `known`."""
-    known_as = known.hub_id or known.path
-    first, second = (_opened(one, known_as) for one in (base, model))
+    """Write the adapter; peft finds the base as `named_base`."""
+    known_as = named_base.hub_id or named_base.path
+    first, second = (_opened(reference, known_as) for reference in (base, model))
     return extraction.extract(first, second, out, choice)
 
 

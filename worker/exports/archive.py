@@ -92,27 +92,29 @@ def load(
     """
     who = by or actor()
     with tempfile.TemporaryDirectory() as folder:
-        found = archive.read(path, Path(folder))
-        run, rows = _history(path, found)
-        states = _with_children(path, found, run, rows)
+        content = archive.read(path, Path(folder))
+        run, rows = _history(path, content)
+        states = _with_children(path, content, run, rows)
         for state in [] if task_files else states:
             for refused in _task_files(state):
                 raise ConfigError(refused.message)
-        check_weights(path, found.blobs, Path(folder), states[0])
-        ours = {name: _taken(found, name, who) for name in found.streams}
-        fresh = _each(found, store.fits)
-        places = _folders(Path(folder), found.blobs)
+        check_weights(path, content.blobs, Path(folder), states[0])
+        import_events = {name: _taken(content, name, who) for name in content.streams}
+        fresh = _each(content, store.fits)
+        places = _folders(Path(folder), content.blobs)
         for place in places:
             cache.adopt(place, kinds.of(states[0].kind).making_seconds(states[0], place.name))
         context = Context(actor=who)
         whole = {state.stream for state in states}
-        for name, rows in found.streams.items():
-            if name not in whole and ours[name] and fresh[run_archive.title(name)]:
+        for name, rows in content.streams.items():
+            if name not in whole and import_events[name] and fresh[run_archive.title(name)]:
                 imported_pasts.note(store, run_archive.title(name), rows[-1].hash, context)
-        own = {name: ours[name] for name in whole}
-        new = _each(found, lambda name, rows: store.adopt(name, rows, own.get(name, ()), context))
+        whole_events = {name: import_events[name] for name in whole}
+        new = _each(
+            content, lambda name, rows: store.adopt(name, rows, whole_events.get(name, ()), context)
+        )
         project(store)
-    waiting = [state for state in states if ours[state.stream] and new[state.run]]
+    waiting = [state for state in states if import_events[state.stream] and new[state.run]]
     if waiting and waiting[0].run == run:  # what is asked of it is asked of its children, too
         waiting = waiting[:1]
     failed = [state.run for state in waiting if state.failed]
@@ -128,22 +130,24 @@ def _sound(path: Path, run: str, rows: list[Envelope]) -> State:
 
 
 def _with_children(
-    path: Path, found: archive.Archive, run: str, rows: list[Envelope]
+    path: Path, content: archive.Archive, run: str, rows: list[Envelope]
 ) -> list[State]:
     """Return the states of a run and of its children. Raises ArchiveError for what is wrong."""
     state = _sound(path, run, rows)
-    children = [_sound(path, child, some) for child, some in _children(path, found, run)]
-    for wrong in run_children.check(run_archive.ArchivedLog(found.streams), state):
+    children = [
+        _sound(path, child, child_rows) for child, child_rows in _children(path, content, run)
+    ]
+    for wrong in run_children.check(run_archive.ArchivedLog(content.streams), state):
         raise ArchiveError(str(path), "in its manifest", wrong.message)
     return [state, *children]
 
 
 def _task_files(state: State) -> list[Finding]:
     """Return a finding if carrying the run on, or measuring it again, would run a file's code."""
-    given = getattr(state.submitted, "data", ())
+    data_files = getattr(state.submitted, "data", ())
     files = [
         spec.file
-        for spec in map(lm_eval_spec.parse, filter(lm_eval_spec.is_task, given))
+        for spec in map(lm_eval_spec.parse, filter(lm_eval_spec.is_task, data_files))
         if spec.file
     ]
     why = (
@@ -151,10 +155,10 @@ def _task_files(state: State) -> list[Finding]:
         "can run code. Look at the file; then import the run with --allow-task-files."
         for file in files[:1]
     )
-    return [Finding("unchecked", "files", said) for said in why]
+    return [Finding("unchecked", "files", message) for message in why]
 
 
-def _each(found: archive.Archive, take: Callable[[str, list[Envelope]], int]) -> dict[str, int]:
+def _each(content: archive.Archive, take: Callable[[str, list[Envelope]], int]) -> dict[str, int]:
     """Call `take` for each stream, the archive's own run last; return run → result.
 
     An import that was cut off between two streams has not brought the run yet, so that no process
@@ -162,9 +166,9 @@ def _each(found: archive.Archive, take: Callable[[str, list[Envelope]], int]) ->
     the history that is here.
     """
     new: dict[str, int] = {}
-    own = found.manifest.get("run")
+    main_run = content.manifest.get("run")
     for name, rows in sorted(
-        found.streams.items(), key=lambda stream: run_archive.title(stream[0]) == own
+        content.streams.items(), key=lambda stream: run_archive.title(stream[0]) == main_run
     ):
         try:
             new[run_archive.title(name)] = take(name, rows)
@@ -176,42 +180,42 @@ def _each(found: archive.Archive, take: Callable[[str, list[Envelope]], int]) ->
     return new
 
 
-def _taken(found: archive.Archive, name: str, who: str) -> list[New]:
+def _taken(content: archive.Archive, name: str, who: str) -> list[New]:
     """Return the event that gives a run to the importer and lets the run wait.
 
     Return [] if the run is completed or cancelled.
     """
     run = run_archive.title(name)
-    state, _ = opened(run_archive.ArchivedLog(found.streams), run)
+    state, _ = opened(run_archive.ArchivedLog(content.streams), run)
     event = user_events.Imported(owner=who, head=state.head)
     if refusal(state, event) is not None:
         return []
     return [New(event, f"{run}/{event.type}/{state.head}")]
 
 
-def _history(path: Path, found: archive.Archive) -> tuple[str, list[Envelope]]:
+def _history(path: Path, content: archive.Archive) -> tuple[str, list[Envelope]]:
     """Return the archive's run and its history. Raises ArchiveError if a stream is no run's."""
-    run = run_archive.run_of(found)
-    for name in found.streams:
+    run = run_archive.run_of(content)
+    for name in content.streams:
         if not kinds.is_run(name) or NAME.fullmatch(run_archive.title(name)) is None:
             why = f"it holds the stream {name[:100]!r}, which is no run's"
             raise ArchiveError(str(path), "in its manifest", why)
-    return run, list(history(run_archive.ArchivedLog(found.streams), run))
+    return run, list(history(run_archive.ArchivedLog(content.streams), run))
 
 
-def _children(path: Path, found: archive.Archive, run: str) -> list[tuple[str, list[Envelope]]]:
+def _children(path: Path, content: archive.Archive, run: str) -> list[tuple[str, list[Envelope]]]:
     """Return (run, rows) of a run's children; the run's own history is sound.
 
     Raises ArchiveError if the archive holds anything that is not part of these histories.
     """
-    log = run_archive.ArchivedLog(found.streams)
+    log = run_archive.ArchivedLog(content.streams)
     needed = run_archive.streams(log, run)
-    for name, own in found.streams.items():
-        if len(needed.get(name, ())) != len(own):
+    for name, stream_rows in content.streams.items():
+        if len(needed.get(name, ())) != len(stream_rows):
             title = run_archive.title(name)
             why = f"it holds events of {title} that are no part of run {run}'s history"
             raise ArchiveError(str(path), "in its manifest", why)
-    return [one for one in run_children.histories(log, run) if one[0] != run and one[1]]
+    return [child for child in run_children.histories(log, run) if child[0] != run and child[1]]
 
 
 def check_weights(path: Path, blobs: tuple[str, ...], folder: Path, state: State) -> None:
@@ -243,20 +247,22 @@ def inspected(path: Path) -> tuple[str, list[Envelope], list[Finding]]:
     cannot be read.
     """
     with tempfile.TemporaryDirectory() as folder:
-        found = archive.read(path, Path(folder))
-        run, rows = _history(path, found)
+        content = archive.read(path, Path(folder))
+        run, rows = _history(path, content)
         findings = audit(rows)
-        if all(one.level == "note" for one in findings):
-            children = _children(path, found, run)
-            findings += [_of(name, one) for name, some in children for one in audit(some)]
-        if all(one.level == "note" for one in findings):
+        if all(finding.level == "note" for finding in findings):
+            children = _children(path, content, run)
+            findings += [
+                _of(name, finding) for name, child_rows in children for finding in audit(child_rows)
+            ]
+        if all(finding.level == "note" for finding in findings):
             state = fold(rows)
-            findings += run_children.check(run_archive.ArchivedLog(found.streams), state)
-            check_weights(path, found.blobs, Path(folder), state)
-            states = [state, *(fold(some) for _, some in children)]
-            findings += [one for each in states for one in _task_files(each)]
+            findings += run_children.check(run_archive.ArchivedLog(content.streams), state)
+            check_weights(path, content.blobs, Path(folder), state)
+            states = [state, *(fold(child_rows) for _, child_rows in children)]
+            findings += [finding for each in states for finding in _task_files(each)]
     return run, rows, findings
 
 
-def _of(run: str, found: Finding) -> Finding:
-    return replace(found, message=f"run {run}: {found.message}")
+def _of(run: str, finding: Finding) -> Finding:
+    return replace(finding, message=f"run {run}: {finding.message}")

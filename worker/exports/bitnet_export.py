@@ -22,13 +22,13 @@ def export(home: Home, model: str, out: Path, tell: Callable[[str], None]) -> di
     SourceError, UnavailableError.
     """
     place = check_target(out, bitnet_folder.is_one)
-    given = resolve(model, named=Finder(home, tell))
-    checkpoint = open_checkpoint(Path(given.path))
+    reference = resolve(model, named=Finder(home, tell))
+    checkpoint = open_checkpoint(Path(reference.path))
     checkpoint.check_plain("written as bitnet")
     matrices = bitnet_folder.check(checkpoint)
     publish(place, lambda folder: bitnet_folder.write(checkpoint, folder))
     return {
-        "model": given.name,
+        "model": reference.name,
         "folder": str(place),
         "ternary": len(matrices),
         "bytes": sum(file.stat().st_size for file in place.glob("*.safetensors")),

@@ -36,8 +36,8 @@ def given(run: str, rows: Sequence[Envelope], head: str) -> Anchor:
 
     If no row of the run's own stream has this head, the anchor is one place beyond the end.
     """
-    own = [row for row in rows if run_of(row.stream) == run]
-    place = next((row.version for row in own if row.hash == head), len(own) + 1)
+    run_rows = [row for row in rows if run_of(row.stream) == run]
+    place = next((row.version for row in run_rows if row.hash == head), len(run_rows) + 1)
     return Anchor(place, head, "the head that was given")
 
 
@@ -74,14 +74,16 @@ def _checked(store: EventStore, run: str) -> Iterator[Anchor]:
 def lost(store: EventStore) -> Iterator[Finding]:
     """Yield an error if the log as a whole has lost events from its end."""
     with store.database.reading() as connection:
-        ever, seen = store.database.last_position(connection), 0
+        ever, projected_position = store.database.last_position(connection), 0
         if connection.dialect.has_table(connection, PROJECTIONS.name):
-            seen = connection.execute(select(func.max(PROJECTIONS.c.position))).scalar() or 0
+            projected_position = (
+                connection.execute(select(func.max(PROJECTIONS.c.position))).scalar() or 0
+            )
         last = connection.execute(select(func.max(EVENTS.c.position))).scalar() or 0
-    if last < max(ever or 0, seen):
+    if last < max(ever or 0, projected_position):
         yield Finding(
             "error",
             "chain",
-            f"the log's last event has position {last}, but there was one at {max(ever or 0, seen)}: "
+            f"the log's last event has position {last}, but there was one at {max(ever or 0, projected_position)}: "
             "events are gone from its end, of this run or of others",
         )

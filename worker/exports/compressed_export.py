@@ -24,13 +24,13 @@ def export(
     NotFiniteError, SourceError, UnavailableError.
     """
     place = check_target(out, format_.is_one)
-    given = resolve(model, named=Finder(home, tell))
-    checkpoint = open_checkpoint(Path(given.path))
+    reference = resolve(model, named=Finder(home, tell))
+    checkpoint = open_checkpoint(Path(reference.path))
     names, group = format_.check(checkpoint, type_)
     checkpoint.check_plain("compressed")
     publish(place, lambda folder: format_.write(checkpoint, folder, type_))
     return {
-        "model": given.name,
+        "model": reference.name,
         "folder": str(place),
         "type": type_,
         "group": group,

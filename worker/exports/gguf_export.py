@@ -267,8 +267,10 @@ def _check_text(text: Text) -> None:
     """Raise ConfigError for a matrix among data, and for one that cannot be kept or was given."""
     if text.keep is not None:
         _target(text.keep)
-    if len(text.imatrix) > 1 and (given := [name for name in text.imatrix if is_gguf(Path(name))]):
-        raise ConfigError(f"{given[0]} is a matrix: give it alone, or --imatrix with data only.")
+    if len(text.imatrix) > 1 and (
+        matrices := [name for name in text.imatrix if is_gguf(Path(name))]
+    ):
+        raise ConfigError(f"{matrices[0]} is a matrix: give it alone, or --imatrix with data only.")
     if text.keep is not None and text.matrix is not None:
         raise ConfigError(
             f"--imatrix-out keeps a matrix that is measured, and {text.matrix} is one already: leave "

@@ -74,9 +74,9 @@ def importance(
     means = squares(model.module, windows, progress)
     names = {name: architectures.tensor_name(checkpoint.config, name) for name in means}
     blocks = {
-        theirs: means[name].numpy().astype(np.float32)
-        for name, theirs in names.items()
-        if theirs.startswith("blk.")
+        gguf_name: means[name].numpy().astype(np.float32)
+        for name, gguf_name in names.items()
+        if gguf_name.startswith("blk.")
     }
     return blocks, sum(map(len, windows))
 
@@ -134,12 +134,12 @@ def bits_per_byte(library: Library, file: Path, split: Split, tell: Tell) -> flo
 
 def _progress(what: str, count: int, tell: Tell) -> Callable[[int], None]:
     """Return what is called after each of `count` windows; says the time ahead, and how far it is."""
-    began, said = time.monotonic(), [0]
+    began, last_quarter = time.monotonic(), [0]
 
     def after(done: int) -> None:
         quarter = 4 * done // count
-        if done in (1, count) or quarter > said[0]:
-            said[0] = quarter
+        if done in (1, count) or quarter > last_quarter[0]:
+            last_quarter[0] = quarter
             left = (time.monotonic() - began) / done * (count - done)
             ahead = f", {rough(left)} left" if done < count else ""
             tell(f"{what}: {done} of {count} windows{ahead}")

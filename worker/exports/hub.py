@@ -132,15 +132,15 @@ def _prepare(api: Any, to: Target, files: Mapping[str, Path]) -> None:
         api.create_repo(to.repository, private=not to.public, repo_type="model")
         return
     if bool(there.private) == to.public:
-        seen, wanted = ("private", "without") if to.public else ("public", "with")
+        visibility, preposition = ("private", "without") if to.public else ("public", "with")
         raise ConflictError(
-            f"{to.repository} is there and {seen}: repeat the command {wanted} --public, or choose "
+            f"{to.repository} is there and {visibility}: repeat the command {preposition} --public, or choose "
             "another name."
         )
-    others = {one.rfilename for one in there.siblings or ()} - set(files) - ITS_OWN
-    if others:
+    other_files = {sibling.rfilename for sibling in there.siblings or ()} - set(files) - ITS_OWN
+    if other_files:
         raise ConflictError(
-            f"{to.repository} is there with other files, such as {min(others)}: choose another name."
+            f"{to.repository} is there with other files, such as {min(other_files)}: choose another name."
         )
 
 
@@ -170,9 +170,9 @@ def _explained(to: Target, place: Path) -> Iterator[None]:
 def _refused(to: Target, error: Any, again: str) -> UnavailableError:
     """Return the error of an answer."""
     status = error.response.status_code
-    said = str(error.server_message or "").replace(to.token, "…").splitlines()
+    lines = str(error.server_message or "").replace(to.token, "…").splitlines()
     what = _STATUS.get(status, "cannot do that now" if status >= 500 else "refuses")
-    more = f" ({said[0][:200]})" if said else ""
+    more = f" ({lines[0][:200]})" if lines else ""
     return UnavailableError(
         f"{to.repository} was not uploaded: {to.endpoint} answers {status}{more}; it {what}. {again}"
     )

@@ -105,17 +105,17 @@ def _template(tokenizer: Any, begins: bool) -> tuple[str | None, str | None, str
     """Return Go's template, the system prompt if one is always there, and a note."""
     if not tokenizer.chat_template:
         return "{{ .Prompt }}", None, "No chat template: texts are continued as they are."
-    told = [_rendered(tokenizer, messages) for messages in _TRIED]
-    if any(text is None for text in told):
+    renderings = [_rendered(tokenizer, messages) for messages in _TRIED]
+    if any(text is None for text in renderings):
         return None, None, _OPEN
     bos = tokenizer.bos_token or ""
-    front = bos if bos and all(str(text).startswith(bos) for text in told) else ""
+    front = bos if bos and all(str(text).startswith(bos) for text in renderings) else ""
     if begins and not front:
         return None, None, _OPEN  # llama.cpp would put bos in front, the template does not
     if "{{" in front or "}}" in front:
         return None, None, _OPEN  # Go would carry it out
-    system = _always(str(told[0])[len(front) :])
-    for text, messages in zip(told, _TRIED, strict=True):
+    system = _always(str(renderings[0])[len(front) :])
+    for text, messages in zip(renderings, _TRIED, strict=True):
         if text != front + _chatml(messages, system):
             return None, None, _OPEN
     template = CHATML if begins else front + CHATML
@@ -126,9 +126,9 @@ def _template(tokenizer: Any, begins: bool) -> tuple[str | None, str | None, str
 
 def _rendered(tokenizer: Any, messages: Sequence[tuple[str, str]]) -> str | None:
     """Return a conversation as the tokenizer writes it; None if its template fails."""
-    given = [{"role": role, "content": content} for role, content in messages]
+    conversation = [{"role": role, "content": content} for role, content in messages]
     try:
-        return template_rendering.rendered(tokenizer, given)
+        return template_rendering.rendered(tokenizer, conversation)
     except template_rendering.TemplateFailedError:
         return None
 
@@ -145,5 +145,5 @@ def _chatml(messages: Sequence[tuple[str, str]], system: str | None) -> str:
     """Return a conversation in ChatML, with a system prompt in front if it has none."""
     if system is not None and messages[0][0] != "system":
         messages = [("system", system), *messages]
-    said = "".join(f"<|im_start|>{role}\n{content}<|im_end|>\n" for role, content in messages)
-    return f"{said}<|im_start|>assistant\n"
+    turns = "".join(f"<|im_start|>{role}\n{content}<|im_end|>\n" for role, content in messages)
+    return f"{turns}<|im_start|>assistant\n"

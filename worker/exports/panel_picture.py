@@ -101,9 +101,9 @@ def _lines(axes: Any, panel: Lines) -> None:
     colours = {name: f"C{n}" for n, name in enumerate(dict.fromkeys(s.name for s in panel.series))}
     for (name, _), group in seeds.groups(panel.series).items():
         middle = seeds.summary(group)
-        for one in group:
-            label = name if one.seed is None else f"{name} (seed {one.seed})"
-            _line(axes, one, colours[name], label if middle is None else None)
+        for series in group:
+            label = name if series.seed is None else f"{name} (seed {series.seed})"
+            _line(axes, series, colours[name], label if middle is None else None)
         if middle is not None:
             _line(axes, middle, colours[name], f"{name} (median of {len(group)} seeds)")
     _limits(axes, panel.limits)
@@ -111,27 +111,29 @@ def _lines(axes: Any, panel: Lines) -> None:
     _legend(axes)
 
 
-def _line(axes: Any, one: Series, colour: str, label: str | None) -> None:
+def _line(axes: Any, series: Series, colour: str, label: str | None) -> None:
     """Draw a line with its band; without a label, faintly and without a band."""
-    style = "--" if one.role == "reference" else "-"
-    x, y = one.x, [float("nan") if v is None else v for v in one.y]
+    style = "--" if series.role == "reference" else "-"
+    x, y = series.x, [float("nan") if v is None else v for v in series.y]
     if label is None:
         axes.plot(x, y, style, color=colour, linewidth=0.6, alpha=0.4)
         return
     axes.plot(x, y, style, color=colour, label=label, marker="." if len(x) < 50 else "")
-    if one.low is not None and one.high is not None:
-        band = [[float("nan") if v is None else v for v in end] for end in (one.low, one.high)]
+    if series.low is not None and series.high is not None:
+        band = [
+            [float("nan") if v is None else v for v in end] for end in (series.low, series.high)
+        ]
         axes.fill_between(x, *band, color=colour, alpha=0.2)
 
 
 def _front(axes: Any, panel: Front) -> None:
     """Draw the first two measures; the others are in the table of the panel."""
     for name in dict.fromkeys(p.series for p in panel.points):
-        for kept in (False, True):
-            points = [p for p in panel.points if p.series == name and p.kept == kept]
+        for on_front in (False, True):
+            points = [p for p in panel.points if p.series == name and p.kept == on_front]
             x, y = ([p.values[axis] for p in points] for axis in (0, 1))
-            told = " ".join(filter(None, (name, "front" if kept else "dominated")))
-            axes.scatter(x, y, alpha=1 if kept else 0.3, label=told if points else None)
+            label = " ".join(filter(None, (name, "front" if on_front else "dominated")))
+            axes.scatter(x, y, alpha=1 if on_front else 0.3, label=label if points else None)
     for point in panel.points:
         if point.id == panel.chosen:
             axes.plot(*point.values[:2], "D", color="black", fillstyle="none", label="chosen")
@@ -258,10 +260,10 @@ def _cells(axes: Any, columns: list[str], rows: list[list[str]]) -> None:
     if not rows:
         return
     texts = [[" ".join(t.split())[:LETTERS] for t in row] for row in (columns, *rows)]
-    made = axes.table(texts, loc="center", cellLoc="left", edges="horizontal")
-    made.auto_set_font_size(False)
-    made.set_fontsize(7)
-    for cell in made.get_celld().values():
+    table = axes.table(texts, loc="center", cellLoc="left", edges="horizontal")
+    table.auto_set_font_size(False)
+    table.set_fontsize(7)
+    for cell in table.get_celld().values():
         cell.get_text().set_parse_math(False)
 
 

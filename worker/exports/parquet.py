@@ -34,11 +34,11 @@ def _of(place: Path, kind: str, run: str) -> bool:
     """Return True if a folder holds tables of this run and nothing else."""
     names = {MARK, *(f"{name}.parquet" for name in tables.tables(kind))}
     try:
-        told = json.loads((place / MARK).read_text("utf-8"))
+        mark = json.loads((place / MARK).read_text("utf-8"))
     except (OSError, ValueError):
         return False
-    mine = isinstance(told, dict) and told.get("run") == run
-    return mine and {path.name for path in place.iterdir()} <= names
+    same_run = isinstance(mark, dict) and mark.get("run") == run
+    return same_run and {path.name for path in place.iterdir()} <= names
 
 
 def write(folder: Path, state: State, rows: Sequence[Envelope]) -> dict[str, int]:
@@ -55,8 +55,8 @@ def write(folder: Path, state: State, rows: Sequence[Envelope]) -> dict[str, int
         for name in tables.tables(state.kind):
             table = tables.table(name, state, rows)
             counts[name] = _write(place / f"{name}.parquet", table, state.run)
-        told = {"run": state.run, "place": len(rows), "head": state.head, "rows": counts}
-        (place / MARK).write_text(json.dumps(told, indent=2) + "\n", "utf-8")
+        mark = {"run": state.run, "place": len(rows), "head": state.head, "rows": counts}
+        (place / MARK).write_text(json.dumps(mark, indent=2) + "\n", "utf-8")
 
     publish(folder, fill)
     return counts

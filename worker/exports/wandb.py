@@ -73,9 +73,9 @@ class Target:
     model: Path | None = None
 
     @classmethod
-    def of(cls, home: Home, **given: Any) -> Target:
+    def of(cls, home: Home, **fields: Any) -> Target:
         """Return the usual target: its files are under WANDB_DIR, else under the home folder."""
-        return cls(Path(os.environ.get("WANDB_DIR") or home.folder), **given)
+        return cls(Path(os.environ.get("WANDB_DIR") or home.folder), **fields)
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,8 @@ class Sender:
         with _explained(state.run):
             import wandb
 
-            known = type(wandb.Settings()).model_fields
-            usual = {k: v for k, v in _NOTHING_ELSE.items() if k in known}
+            fields = type(wandb.Settings()).model_fields
+            usual = {k: v for k, v in _NOTHING_ELSE.items() if k in fields}
             settings = wandb.Settings(**usual, silent=_silent())
             mode: Any = "offline" if target.offline else wandb.setup(settings).settings.mode
             self.offline = mode in ("offline", "dryrun")
@@ -165,10 +165,10 @@ class Sender:
             if not self._configured and state.submitted is not None:
                 self._configure(state)
             self._summarise(state)
-            found = self._kind.tracked_result(state)
-            if found is not None and state.completed is not None:
-                tracking.Allowed(self._kind, state, "result").check(found["metadata"])
-                self._run.log_artifact(_artifact(state, found, self._target.model))
+            result = self._kind.tracked_result(state)
+            if result is not None and state.completed is not None:
+                tracking.Allowed(self._kind, state, "result").check(result["metadata"])
+                self._run.log_artifact(_artifact(state, result, self._target.model))
             place = str(self._files.folder if self._files else self._run.url or "")
             self._run.finish(exit_code=1 if state.failed or state.cancelled else 0)
             if self._files is not None:
@@ -183,15 +183,15 @@ class Sender:
         )
 
     def _configure(self, state: State) -> None:
-        told = self._kind.tracked_config(state)
-        tracking.Allowed(self._kind, state, "config").check(told)
-        self._run.config.update(told, allow_val_change=True)
+        config = self._kind.tracked_config(state)
+        tracking.Allowed(self._kind, state, "config").check(config)
+        self._run.config.update(config, allow_val_change=True)
         self._configured = True
 
     def _summarise(self, state: State) -> None:
-        told = self._kind.tracked_summary(state)
-        tracking.Allowed(self._kind, state, "summary").check(told)
-        self._run.summary.update(told)
+        summary = self._kind.tracked_summary(state)
+        tracking.Allowed(self._kind, state, "summary").check(summary)
+        self._run.summary.update(summary)
 
     def leave(self) -> None:
         """Close the run at W&B after an error; a further error is ignored."""
@@ -211,8 +211,8 @@ class _Files:
 
     def __init__(self, run: Any, root: Path) -> None:
         self.folder = Path(run.dir).parent
-        ours = (root / "wandb").glob(f"offline-run-*-{run.id}/{self.NOTE}")
-        self._earlier = sorted(note.parent for note in ours)
+        notes = (root / "wandb").glob(f"offline-run-*-{run.id}/{self.NOTE}")
+        self._earlier = sorted(note.parent for note in notes)
 
     def note(self, newest: int) -> None:
         """Write down the newest generation that the server has once this file is synced."""
@@ -235,17 +235,17 @@ def _is_synced(folder: Path) -> bool:
     return any(folder.glob("*.wandb.synced"))
 
 
-def _artifact(state: State, found: dict[str, Any], model: Path | None) -> Any:
+def _artifact(state: State, result: dict[str, Any], model: Path | None) -> Any:
     """Return the result as an artifact: the files of its folder if given, else its own file."""
     import wandb
 
     name = f"{identity(state.run)}-{kinds.of(state.kind).result_name}"
-    artifact = wandb.Artifact(name, type="model", metadata=found["metadata"])
+    artifact = wandb.Artifact(name, type="model", metadata=result["metadata"])
     if model is not None:
         artifact.add_dir(str(model))
         return artifact
-    with artifact.new_file(found["file"]) as file:
-        file.write(json.dumps(found["content"], indent=2) + "\n")
+    with artifact.new_file(result["file"]) as file:
+        file.write(json.dumps(result["content"], indent=2) + "\n")
     return artifact
 
 
@@ -308,11 +308,11 @@ def _check_model(state: State, model: Path | None) -> None:
     if model is None:
         return
     try:
-        found = json.loads((model / MARK).read_text("utf-8"))["candidate"]
+        candidate = json.loads((model / MARK).read_text("utf-8"))["candidate"]
     except (OSError, ValueError, KeyError, TypeError):
-        found = None
+        candidate = None
     result = kinds.of(state.kind).result_id(state)
-    if found is None or found != result or state.completed is None:
+    if candidate is None or candidate != result or state.completed is None:
         raise ConfigError(
             f"{model} is not the folder of the champion of run {state.run}: write it with "
             f"`forge export {state.run} --out DIR`, or leave out --model."

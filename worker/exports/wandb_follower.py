@@ -33,12 +33,12 @@ def wanted(flag: bool, warn: Callable[[str], None]) -> bool:
     which is set for every run, only leads to a warning. Raises ConfigError if FORGE_WANDB is
     neither 0 nor 1.
     """
-    given = os.environ.get("FORGE_WANDB", "")
-    if given not in ("", "0", "1"):
+    setting = os.environ.get("FORGE_WANDB", "")
+    if setting not in ("", "0", "1"):
         raise ConfigError(
-            f"FORGE_WANDB is {given!r}: give 1 or 0. WANDB_MODE says online or offline."
+            f"FORGE_WANDB is {setting!r}: give 1 or 0. WANDB_MODE says online or offline."
         )
-    if not flag and given != "1":
+    if not flag and setting != "1":
         return False
     try:
         client()
@@ -55,9 +55,9 @@ def beside(
     home: Home, run: str, warn: Callable[[str], None], patience: float | None = None
 ) -> Iterator[None]:
     """Follow a run in a process of its own while the `with` block lasts; errors become warnings."""
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as output:
         try:
-            process = _start(home, run, said)
+            process = _start(home, run, output)
         except OSError as error:
             warn(f"W&B does not follow run {run}: {error.strerror}.{_later(run)}")
             process = None
@@ -65,7 +65,7 @@ def beside(
             yield
         finally:
             if process is not None:
-                why = _end(process, run, PATIENCE if patience is None else patience, said)
+                why = _end(process, run, PATIENCE if patience is None else patience, output)
                 if why:
                     warn(why)
 
@@ -74,7 +74,7 @@ def _later(run: str) -> str:
     return f" `forge wandb sync {run}` sends it later."
 
 
-def _start(home: Home, run: str, said: Any) -> subprocess.Popen[bytes]:
+def _start(home: Home, run: str, output: Any) -> subprocess.Popen[bytes]:
     """Start the process that follows the run; the end of its standard input tells it to stop."""
     env = {**os.environ, "FORGE_HOME": str(home.folder), "FORGE_DATABASE_URL": home.url or ""}
     return subprocess.Popen(
@@ -82,12 +82,12 @@ def _start(home: Home, run: str, said: Any) -> subprocess.Popen[bytes]:
         env=env,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        stderr=said,
+        stderr=output,
         start_new_session=True,
     )
 
 
-def _end(process: subprocess.Popen[bytes], run: str, patience: float, said: Any) -> str:
+def _end(process: subprocess.Popen[bytes], run: str, patience: float, output: Any) -> str:
     """Tell the process to stop and wait; kill it after `patience` seconds.
 
     Return a warning, or "" if everything was sent.
@@ -105,10 +105,14 @@ def _end(process: subprocess.Popen[bytes], run: str, patience: float, said: Any)
             process.wait()
     if not code:
         return ""
-    said.seek(0)
-    lines = said.read().decode(errors="replace").strip().splitlines() or [f"exit code {code}"]
-    known = code in (ConfigError.exit_code, UnavailableError.exit_code, ConflictError.exit_code)
-    return lines[-1] if known else f"W&B was not sent run {run}: {lines[-1]}.{_later(run)}"
+    output.seek(0)
+    lines = output.read().decode(errors="replace").strip().splitlines() or [f"exit code {code}"]
+    is_expected = code in (
+        ConfigError.exit_code,
+        UnavailableError.exit_code,
+        ConflictError.exit_code,
+    )
+    return lines[-1] if is_expected else f"W&B was not sent run {run}: {lines[-1]}.{_later(run)}"
 
 
 def _parent_says_stop(seconds: float) -> bool:

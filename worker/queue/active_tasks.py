@@ -17,17 +17,17 @@ class Hand:
 
 def at_work(run: str, roster: Any, leases: Any) -> list[Hand]:
     """Return the hands at work on the run: devices first, then processes that carry it themselves."""
-    found = {
+    hands = {
         f"{run}/{d.task}": Hand(d.name, d.task, d.seconds)
         for d in roster.devices()
         if d.living and d.run == run and d.task
     }
     for task, owner in sorted(leases.held().items()):
-        if task.startswith(f"{run}/") and task not in found:
+        if task.startswith(f"{run}/") and task not in hands:
             place, pid, *_ = owner.split("/")
             who = f"{place.partition(':')[0]}, process {pid}"
-            found[task] = Hand(who, task.removeprefix(f"{run}/"))
-    return list(found.values())
+            hands[task] = Hand(who, task.removeprefix(f"{run}/"))
+    return list(hands.values())
 
 
 class AtWork:

@@ -75,9 +75,9 @@ class Measures:
         if now - self.looked < 1.0:
             return
         self.looked = now
-        waiting = [known for known in runs if known.pending and not known.paused]
-        self.waiting = sum(known.pending for known in waiting)
-        self.oldest = max((now - known.since for known in waiting), default=0.0)
+        waiting = [run for run in runs if run.pending and not run.paused]
+        self.waiting = sum(run.pending for run in waiting)
+        self.oldest = max((now - run.since for run in waiting), default=0.0)
 
 
 @dataclass

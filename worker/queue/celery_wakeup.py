@@ -83,10 +83,10 @@ class Bells:
         self._wanted.put(None)
 
     def _work(self) -> None:
-        while (wanted := self._wanted.get()) is not None:
+        while (request := self._wanted.get()) is not None:
             if time.monotonic() < self._rest_until:
                 continue
-            device, run, task = wanted
+            device, run, task = request
             try:
                 self._app.send_task(
                     "forge.hint",
@@ -138,11 +138,11 @@ class Listener:
         with channel.conn_or_acquire() as client:
             while not self._closed.is_set():
                 try:
-                    found = client.brpop(list(self._rings), timeout=LOOK)
+                    message = client.brpop(list(self._rings), timeout=LOOK)
                 except client_errors.ResponseError:  # a queue's key holds another kind of value
                     client.delete(*self._rings)
                     continue
-                if found is not None:
-                    queue = found[0].decode()
+                if message is not None:
+                    queue = message[0].decode()
                     client.delete(queue)
                     self._rings[queue]()

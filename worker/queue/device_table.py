@@ -202,8 +202,8 @@ class Roster:
             return connection.execute(self._updating(name, owner, values)).rowcount == 1
 
     def _updating(self, name: str, owner: str, values: Mapping[str, Any]) -> Update:
-        mine = (DEVICES.c.name == name) & (DEVICES.c.owner == owner)
-        return update(DEVICES).where(mine).values(**values)
+        own_row = (DEVICES.c.name == name) & (DEVICES.c.owner == owner)
+        return update(DEVICES).where(own_row).values(**values)
 
     def now(self) -> float:
         """Return the time of the database's clock, seconds since 1970."""
@@ -211,16 +211,16 @@ class Roster:
 
     def grant_of(self, name: str, owner: str) -> tuple[str, str] | None:
         """Return the (run, task) that the device should do; None if it has no grant."""
-        mine = (DEVICES.c.name == name) & (DEVICES.c.owner == owner)
-        query = select(DEVICES.c.grant_run, DEVICES.c.grant_task).where(mine)
+        own_row = (DEVICES.c.name == name) & (DEVICES.c.owner == owner)
+        query = select(DEVICES.c.grant_run, DEVICES.c.grant_task).where(own_row)
         rows = self._database.rows(query)
         return (rows[0][0], rows[0][1]) if rows and rows[0][0] else None
 
     def leave(self, name: str, owner: str) -> None:
         """Remove the device's row."""
         with self._writing() as connection:
-            mine = (DEVICES.c.name == name) & (DEVICES.c.owner == owner)
-            connection.execute(delete(DEVICES).where(mine))
+            own_row = (DEVICES.c.name == name) & (DEVICES.c.owner == owner)
+            connection.execute(delete(DEVICES).where(own_row))
 
     # ---- written by the dispatcher ---------------------------------------------------------
 
@@ -239,10 +239,10 @@ class Roster:
     def revoke(self, name: str, run: str, task: str) -> None:
         """Take back a granted task that the device has not begun."""
         granted = (DEVICES.c.grant_run == run) & (DEVICES.c.grant_task == task)
-        mine = (DEVICES.c.name == name) & (DEVICES.c.status != "busy") & granted
+        granted_row = (DEVICES.c.name == name) & (DEVICES.c.status != "busy") & granted
         with self._writing() as connection:
             free = {"grant_run": None, "grant_task": None}
-            connection.execute(update(DEVICES).where(mine).values(**free))
+            connection.execute(update(DEVICES).where(granted_row).values(**free))
 
     def sweep(self, names: list[str]) -> None:
         """Remove the rows of these devices, which are gone."""

@@ -192,28 +192,28 @@ class Dispatcher(threading.Thread):
             self._runs.add(run, row)
         elif row.type == user_events.Retried.type and run not in self._runs:
             self._runs.add_again(run, self._after)
-        known = self._runs.get(run)
-        if known is None:
+        entry = self._runs.get(run)
+        if entry is None:
             return
         if row.type in events.ENDED:
             self._forget(run)
             return
         if row.type == user_events.Imported.type:
             self._scheduler.drop(run)  # it has another owner, and waits
-            self._runs.add_again(run, known.order)
-            known = self._runs[run]
+            self._runs.add_again(run, entry.order)
+            entry = self._runs[run]
         self._runs.apply(run, row)
         self._aside.discard(run)
         self._changed.add(run)
         if run not in self._desk:
-            known.pending = 1
+            entry.pending = 1
             self._put(run)
 
     def _wake(self, run: str | None) -> None:
         """Decide again on a run that has waited for the end of another."""
-        if run is not None and (known := self._runs.get(run)) is not None:
+        if run is not None and (entry := self._runs.get(run)) is not None:
             self._changed.add(run)
-            known.pending = 1
+            entry.pending = 1
             self._put(run)
 
     def _forget(self, run: str) -> None:
@@ -241,8 +241,8 @@ class Dispatcher(threading.Thread):
         offers = gpu_offers(devices)
         if offers != self._gpus:
             self._gpus = offers
-            for run, known in self._runs.items():
-                if known.device == AUTO:
+            for run, entry in self._runs.items():
+                if entry.device == AUTO:
                     self._put(run, held)
 
     # ---- tasks that devices have -------------------------------------------------------------
@@ -283,12 +283,12 @@ class Dispatcher(threading.Thread):
         now = time.monotonic()
         if flight.counts:
             self._scheduler.finish(flight.run, flight.owner, now - flight.began)
-        known = self._runs.get(flight.run)
-        if known is None:
+        entry = self._runs.get(flight.run)
+        if entry is None:
             return
         self._changed.add(flight.run)
         if flight.run not in self._desk:
-            known.pending = 1
+            entry.pending = 1
             self._put(flight.run)
         self._desk.came_back(flight.run, flight.task)
         if lost:
@@ -333,18 +333,18 @@ class Dispatcher(threading.Thread):
 
     def _put(self, run: str, held: dict[str, str] | None = None) -> None:
         """Tell the scheduler a run's needs, priority and number of pending tasks."""
-        known = self._runs.get(run)
-        if known is None:
+        entry = self._runs.get(run)
+        if entry is None:
             return
         if held is not None and run in self._desk.tasks:
-            known.pending = len(self._free_tasks(run, held))
-        pending = 0 if known.paused or run in self._aside else known.pending
+            entry.pending = len(self._free_tasks(run, held))
+        pending = 0 if entry.paused or run in self._aside else entry.pending
         wants = self._needs(run)
-        self._scheduler.put(Job(run, known.owner, known.order, known.priority, wants, pending))
+        self._scheduler.put(Job(run, entry.owner, entry.order, entry.priority, wants, pending))
 
     def _needs(self, run: str) -> Needs:
-        known = self._runs[run]
-        return needs(known.device, known.labels, self._desk.state(run), self._gpus)
+        entry = self._runs[run]
+        return needs(entry.device, entry.labels, self._desk.state(run), self._gpus)
 
     def _grant(self, devices: list[Device], held: dict[str, str]) -> int:
         """Grant every free device the task that is next for it; return the number of grants."""
@@ -367,13 +367,13 @@ class Dispatcher(threading.Thread):
 
     def _pick(self, device: Device, held: dict[str, str]) -> tuple[str, str] | None:
         """Return the run that is next on this device and its task that fits here best, or None."""
-        seen: set[str] = set()
+        tried_runs: set[str] = set()
         while True:
             self.measures.decisions += 1
-            run = self._scheduler.pick(device.offer, lambda r: r in seen or device.refuses(r))
+            run = self._scheduler.pick(device.offer, lambda r: r in tried_runs or device.refuses(r))
             if run is None:
                 return None
-            seen.add(run)
+            tried_runs.add(run)
             if run not in self._desk:
                 self._decide(run)
             if run not in self._runs:

@@ -47,13 +47,13 @@ def lifetime() -> float:
 
     FORGE_LEASE_SECONDS sets them, by default 60. Raises ConfigError outside of 0.5 to 3600.
     """
-    given = os.environ.get("FORGE_LEASE_SECONDS", "60")
+    setting = os.environ.get("FORGE_LEASE_SECONDS", "60")
     try:
-        seconds = float(given)
+        seconds = float(setting)
     except ValueError:
         seconds = 0.0
     if not 0.5 <= seconds <= 3600:
-        raise ConfigError(f"FORGE_LEASE_SECONDS is {given!r}: give seconds between 0.5 and 3600.")
+        raise ConfigError(f"FORGE_LEASE_SECONDS is {setting!r}: give seconds between 0.5 and 3600.")
     return seconds
 
 
@@ -139,8 +139,8 @@ class Leases:
         query = select(LEASES, self._now.label("now")).where(LEASES.c.task == task)
         with self._writing() as connection:
             row = connection.execute(query).first()
-            others = row is not None and row.owner != self.owner
-            if row is not None and others and held(row.owner, row.expires, row.now):
+            is_foreign = row is not None and row.owner != self.owner
+            if row is not None and is_foreign and held(row.owner, row.expires, row.now):
                 return None
             fence = self._take(connection, task, row.fence if row else None)
             if fence is not None and also is not None:
@@ -180,9 +180,9 @@ class Leases:
 
         The row stays with its fence number, so that the next claim gets a higher number.
         """
-        mine = (LEASES.c.task == task) & (LEASES.c.owner == self.owner)
+        own_lease = (LEASES.c.task == task) & (LEASES.c.owner == self.owner)
         with self._writing() as connection:
-            connection.execute(update(LEASES).where(mine).values(owner="", expires=0.0))
+            connection.execute(update(LEASES).where(own_lease).values(owner="", expires=0.0))
             if also is not None:
                 connection.execute(also)
 
@@ -194,9 +194,11 @@ class Leases:
 
     def renew(self, tasks: Collection[str]) -> None:
         """Extend this owner's leases on these tasks. Raises StoreUnavailableError."""
-        mine = LEASES.c.task.in_(list(tasks)) & (LEASES.c.owner == self.owner)
+        own_leases = LEASES.c.task.in_(list(tasks)) & (LEASES.c.owner == self.owner)
         with self._writing() as connection:
-            connection.execute(update(LEASES).where(mine).values(expires=self._now + self.lifetime))
+            connection.execute(
+                update(LEASES).where(own_leases).values(expires=self._now + self.lifetime)
+            )
 
     @contextmanager
     def heartbeat(self, *tasks: str) -> Iterator[None]:

@@ -37,11 +37,11 @@ def needs(
     if device == AUTO:
         on_gpu = Needs(frozenset({_GPU, *labels}))
         device = "cuda" if any(offer.meets(on_gpu) for offer in offers) else CPU
-    wanted = frozenset({kind_label(device), *labels})
+    needed_labels = frozenset({kind_label(device), *labels})
     if state is None or state.started is None:
-        return Needs(wanted)
+        return Needs(needed_labels)
     memory = kinds.of(state.kind).memory(state)
-    return Needs(wanted, memory, state.started.machine)
+    return Needs(needed_labels, memory, state.started.machine)
 
 
 def gpu_offers(devices: Iterable[Device]) -> frozenset[Offer]:
@@ -72,7 +72,7 @@ def placements(devices: str, concurrency: int) -> list[Placement]:
     visible = visible_gpus()
     if devices == AUTO:
         devices = ",".join([*(f"cuda:{n}" for n in range(len(visible))), CPU])
-    found: list[Placement] = []
+    places: list[Placement] = []
     for device in map(str.strip, devices.split(",")):
         match = re.fullmatch(r"cpu|cuda:(\d+)", device)
         if match is None:
@@ -88,12 +88,12 @@ def placements(devices: str, concurrency: int) -> list[Placement]:
                 )
             gpu = visible[int(match[1])]
             env = {"CUDA_VISIBLE_DEVICES": gpu, "FORGE_DEVICE": "cuda:0"}
-            found += [Placement(device, f"cuda{match[1]}", env)]
+            places += [Placement(device, f"cuda{match[1]}", env)]
         else:
-            found += _on_cpu(concurrency)
-    if len({placement.name for placement in found}) < len(found):
+            places += _on_cpu(concurrency)
+    if len({placement.name for placement in places}) < len(places):
         raise ConfigError(f"a device stands twice in {devices}.")
-    return found
+    return places
 
 
 def _on_cpu(concurrency: int) -> list[Placement]:
@@ -114,9 +114,11 @@ def visible_gpus() -> list[str]:
     """
     if metadata.version("torch").endswith("+cpu"):
         return []
-    given = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if given is not None:
-        return [part.strip() for part in given.split(",") if part.strip() and part.strip() != "-1"]
+    setting = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if setting is not None:
+        return [
+            part.strip() for part in setting.split(",") if part.strip() and part.strip() != "-1"
+        ]
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired):

@@ -60,7 +60,7 @@ class Desk:
         self.tasks[run] = [task for task in decision.tasks if not self._has_child(run, task)]
         due = {task.key for task in decision.tasks}
         waits = self._backoff.get(run, {})
-        self._backoff[run] = {task: one for task, one in waits.items() if task in due}
+        self._backoff[run] = {task: wait for task, wait in waits.items() if task in due}
         return state
 
     def _settled(self, state: Any, task: Task) -> bool:

@@ -128,14 +128,14 @@ class Scheduler:
             raise ValueError(f"the weight of {owner} is {weight}: it must be above zero")
         self._user(owner).weight = weight
 
-    def limit(self, limits: Limits, own: Mapping[str, int]) -> None:
-        """Set the limits for all users, and in `own` the limits that some users have instead."""
+    def limit(self, limits: Limits, user_limits: Mapping[str, int]) -> None:
+        """Set the limits for all users, and in `user_limits` the limits that some users have instead."""
         self._limits = limits
         for user in self._users.values():
             user.limit = None
             for run in user.jobs:
                 self._enqueue(user, self._jobs[run])
-        for owner, most in own.items():
+        for owner, most in user_limits.items():
             self._user(owner).limit = most
 
     def restore(self, received: Mapping[str, float]) -> None:
@@ -150,16 +150,20 @@ class Scheduler:
 
     def put(self, job: Job) -> None:
         """Add a run, or update the pending tasks, priority and needs of a known run."""
-        known = self._jobs.get(job.run)
+        listed_job = self._jobs.get(job.run)
         user = self._user(job.owner)
-        before = known.pending if known else 0
+        before = listed_job.pending if listed_job else 0
         if job.pending > 0 and not user.active:
             self._welcome(user, job)
-        if known is None:
+        if listed_job is None:
             self._jobs[job.run] = job
         else:
-            known.pending, known.priority, known.needs = job.pending, job.priority, job.needs
-            job = known
+            listed_job.pending, listed_job.priority, listed_job.needs = (
+                job.pending,
+                job.priority,
+                job.needs,
+            )
+            job = listed_job
         user.waiting += (job.pending > 0) - (before > 0)
         user.jobs.add(job.run)
         self._enqueue(user, job)
@@ -199,8 +203,8 @@ class Scheduler:
 
         Runs that the device refuses are skipped.
         """
-        passed, found = [], None
-        while self._order and found is None:
+        passed, picked_run = [], None
+        while self._order and picked_run is None:
             tag, owner = heapq.heappop(self._order)
             user = self._users[owner]
             if tag != user.queued:
@@ -211,10 +215,10 @@ class Scheduler:
             passed.append((tag, owner))
             most = self._limits.per_user if user.limit is None else user.limit
             if not _full(user.running, most):
-                found = self._first(user, offer, refuses)
+                picked_run = self._first(user, offer, refuses)
         for entry in passed:
             heapq.heappush(self._order, entry)
-        return found
+        return picked_run
 
     def start(self, run: str) -> None:
         """Note that a task of the run is begun, and charge its user the expected seconds."""

@@ -53,25 +53,30 @@ class WaitingRuns(dict[str, Known]):
         `order` is the run's place among the runs of equal priority. A run that has ended is left out.
         """
         state = load(self._store, run)
-        given = state.submitted
-        assert given is not None
+        submission = state.submitted
+        assert submission is not None
         if not state.ended:
             self[run] = Known(
-                given.owner, order, state.priority, given.labels, state.device, state.paused
+                submission.owner,
+                order,
+                state.priority,
+                submission.labels,
+                state.device,
+                state.paused,
             )
 
     def apply(self, run: str, row: Envelope) -> None:
         """Apply what an event of a run changes: its pause or its priority."""
-        known = self[run]
+        entry = self[run]
         if row.type in (user_events.Paused.type, user_events.Resumed.type):
-            known.paused = row.type == user_events.Paused.type
-            known.pending = 1
+            entry.paused = row.type == user_events.Paused.type
+            entry.pending = 1
         if row.type == user_events.PriorityChanged.type:
             event = _event(row)
             assert isinstance(event, user_events.PriorityChanged)
-            known.priority = event.priority
+            entry.priority = event.priority
         if row.hash in self._pasts:
-            known.paused = True
+            entry.paused = True
 
 
 def _event(row: Envelope) -> Event:

@@ -62,7 +62,7 @@ class Hands:
         #: About the last task: candidate, position of its event, seconds of the append, tokens.
         self.last: dict[str, Any] = {}
 
-    def do(self, state: State, task: Task, mine: Callable[[], bool] = lambda: True) -> Ended:
+    def do(self, state: State, task: Task, owns_task: Callable[[], bool] = lambda: True) -> Ended:
         """Do the task, record its result, and return how it ended.
 
         Raises errors that are not the task's fault. A failure is recorded only if `mine()`: the
@@ -88,7 +88,7 @@ class Hands:
                 raise
             log.debug("task %s failed", task.key, exc_info=error)
             self.last = {"why": f"{type(error).__name__}: {error}"}
-            if mine():
+            if owns_task():
                 self._record_failure(state, task, error)
             return "failed"
         failpoints.hit("task-done")
@@ -140,8 +140,8 @@ class Hands:
 
         They are read or built again when a task needs them.
         """
-        for one in [run] if run else list(self._contexts):
-            self._contexts.pop(one, None)
+        for run_name in [run] if run else list(self._contexts):
+            self._contexts.pop(run_name, None)
         self._artifacts.release()
 
     def _record(self, state: State, task: Task, event: Event) -> Appended | None:

@@ -127,20 +127,22 @@ class Worker:
                 for other in self._hands.share(state, task, tasks)[1:]:
                     if self._claim(state, other):
                         held.append(other)  # at once: a claim that fails must release those before
-            with self._leases.heartbeat(*(f"{state.run}/{one.key}" for one in held)):
+            with self._leases.heartbeat(
+                *(f"{state.run}/{shared_task.key}" for shared_task in held)
+            ):
                 if len(held) > 1:
                     self._hands.prepare(state, held)
-                for one in held:
-                    if one is not task:
+                for held_task in held:
+                    if held_task is not task:
                         state = self._refresh(state.run)
                         still_open = {open_.key for open_ in decide(state).tasks}
-                        if self.stop() or one.key not in still_open:
+                        if self.stop() or held_task.key not in still_open:
                             break
-                    if self._hands.do(state, one) == "failed":
+                    if self._hands.do(state, held_task) == "failed":
                         break  # `decide` says what is tried next
         finally:
-            for one in held:
-                self._leases.release(f"{state.run}/{one.key}")
+            for held_task in held:
+                self._leases.release(f"{state.run}/{held_task.key}")
 
 
 def finish(worker: Worker, run: str) -> Any:

@@ -44,9 +44,11 @@ def again(
             yield from kind.rebuild(state, empty, ids, say)
         if tolerance is not None:
             # What was made again from nothing is measured as it came out.
-            used, wanted = (cache, None) if ids is None else (empty, ids)
-            whole = wanted is None or which == "all"
-            yield from _measured(kind, state, rows, used, None if whole else wanted, tolerance, say)
+            used, model_ids = (cache, None) if ids is None else (empty, ids)
+            whole = model_ids is None or which == "all"
+            yield from _measured(
+                kind, state, rows, used, None if whole else model_ids, tolerance, say
+            )
 
 
 def _measured(
@@ -60,7 +62,7 @@ def _measured(
 ) -> Iterator[Finding]:
     """Carry out again what was measured, of the models `ids` if they are given."""
     recorded = list(measurements(rows))
-    chosen = [one for one in recorded if ids is None or about(one[0]) in ids]
+    chosen = [entry for entry in recorded if ids is None or about(entry[0]) in ids]
     try:
         context, other = kind.reopened(state, cache)
     except UnreproducedError as error:
@@ -100,8 +102,8 @@ def _compared(
         return
     off = difference(kind.comparable(recorded, recorded), kind.comparable(result, recorded))
     if off is None or off > tolerance:
-        told = "has other items" if off is None else f"is off by {off:.2g} relative"
-        what = f"{where}: measured again it {told} (tolerance {tolerance:g})"
+        deviation = "has other items" if off is None else f"is off by {off:.2g} relative"
+        what = f"{where}: measured again it {deviation} (tolerance {tolerance:g})"
         yield Finding("error", "fitness", f"{what}.{why}")
     elif isinstance(recorded, Unmeasurable):
         say(f"measured {where} again: it cannot be measured, as recorded")

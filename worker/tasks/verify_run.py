@@ -80,8 +80,8 @@ def _history(store: EventStore, run: str, stream: str | None) -> tuple[list[Any]
         rows = list(repository.history(Evidence(store), run))
         return rows or store.everything(stream or repository.named_stream(store, run)), []
     except (TamperedError, EventsError) as error:
-        own = stream or repository.named_stream(store, run)
-        rows = [row for row in store.everything(own) if row.stream == own]
+        run_stream = stream or repository.named_stream(store, run)
+        rows = [row for row in store.everything(run_stream) if row.stream == run_stream]
         return rows, [Finding("error", "chain", str(error))]
 
 

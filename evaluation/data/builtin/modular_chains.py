@@ -22,10 +22,10 @@ def chain(r: random.Random) -> str:
     """Return one chain as a line without its end."""
     terms, modulus = r.randint(2, 3), r.randint(7, 10)
     constant = r.randrange(modulus)
-    found = [r.randrange(modulus) for _ in range(terms)]
-    while len(found) < NUMBERS:
-        found.append((sum(found[-terms:]) + constant) % modulus)
-    return f"sum {terms} plus {constant} mod {modulus}: {' '.join(map(str, found))}"
+    numbers = [r.randrange(modulus) for _ in range(terms)]
+    while len(numbers) < NUMBERS:
+        numbers.append((sum(numbers[-terms:]) + constant) % modulus)
+    return f"sum {terms} plus {constant} mod {modulus}: {' '.join(map(str, numbers))}"
 
 
 def documents(limit: int, seed: int) -> Iterator[Document]:

@@ -39,13 +39,13 @@ def continuation(documents: Sequence[Document], count: int, seed: int) -> Iterat
 def equations(documents: Sequence[Document], count: int, seed: int) -> Iterator[dict[str, Any]]:
     """Yield up to `count` items that ask: what is the result?"""
     r = random.Random(f"equations/{seed}")
-    found = [
+    matches = [
         (document, i, match)
         for document in documents
         for i, line in enumerate(document.text.splitlines())
         if (match := _EQUATION.match(line))
     ]
-    for number, (document, i, match) in enumerate(r.sample(found, min(count, len(found)))):
+    for number, (document, i, match) in enumerate(r.sample(matches, min(count, len(matches)))):
         rows = document.text.splitlines()[:i]
         prompt = ("\n".join([*rows, f"{match[1]} ="]))[-CONTEXT:]
         right = int(match[2])

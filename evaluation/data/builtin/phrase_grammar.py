@@ -31,11 +31,11 @@ TAUGHT: Mapping[Slice, float] = {"train": 0.5, "search": 0.0, "selection": 0.0, 
 
 def _read() -> dict[str, list[dict[str, str]]]:
     """Return part → its phrases, each by language."""
-    found: dict[str, list[dict[str, str]]] = {}
+    phrases: dict[str, list[dict[str, str]]] = {}
     file = files("evaluation.data.builtin") / "phrases.csv"
     for row in csv.DictReader(file.read_text("utf-8").splitlines()):
-        found.setdefault(row.pop("part"), []).append(row)
-    return found
+        phrases.setdefault(row.pop("part"), []).append(row)
+    return phrases
 
 
 #: Part → its phrases; a verb and its object are one phrase, with a bar between them.

@@ -22,8 +22,8 @@ TASKS = [*code_short_tasks.TASKS, *code_long_tasks.TASKS]
 
 def _question(r: random.Random, grade: int) -> dict[str, Any]:
     task = r.choice(TASKS[grade])(r)
-    asked = choose(r, task.prompt, indented(task.right), [indented(body) for body in task.wrong])
-    return {**asked, "about": task.about}
+    question = choose(r, task.prompt, indented(task.right), [indented(body) for body in task.wrong])
+    return {**question, "about": task.about}
 
 
 def _problem(r: random.Random, grade: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from evaluation.data.domains.code_task import Task, some
 def _palindrome(r: random.Random) -> Task:
     what = r.choice(["text", "s", "word", "line"])
     name = r.choice(["is_palindrome", "reads_the_same_backwards", "is_mirrored"])
-    doc, given = r.choice(
+    doc, preamble = r.choice(
         [("whatever its case", f"{what} = {what}.lower()\n"), ("case by case", "")]
     )
     words = ("'Otto'", "'noon'", "''", "'stone'", "'Level'", "'kayak'")
@@ -22,18 +22,18 @@ def _palindrome(r: random.Random) -> Task:
         name,
         what,
         f"Return True if {what} reads the same backwards, {doc}.",
-        f"{given}return {what} == {what}[::-1]",
+        f"{preamble}return {what} == {what}[::-1]",
         (
-            f"{given}return {what} == {what}[::1]",
-            f"{given}return {what} != {what}[::-1]",
-            f"{given}return {what} == {what}[::-2]",
+            f"{preamble}return {what} == {what}[::1]",
+            f"{preamble}return {what} != {what}[::-1]",
+            f"{preamble}return {what} == {what}[::-2]",
         ),
         words,
     )
 
 
 def _frequencies(r: random.Random) -> Task:
-    what, one = r.choice(
+    what, element = r.choice(
         [
             ("words", "word"),
             ("items", "item"),
@@ -46,12 +46,12 @@ def _frequencies(r: random.Random) -> Task:
     name = r.choice([f"count_{what}", "frequencies", f"tally_{what}"])
 
     def body(start: int, change: str) -> str:
-        return f"counts = {{}}\nfor {one} in {what}:\n    counts[{one}] = counts.get({one}, {start}) {change}\nreturn counts"
+        return f"counts = {{}}\nfor {element} in {what}:\n    counts[{element}] = counts.get({element}, {start}) {change}\nreturn counts"
 
     return Task(
         name,
         what,
-        f"Return a dictionary from each {one} to how often it is in {what}.",
+        f"Return a dictionary from each {element} to how often it is in {what}.",
         body(0, "+ 1"),
         (body(1, "+ 1"), body(0, "- 1"), body(1, "+ 0")),
         ("['a', 'b', 'a']", "[]", "['x', 'x', 'x']", "['p', 'q', 'r', 'q']"),

@@ -29,18 +29,18 @@ class Task:
         """Return an assertion for every call, with the value that the right body returns."""
         space: dict[str, Any] = {}
         exec(self.prompt + indented(self.right), space)  # only text of this file
-        calls = [f"{self.name}({given})" for given in self.calls]
+        calls = [f"{self.name}({arguments})" for arguments in self.calls]
         return [f"assert {call} == {eval(call, space)!r}" for call in calls]
 
     @property
     def about(self) -> str:
         """The right function with numbered names: the same for tasks that differ only in names."""
         tree = ast.parse(f"def f({self.parameters}):\n{indented(self.right)}")
-        own = [node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)]
-        own += [
+        names = [node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)]
+        names += [
             n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
         ]
-        numbers = {name: f"v{place}" for place, name in enumerate(dict.fromkeys(own))}
+        numbers = {name: f"v{place}" for place, name in enumerate(dict.fromkeys(names))}
         for node in ast.walk(tree):
             if isinstance(node, ast.arg):
                 node.arg = numbers[node.arg]

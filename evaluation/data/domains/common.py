@@ -35,15 +35,15 @@ def make(
     Two items with one prompt are the same item: no prompt occurs twice.
     """
     r = random.Random(f"{domain}/{kind}/{seed}")
-    seen: set[str] = set()
+    prompts: set[str] = set()
     for number in range(count):
         grade = number % GRADES
         tries = (maker(r, grade) for _ in range(TRIES))
-        made = next(x for x in tries if x is not None and x["prompt"] not in seen)
-        seen.add(made["prompt"])
-        slice_ = slice_of(f"{domain}/{made.pop('about', made['prompt'])}", SHARES)
+        row = next(x for x in tries if x is not None and x["prompt"] not in prompts)
+        prompts.add(row["prompt"])
+        slice_ = slice_of(f"{domain}/{row.pop('about', row['prompt'])}", SHARES)
         id_ = f"{domain}/{kind}/{number:04d}"
-        yield {"id": id_, "domain": domain, "slice": slice_, "grade": grade, **made}
+        yield {"id": id_, "domain": domain, "slice": slice_, "grade": grade, **row}
 
 
 def choose(r: random.Random, prompt: str, right: str, wrong: list[str]) -> dict[str, Any]:

@@ -68,8 +68,8 @@ def _identity(r: random.Random, grade: int) -> dict[str, Any]:
         ("English", "German", "Dutch"),
     )
     second = r.choice(romance if grade % 2 else germanic)
-    own, far = (romance, germanic) if grade % 2 else (germanic, romance)
-    near = [x for x in own if x != second]
+    family, far = (romance, germanic) if grade % 2 else (germanic, romance)
+    near = [x for x in family if x != second]
     wrong = r.sample(far, 3) if grade < 2 else [*near, *far][:3]
     first = r.choice([x for x in LANGUAGES if x != second and x not in wrong])
     prompt = f"{first}: {say(sentence, first)}\n{second}:"

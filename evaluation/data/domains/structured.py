@@ -87,13 +87,13 @@ def _task(r: random.Random, grade: int) -> tuple[str, list[Record], str]:
     condition.
     """
     kind = r.choice([*KINDS])
-    given, wanted = r.choice(PAIRS[grade])
+    source, target = r.choice(PAIRS[grade])
     fields = sorted(r.sample(range(4), 2 if grade in (0, 3) else 4))
     names = [KINDS[kind][i] for i in fields]
     records = [_record(r, kind) for _ in range(1 if grade < 2 else r.randint(2, 3))]
     example = [EXAMPLES[kind]]
     if grade < 3:
-        asked = f"Write it as {wanted.upper()}."
+        instruction = f"Write it as {target.upper()}."
         records = [{n: x[n] for n in names} for x in records]
         example = [{n: x[n] for n in names} for x in example]
         shown, answer = (example, records), (example, records)
@@ -101,16 +101,17 @@ def _task(r: random.Random, grade: int) -> tuple[str, list[Record], str]:
         field = r.choice([n for n in KINDS[kind] if n not in names])
         value = r.choice(records)[field]
         condition = f"where {field} is {json.dumps(value)}"
-        asked = f"Write {' and '.join(names)} {condition}, as {wanted.upper()}."
+        instruction = f"Write {' and '.join(names)} {condition}, as {target.upper()}."
         fitting = [x for x in records if x[field] == value]
-        kept = [{n: x[n] for n in names} for x in (*example, *fitting)]
+        rows = [{n: x[n] for n in names} for x in (*example, *fitting)]
         shown = ([{**example[0], field: value}], records)
-        answer = (kept[:1], kept[1:])
+        answer = (rows[:1], rows[1:])
     alone = grade < 2
     parts = [
-        f"{given.upper()}:\n{write(x, given, alone)}\n{asked}\n{wanted.upper()}:\n" for x in shown
+        f"{source.upper()}:\n{write(x, source, alone)}\n{instruction}\n{target.upper()}:\n"
+        for x in shown
     ]
-    return f"{parts[0]}{write(answer[0], wanted, alone)}\n\n{parts[1]}", answer[1], wanted
+    return f"{parts[0]}{write(answer[0], target, alone)}\n\n{parts[1]}", answer[1], target
 
 
 def _problem(r: random.Random, grade: int) -> dict[str, Any]:

@@ -100,13 +100,13 @@ class Pool:
         """Return the result of each job, in order. A free thread takes the next job."""
         if self._executor is None:
             return [job() for job in jobs]
-        found: dict[int, T] = {}
+        results: dict[int, T] = {}
         left = enumerate(jobs)
 
         def work() -> None:
             try:
                 for number, job in left:
-                    found[number] = job()
+                    results[number] = job()
             except BaseException:
                 deque(left, maxlen=0)  # no thread begins another
                 raise
@@ -116,7 +116,7 @@ class Pool:
                 future.result()
         finally:
             deque(left, maxlen=0)
-        return [found[number] for number in range(len(jobs))]
+        return [results[number] for number in range(len(jobs))]
 
 
 class _Scratch(threading.local):
@@ -128,12 +128,12 @@ class _Scratch(threading.local):
     def take(self, place: str, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
         """Return memory in this shape until the next call for the place; contents are undefined."""
         count = math.prod(shape)
-        kept = self._memory.get((place, device))
-        if kept is None or kept.numel() < count:
-            kept = self._memory[place, device] = torch.empty(
+        memory = self._memory.get((place, device))
+        if memory is None or memory.numel() < count:
+            memory = self._memory[place, device] = torch.empty(
                 count, dtype=torch.float32, device=device
             )
-        return kept[:count].view(shape)
+        return memory[:count].view(shape)
 
 
 _scratch = _Scratch()
@@ -243,12 +243,12 @@ class Stretches:
         if key in self._kept:
             return self._kept[key]  # pyright: ignore[reportReturnType]
         base = None if self.base is None else self.base[cut]
-        made = Stored([base, *(rows[cut] for rows in self.inputs)])
-        if not made.copies and all(
+        stretch = Stored([base, *(rows[cut] for rows in self.inputs)])
+        if not stretch.copies and all(
             isinstance(r, torch.Tensor) for r in (self.base, *self.inputs) if r is not None
         ):
-            self._kept[key] = made  # only addresses; other rows would keep contents
-        return made
+            self._kept[key] = stretch  # only addresses; other rows would keep contents
+        return stretch
 
     def gram(self) -> NDArray[np.float64]:
         """Return [inputs, inputs] dot products of the task vectors, float64."""
@@ -273,15 +273,15 @@ class Stretches:
             key = ("arguments", *map(id, merges))
             programs = [merge for merge in merges if isinstance(merge, Program)]
             _, arguments = self.once(key, lambda: (programs, stacked(programs)))  # keeps ids valid
-            told = inner_loops.merged(stored, cut.start * self.columns, arguments, outs)
+            codes = inner_loops.merged(stored, cut.start * self.columns, arguments, outs)
         else:
             x = self.at(cut)
-            told = [0 if finite(x[1:]) else 1]
+            codes = [0 if finite(x[1:]) else 1]
             for merge, out in zip(merges, outs, strict=True):
-                made = merge(cut, x)
-                out.copy_(made if self.base is None else made.add_(self.floats(self.base, cut)))
-                told.append(0 if finite(out) else 2)
-        return 1 if 1 in told else max(told)
+                tensor = merge(cut, x)
+                out.copy_(tensor if self.base is None else tensor.add_(self.floats(self.base, cut)))
+                codes.append(0 if finite(out) else 2)
+        return 1 if 1 in codes else max(codes)
 
     def joined(self, merges: Sequence[Merge]) -> list[slice]:
         """Return the parts that are merged at a time: several stretches for a compiled loop."""

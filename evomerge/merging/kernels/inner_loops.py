@@ -56,8 +56,8 @@ def vote(
     lows = floats([0.0] * count if low is None else low)
     highs, factors = floats([np.inf] * count if high is None else high), floats(weights)
     if not _on_cpu(x):
-        made = vote_torch(x, factors, lows, highs, normalise)
-        return made if out is None else out.copy_(made)
+        tensor = vote_torch(x, factors, lows, highs, normalise)
+        return tensor if out is None else out.copy_(tensor)
     if out is None:
         out = torch.empty(x.shape[1:], dtype=torch.float32)
     _compiled("sign_election").vote(_flat(x), lows, highs, factors, normalise, out.view(-1).numpy())
@@ -75,8 +75,8 @@ def vote_torch(
     chosen = []
     for j, row in enumerate(x):
         size = row.abs()
-        kept = (size >= float(low[j])) & (size <= float(high[j]))
-        chosen.append(torch.where(kept, row, 0.0).mul_(float(weights[j])))
+        mask = (size >= float(low[j])) & (size <= float(high[j]))
+        chosen.append(torch.where(mask, row, 0.0).mul_(float(weights[j])))
     votes = torch.zeros_like(x[0])
     for part in chosen:
         votes.add_(part)
@@ -102,15 +102,15 @@ def split(values: torch.Tensor, low: float, high: float) -> tuple[NDArray[np.int
     """
     if not _on_cpu(values):
         size = values.reshape(-1).abs()
-        told = [~(size <= high), ~(size < high), ~(size <= low), ~(size < low)]
+        masks = [~(size <= high), ~(size < high), ~(size <= low), ~(size < low)]
         inside = size[(size > low) & (size < high)]
-        return np.array([int(mask.sum()) for mask in told]), inside.cpu().numpy()
+        return np.array([int(mask.sum()) for mask in masks]), inside.cpu().numpy()
     flat = values.reshape(-1).numpy()
     counts, between = np.zeros(4, np.int64), np.empty(flat.size + 1, np.float32)
-    found = _compiled("kth_magnitude").split(
+    count = _compiled("kth_magnitude").split(
         flat, np.float32(low), np.float32(high), counts, between
     )
-    return counts, between[:found].copy()
+    return counts, between[:count].copy()
 
 
 # ---- dot products --------------------------------------------------------------------------
@@ -141,8 +141,8 @@ def drop(
             x.view(-1).numpy(), lanes, dropped, np.float32(factor), out.view(-1).numpy()
         )
         return out
-    kept = torch.from_numpy(lanes >= dropped).to(x.device).view(x.shape)
-    return torch.mul(x, float(np.float32(factor)), out=out).mul_(kept)
+    mask = torch.from_numpy(lanes >= dropped).to(x.device).view(x.shape)
+    return torch.mul(x, float(np.float32(factor)), out=out).mul_(mask)
 
 
 # ---- deep feature selection ----------------------------------------------------------------
@@ -225,7 +225,7 @@ def merged(
     """
     if any(out.numel() != stored.size for out in outs):
         raise ValueError(f"{stored.size} elements do not go into {[*map(len, outs)]} rows")
-    told = np.zeros(len(outs), np.int64)
+    codes = np.zeros(len(outs), np.int64)
     passes = _compiled("passes")
     passes.merged(
         stored.addresses,
@@ -235,9 +235,9 @@ def merged(
         passes.Programs(*arguments),
         np.array([out.data_ptr() for out in outs], np.uint64),
         np.array([_CODES[out.dtype] for out in outs]),
-        told,
+        codes,
     )
-    return told.tolist()
+    return codes.tolist()
 
 
 def grams(stored: Stored) -> NDArray[np.float64]:
@@ -259,7 +259,7 @@ def splits(
     Layer 0 is the consensus; layers from 1 are the inputs.
     """
     lows, highs = (np.array(ends, np.float32) for ends in zip(*bounds, strict=True))
-    counts, found = np.zeros((len(layers), 4), np.int64), np.zeros(len(layers), np.int64)
+    counts, sizes = np.zeros((len(layers), 4), np.int64), np.zeros(len(layers), np.int64)
     between = np.empty((len(layers), stored.size + 1), np.float32)
     _compiled("passes").splits(
         stored.addresses,
@@ -271,9 +271,9 @@ def splits(
         highs,
         counts,
         between,
-        found,
+        sizes,
     )
-    return [(c, row[:n].copy()) for c, row, n in zip(counts, between, found, strict=True)]
+    return [(c, row[:n].copy()) for c, row, n in zip(counts, between, sizes, strict=True)]
 
 
 def sampled(

@@ -53,21 +53,21 @@ def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
     if params.vote:
         weights = linear.one_each(params.weights, len(x))
         return params.scale * ties.elect_and_merge(masked, weights, params.normalise)
-    given = linear.Params(weights=params.weights, normalise=params.normalise)
-    return params.scale * linear.reference(masked, given)
+    linear_params = linear.Params(weights=params.weights, normalise=params.normalise)
+    return params.scale * linear.reference(masked, linear_params)
 
 
 def bounds(work: Stretches, density: list[float], gamma: list[float]) -> list[tuple[float, float]]:
     """Return the smallest and the largest |τ| that is kept of each input; (∞, 0) if nothing is."""
     ranks: list[tuple[int, int] | None] = []
     for share, outliers in zip(density, gamma, strict=True):
-        kept = ties.kept(share, work.size)
-        top = min(ties.kept(outliers, work.size), work.size - kept)
-        ranks.append((top + kept, top + 1) if kept else None)
-    wanted = [(i, k) for i, pair in enumerate(ranks) if pair for k in pair]
-    found = iter(
-        kth_magnitudes(work, [k for _, k in wanted], Voters([1 + i for i, _ in wanted]))
-        if wanted
+        count = ties.kept(share, work.size)
+        top = min(ties.kept(outliers, work.size), work.size - count)
+        ranks.append((top + count, top + 1) if count else None)
+    queries = [(i, k) for i, pair in enumerate(ranks) if pair for k in pair]
+    magnitudes = iter(
+        kth_magnitudes(work, [k for _, k in queries], Voters([1 + i for i, _ in queries]))
+        if queries
         else []
     )
     result = []
@@ -75,7 +75,7 @@ def bounds(work: Stretches, density: list[float], gamma: list[float]) -> list[tu
         if pair is None:
             result.append((math.inf, 0.0))
             continue
-        low, high = next(found), next(found)
+        low, high = next(magnitudes), next(magnitudes)
         # If nothing is dropped at an end, there is no bound at that end.
         result.append((0.0 if pair[0] == work.size else low, math.inf if pair[1] == 1 else high))
     return result
@@ -84,8 +84,8 @@ def bounds(work: Stretches, density: list[float], gamma: list[float]) -> list[tu
 def prepare(work: Stretches, params: Params) -> Merge:
     """Measure the bounds, then return the merge: a sum or a vote of what lies between, times λ."""
     gammas = ties.densities(params.gamma, work.count)
-    kept = bounds(work, ties.densities(params.density, work.count), gammas)
-    low, high = [pair[0] for pair in kept], [pair[1] for pair in kept]
+    limits = bounds(work, ties.densities(params.density, work.count), gammas)
+    low, high = [pair[0] for pair in limits], [pair[1] for pair in limits]
     share = linear.normalised if params.normalise and not params.vote else linear.one_each
     weights = share(params.weights, work.count)
     if any(not math.isfinite(w) for w in weights):

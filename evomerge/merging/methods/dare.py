@@ -64,28 +64,28 @@ def reference(x: torch.Tensor, params: Params, uniform: torch.Tensor) -> torch.T
     sparse = torch.zeros_like(x)
     for i, drop in enumerate(ties.densities(params.drop, len(x))):
         p = dropped(drop) / randomness.LANES
-        kept = torch.where(uniform[i] >= p, x[i], 0.0)
+        row = torch.where(uniform[i] >= p, x[i], 0.0)
         if params.rescale == "inverse_density" and p < 1:
-            kept = kept / (1 - p)
-        if params.rescale == "l1" and kept.any():
-            kept = kept * x[i].abs().sum() / kept.abs().sum()
-        sparse[i] = kept
+            row = row / (1 - p)
+        if params.rescale == "l1" and row.any():
+            row = row * x[i].abs().sum() / row.abs().sum()
+        sparse[i] = row
     if params.vote:
         weights = linear.one_each(params.weights, len(x))
         return params.scale * ties.elect_and_merge(sparse, weights, params.normalise)
-    given = linear.Params(weights=params.weights, normalise=params.normalise)
-    return params.scale * linear.reference(sparse, given)
+    linear_params = linear.Params(weights=params.weights, normalise=params.normalise)
+    return params.scale * linear.reference(sparse, linear_params)
 
 
 def _l1(work: Stretches, bare: Sequence[Drop]) -> list[float]:
     """Return for each input Σ|τ| before the drop / Σ|τ| after: the factor that keeps the sum."""
 
     def sums(cut: slice, x: torch.Tensor) -> list[tuple[float, float]]:
-        told = []
+        norms = []
         for drop, rows in zip(bare, x[1:], strict=True):
             sparse = drop.of(rows, cut.start * work.columns)
-            told.append(tuple(float(v.abs().sum(dtype=torch.float64)) for v in (rows, sparse)))
-        return told
+            norms.append(tuple(float(v.abs().sum(dtype=torch.float64)) for v in (rows, sparse)))
+        return norms
 
     totals = [map(sum, zip(*parts, strict=True)) for parts in zip(*work.each(sums), strict=True)]
     return [before / after if after else 0.0 for before, after in totals]

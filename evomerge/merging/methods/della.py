@@ -62,8 +62,8 @@ def reference(x: torch.Tensor, params: Params, uniform: torch.Tensor) -> torch.T
     if params.vote:
         weights = linear.one_each(params.weights, len(x))
         return params.scale * ties.elect_and_merge(sparse, weights, params.normalise)
-    given = linear.Params(weights=params.weights, normalise=params.normalise)
-    return params.scale * linear.reference(sparse, given)
+    linear_params = linear.Params(weights=params.weights, normalise=params.normalise)
+    return params.scale * linear.reference(sparse, linear_params)
 
 
 def probabilities(columns: int, density: float, epsilon: float) -> NDArray[np.int64]:
@@ -99,19 +99,19 @@ def sparsifier(
     if density <= 0.0:
         return lambda _, rows, out: out.zero_()
     check(density, epsilon)
-    kept = probabilities(work.columns, density, epsilon)
-    factors = randomness.LANES / kept.astype(np.float64)
+    chances = probabilities(work.columns, density, epsilon)
+    factors = randomness.LANES / chances.astype(np.float64)
 
     def sparse(cut: slice, rows: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         lanes = randomness.lanes(rows.numel(), *key, "della", start=cut.start * work.columns)
         values = rows.cpu().numpy()
         order = np.argsort(np.abs(values), axis=1, kind="stable")
         chosen, by = np.empty(values.shape, np.int64), np.empty(values.shape, np.float32)
-        np.put_along_axis(chosen, order, np.broadcast_to(kept, values.shape), axis=1)
+        np.put_along_axis(chosen, order, np.broadcast_to(chances, values.shape), axis=1)
         np.put_along_axis(by, order, np.broadcast_to(factors, values.shape), axis=1)
         mask = lanes.reshape(values.shape) < chosen
-        made = values * (mask * by if rescale else mask)
-        return out.copy_(torch.from_numpy(made.astype(np.float32, copy=False)))
+        product = values * (mask * by if rescale else mask)
+        return out.copy_(torch.from_numpy(product.astype(np.float32, copy=False)))
 
     return sparse
 
@@ -128,14 +128,14 @@ def prepare(work: Stretches, params: Params, seed: int) -> Merge:
     weights = share(params.weights, work.count)
 
     def merged(cut: slice, x: torch.Tensor) -> torch.Tensor:
-        made = torch.empty_like(x[1:])
-        for make, rows, out in zip(sparse, x[1:], made, strict=True):
+        sparse_rows = torch.empty_like(x[1:])
+        for make, rows, out in zip(sparse, x[1:], sparse_rows, strict=True):
             make(cut, rows, out)
         if params.vote:
-            total = inner_loops.vote(made, weights, normalise=params.normalise)
+            total = inner_loops.vote(sparse_rows, weights, normalise=params.normalise)
         else:
             total = torch.zeros_like(x[0])
-            for rows, weight in zip(made, weights, strict=True):
+            for rows, weight in zip(sparse_rows, weights, strict=True):
                 total.add_(rows * weight)
         return total if params.scale == 1.0 else total.mul_(params.scale)
 

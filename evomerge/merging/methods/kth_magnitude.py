@@ -77,15 +77,15 @@ def _bracket(sample: NDArray[np.float32], k: int, size: int) -> _Bracket:
 
 def _between(work: Stretches, ks: list[int], view: View, brackets: list[_Bracket]) -> list[float]:
     """Run passes until the k-th of every voter is among the collected values: an exact search."""
-    found: list[float | None] = [None] * len(ks)
-    while None in found:
-        open_ = [i for i, value in enumerate(found) if value is None]
+    magnitudes: list[float | None] = [None] * len(ks)
+    while None in magnitudes:
+        open_ = [i for i, value in enumerate(magnitudes) if value is None]
         looked = work.pool.map(lambda cut, o=open_: _look(work, view, cut, o, brackets), work.cuts)
         for i, parts in zip(open_, zip(*looked, strict=True), strict=True):
             counts = sum((part[0] for part in parts), np.zeros(4, np.int64))
             between = np.concatenate([part[1] for part in parts])
-            found[i], brackets[i] = _placed(ks[i], counts, between, brackets[i])
-    return [value for value in found if value is not None]
+            magnitudes[i], brackets[i] = _placed(ks[i], counts, between, brackets[i])
+    return [value for value in magnitudes if value is not None]
 
 
 def _look(

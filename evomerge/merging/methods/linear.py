@@ -74,5 +74,5 @@ def prepare(work: Stretches, params: Params) -> Merge:
 
 def merge(inputs: Sequence[torch.Tensor], weights: Sequence[float] | None = None) -> torch.Tensor:
     """Return the weighted mean of float32 tensors of one shape; a new tensor."""
-    given = Params(weights=None if weights is None else tuple(weights))
-    return whole(inputs, lambda work: prepare(work, given))
+    params = Params(weights=None if weights is None else tuple(weights))
+    return whole(inputs, lambda work: prepare(work, params))

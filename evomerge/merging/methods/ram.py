@@ -25,8 +25,8 @@ class Params(BaseModel):
 
 def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
     """Return the mean over the models that changed an element, of float64 task vectors, plainly."""
-    mine = x.abs() > params.epsilon
-    return (x * mine).sum(dim=0) / mine.sum(dim=0).clamp(min=1)
+    masks = x.abs() > params.epsilon
+    return (x * masks).sum(dim=0) / masks.sum(dim=0).clamp(min=1)
 
 
 def changed(x: torch.Tensor, epsilon: float) -> torch.Tensor:
@@ -39,10 +39,10 @@ def prepare(work: Stretches, params: Params) -> Merge:
     del work
 
     def merged(_: slice, x: torch.Tensor) -> torch.Tensor:
-        mine = changed(x, params.epsilon)
+        masks = changed(x, params.epsilon)
         total = torch.zeros_like(x[0])
-        for row, mask in zip(x[1:], mine, strict=True):
+        for row, mask in zip(x[1:], masks, strict=True):
             total.add_(row * mask)
-        return total.div_(mine.sum(dim=0).clamp_(min=1))
+        return total.div_(masks.sum(dim=0).clamp_(min=1))
 
     return merged

@@ -33,20 +33,20 @@ class Params(BaseModel):
 
 def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
     """Merge float64 task vectors [models, rows, columns] plainly: shared averaged, own scaled."""
-    mine = x.abs() > params.epsilon
-    owners = mine.sum(dim=0)
+    masks = x.abs() > params.epsilon
+    owners = masks.sum(dim=0)
     total = torch.zeros_like(x[0])
-    for delta, mask in zip(x, mine, strict=True):
-        own, shared = mask & (owners == 1), mask & (owners > 1)
-        rho = float(shared.sum() / own.sum()) if own.any() else 0.0
-        total += own * delta * (1 + params.r * min(rho, params.alpha))
+    for delta, mask in zip(x, masks, strict=True):
+        own_mask, shared = mask & (owners == 1), mask & (owners > 1)
+        rho = float(shared.sum() / own_mask.sum()) if own_mask.any() else 0.0
+        total += own_mask * delta * (1 + params.r * min(rho, params.alpha))
         total += shared * delta / owners.clamp(min=1)
     return total
 
 
-def factors(shared: list[int], own: list[int], params: Params) -> list[float]:
+def factors(shared: list[int], own_counts: list[int], params: Params) -> list[float]:
     """Return λ of every model from how many changed elements it shares, and has alone."""
-    ratios = [a / b if b else 0.0 for a, b in zip(shared, own, strict=True)]
+    ratios = [a / b if b else 0.0 for a, b in zip(shared, own_counts, strict=True)]
     return [1.0 + params.r * min(ratio, params.alpha) for ratio in ratios]
 
 
@@ -54,20 +54,20 @@ def prepare(work: Stretches, params: Params) -> Merge:
     """Count which models changed each element of the tensor, then return the merge."""
 
     def count(_: slice, x: torch.Tensor) -> torch.Tensor:
-        mine = changed(x, params.epsilon)
-        alone = mine.sum(dim=0) == 1
-        return torch.stack([(mine & there).sum(dim=(1, 2)) for there in (~alone, alone)]).cpu()
+        masks = changed(x, params.epsilon)
+        alone = masks.sum(dim=0) == 1
+        return torch.stack([(masks & there).sum(dim=(1, 2)) for there in (~alone, alone)]).cpu()
 
     totals = sum(work.each(count), torch.zeros(2, work.count, dtype=torch.int64))
-    shared, own = totals.tolist()
-    scales = factors(shared, own, params)
+    shared, own_counts = totals.tolist()
+    scales = factors(shared, own_counts, params)
 
     def merged(_: slice, x: torch.Tensor) -> torch.Tensor:
-        mine = changed(x, params.epsilon)
-        owners = mine.sum(dim=0)
+        masks = changed(x, params.epsilon)
+        owners = masks.sum(dim=0)
         alone, share = owners == 1, 1.0 / owners.clamp_(min=1)
         total = torch.zeros_like(x[0])
-        for row, mask, scale in zip(x[1:], mine, scales, strict=True):
+        for row, mask, scale in zip(x[1:], masks, scales, strict=True):
             total.add_(row * mask * torch.where(alone, scale, share))
         return total
 

@@ -76,10 +76,10 @@ def prepare(work: Stretches, params: Params) -> Merge:
     weights = [float(e) / total for e in energies]
 
     def merged(_: slice, x: torch.Tensor) -> torch.Tensor:
-        kept = selected(x)
-        sign = torch.where(kept.sum(dim=0) >= 0, 1.0, -1.0)
+        rows = selected(x)
+        sign = torch.where(rows.sum(dim=0) >= 0, 1.0, -1.0)
         mixed, share = torch.zeros_like(sign), torch.zeros_like(sign)
-        for row, weight in zip(kept, weights, strict=True):
+        for row, weight in zip(rows, weights, strict=True):
             agrees = row * sign > 0
             mixed.add_(row * agrees, alpha=weight)
             share.add_(agrees, alpha=weight)

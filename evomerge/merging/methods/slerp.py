@@ -88,5 +88,5 @@ def prepare(work: Stretches, params: Params) -> Merge:
 
 def merge(inputs: Sequence[torch.Tensor], ts: Sequence[float] | None = None) -> torch.Tensor:
     """Fold float32 tensors of one shape; return a new tensor."""
-    given = Params(ts=None if ts is None else tuple(ts))
-    return whole(inputs, lambda work: prepare(work, given))
+    params = Params(ts=None if ts is None else tuple(ts))
+    return whole(inputs, lambda work: prepare(work, params))

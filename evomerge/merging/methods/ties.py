@@ -40,17 +40,21 @@ class Params(BaseModel):
     thresholds: tuple[float, ...] | None = None
 
 
-def densities(given: float | Sequence[float], count: int) -> list[float]:
+def densities(setting: float | Sequence[float], count: int) -> list[float]:
     """Return a density for each of `count` models.
 
     Raise ConfigError for a wrong number, or outside of 0 to 1.
     """
-    found = [float(given)] * count if isinstance(given, int | float) else [*map(float, given)]
-    if len(found) != count:
-        raise ConfigError(f"{len(found)} densities for {count} models: give one, or one a model")
-    if any(not 0 <= density <= 1 for density in found):
-        raise ConfigError(f"a density is a share from 0 to 1, not {found}")
-    return found
+    model_densities = (
+        [float(setting)] * count if isinstance(setting, int | float) else [*map(float, setting)]
+    )
+    if len(model_densities) != count:
+        raise ConfigError(
+            f"{len(model_densities)} densities for {count} models: give one, or one a model"
+        )
+    if any(not 0 <= density <= 1 for density in model_densities):
+        raise ConfigError(f"a density is a share from 0 to 1, not {model_densities}")
+    return model_densities
 
 
 def kept(density: float, count: int) -> int:
@@ -91,10 +95,10 @@ def thresholds(work: Stretches, ks: Sequence[int]) -> list[float]:
             work.once(key, lambda k=key[2]: 0.0 if k else math.inf)
     unknown = [key for key in keys if not work.has(key)]
     if unknown:
-        found = kth_magnitudes(
+        magnitudes = kth_magnitudes(
             work, [k for *_, k in unknown], Voters([1 + i for _, i, _ in unknown])
         )
-        for key, value in zip(unknown, found, strict=True):
+        for key, value in zip(unknown, magnitudes, strict=True):
             work.once(key, lambda value=value: value)
     return [work.once(key, lambda: math.nan) for key in keys]
 
@@ -115,5 +119,5 @@ def merge(
     deltas: Sequence[torch.Tensor], density: float, weights: Sequence[float] | None = None
 ) -> torch.Tensor:
     """Return the merged task vector of float32 task vectors of one shape; a new tensor."""
-    given = Params(density=density, weights=None if weights is None else tuple(weights))
-    return whole(deltas, lambda work: prepare(work, given))
+    params = Params(density=density, weights=None if weights is None else tuple(weights))
+    return whole(deltas, lambda work: prepare(work, params))

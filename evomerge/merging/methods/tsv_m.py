@@ -84,7 +84,7 @@ def prepare(work: Stretches, params: Params) -> Merge:
     scaled = [params.scale * w * s for w, s in zip(weights, parts.values, strict=True)]
     core = (parts.left_root * torch.cat(scaled)) @ parts.right
     rows = core.split([len(s) for s in parts.values])
-    factors = [left @ own for left, own in zip(parts.lefts, rows, strict=True)]
+    factors = [left @ row for left, row in zip(parts.lefts, rows, strict=True)]
     return parts.side.product(torch.stack(factors))
 
 

@@ -59,13 +59,13 @@ class Run(RecordedRun):
 
     def __repr__(self) -> str:
         state = self.state
-        told = [f"Run {self.name!r}: {state.status}"]
+        parts = [f"Run {self.name!r}: {state.status}"]
         if state.champion is not None:
             score = state.champions[-1].score
-            told.append(f"champion {state.champion[:12]} with {score:.4f}")
+            parts.append(f"champion {state.champion[:12]} with {score:.4f}")
         closed = len(state.generations)
-        told.append(f"{closed} generation{'' if closed == 1 else 's'}")
-        return f"<{', '.join(told)}>"
+        parts.append(f"{closed} generation{'' if closed == 1 else 's'}")
+        return f"<{', '.join(parts)}>"
 
 
 @dataclass(frozen=True)
@@ -96,17 +96,17 @@ class Lineage:
 
     def __repr__(self) -> str:
         """Return a tree of text; a model with parents is drawn once, later by its id alone."""
-        known = {node.recipe_id: node for node in self.nodes}
+        nodes = {node.recipe_id: node for node in self.nodes}
         lines: list[str] = []
-        told: set[str] = set()
+        drawn_ids: set[str] = set()
 
         def tell(id_: str, first: str, rest: str) -> None:
-            node = known[id_]
-            again = id_ in told
-            told.add(id_)
+            node = nodes[id_]
+            again = id_ in drawn_ids
+            drawn_ids.add(id_)
             above = [parent for parent, child in self.edges if child == id_]
-            said = f"{first}{id_[:12]}"
-            lines.append(f"{said}  …" if again and above else f"{said}  {node.place}: {node.what}")
+            head = f"{first}{id_[:12]}"
+            lines.append(f"{head}  …" if again and above else f"{head}  {node.place}: {node.what}")
             for number, parent in enumerate([] if again else above, start=1):
                 last = number == len(above)
                 tell(parent, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))

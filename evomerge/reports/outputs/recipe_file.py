@@ -34,9 +34,9 @@ def places(state: RunState) -> dict[str, str]:
     """Return recipe id → where base and sources were at the start: Hub id@revision, or folder."""
     assert state.started
     assert state.submitted
-    given = (state.submitted.base or state.submitted.sources[0], *state.submitted.sources)
+    models = (state.submitted.base or state.submitted.sources[0], *state.submitted.sources)
     records = (state.started.base, *state.started.sources)
     return {
         record.recipe_id: f"{m.hub_id}@{m.revision}" if m.hub_id else m.path
-        for record, m in zip(records, given, strict=True)
+        for record, m in zip(records, models, strict=True)
     }

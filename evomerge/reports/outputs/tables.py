@@ -105,7 +105,7 @@ def evaluations(state: RunState, _rows: Sequence[Envelope] = ()) -> Table:
 
 def _evaluation(state: RunState, event: run_events.Evaluated) -> Row:
     fitness = state.fitness((event.recipe_id, event.slice, event.generation))
-    told: Row = {
+    row: Row = {
         "recipe_id": event.recipe_id,
         "slice": event.slice,
         "generation": event.generation,
@@ -115,14 +115,14 @@ def _evaluation(state: RunState, event: run_events.Evaluated) -> Row:
         "seconds": event.seconds,
     }
     if fitness is not None:
-        told |= {"fitness": fitness.scalar, "quality": fitness.quality}
-        told |= {f"part/{name}": value for name, value in fitness.normalised.items()}
+        row |= {"fitness": fitness.scalar, "quality": fitness.quality}
+        row |= {f"part/{name}": value for name, value in fitness.normalised.items()}
     if event.components is not None:
         measured = event.components
-        told |= {name: getattr(measured, name) for name in _COMPONENTS}
-        told |= {f"perplexity/{d}": value for d, value in measured.domains.items()}
-        told |= {f"accuracy/{d}": value for d, value in measured.accuracies.items()}
-    return told
+        row |= {name: getattr(measured, name) for name in _COMPONENTS}
+        row |= {f"perplexity/{d}": value for d, value in measured.domains.items()}
+        row |= {f"accuracy/{d}": value for d, value in measured.accuracies.items()}
+    return row
 
 
 def _domains(state: RunState) -> list[str]:
@@ -157,26 +157,26 @@ def _items(state: RunState) -> Iterator[Row]:
         if not event.outcomes:
             continue
         draws = event.scored or state.draws(event.slice, event.generation)
-        for domain, seen in event.outcomes.items():
+        for domain, outcome in event.outcomes.items():
             key = {
                 "recipe_id": event.recipe_id,
                 "slice": event.slice,
                 "generation": event.generation,
                 "domain": domain,
             }
-            yield from (key | row for row in _outcomes(seen, draws[domain]))
+            yield from (key | row for row in _outcomes(outcome, draws[domain]))
 
 
-def _outcomes(seen: DomainOutcomes, draw: Draw) -> Iterator[Row]:
+def _outcomes(outcome: DomainOutcomes, draw: Draw) -> Iterator[Row]:
     nothing = dict.fromkeys(("tokens", "hits", "bytes", "chance"))
-    sizes = seen.bytes or (None,) * len(seen.nll)
-    windows = zip(draw.windows, seen.nll, seen.tokens, seen.hits, sizes, strict=True)
+    sizes = outcome.bytes or (None,) * len(outcome.nll)
+    windows = zip(draw.windows, outcome.nll, outcome.tokens, outcome.hits, sizes, strict=True)
     for item, nll, tokens, hits, size in windows:
         more = {"tokens": tokens, "hits": hits, "bytes": size, "chance": None}
         yield {"kind": "window", "item": item, "value": nll, **more}
-    for item, right, chance in zip(draw.questions, seen.right, seen.chance, strict=True):
+    for item, right, chance in zip(draw.questions, outcome.right, outcome.chance, strict=True):
         yield {"kind": "question", "item": item, "value": float(right), **nothing, "chance": chance}
-    for item, solved in zip(draw.problems, seen.solved, strict=True):
+    for item, solved in zip(draw.problems, outcome.solved, strict=True):
         yield {"kind": "problem", "item": item, "value": solved, **nothing}
 
 

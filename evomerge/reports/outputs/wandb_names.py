@@ -83,11 +83,13 @@ _RESULT = (
 
 def names() -> list[TrackedName]:
     """Return every name that a merging run sends."""
-    rows = [TrackedName(*one) for one in _ROWS]
-    summary = [TrackedName(*one, "summary") for one in _SUMMARY]
-    config = [TrackedName(*one, "config") for one in _CONFIG]
-    config += [TrackedName(one.name, SETTING, one.description, "config") for one in settings()]
-    result = [TrackedName(*one, "result") for one in _RESULT]
+    rows = [TrackedName(*row) for row in _ROWS]
+    summary = [TrackedName(*row, "summary") for row in _SUMMARY]
+    config = [TrackedName(*row, "config") for row in _CONFIG]
+    config += [
+        TrackedName(setting.name, SETTING, setting.description, "config") for setting in settings()
+    ]
+    result = [TrackedName(*row, "result") for row in _RESULT]
     return [*rows, STATUS, *summary, *config, INSIDE, *result]
 
 
@@ -99,6 +101,6 @@ def parts(state: RunState) -> Parts:
     return {
         "domain": {domain for pool in pools for domain in pool},
         "pipeline": [str(number) for number in range(len(PIPELINES))],
-        "model": [one.name for one in (started.base, *started.sources)] if started else (),
+        "model": [model.name for model in (started.base, *started.sources)] if started else (),
         "field": list(tracking.names(recipe)),
     }

@@ -26,16 +26,16 @@ Value = float | int | str | bool
 
 def rows(state: RunState, after: int = -1) -> list[tuple[int, dict[str, Value]]]:
     """Return (generation, row) of every closed generation above `after`, in order."""
-    combos, told = _Combos(), []
-    made: dict[int, list[str]] = {}
+    combos, generation_rows = _Combos(), []
+    ids_by_generation: dict[int, list[str]] = {}
     for (generation, _), candidate in state.candidates.items():
-        made.setdefault(generation, []).append(candidate.recipe_id)
+        ids_by_generation.setdefault(generation, []).append(candidate.recipe_id)
     for generation in sorted(state.generations):
-        combos.add(state, generation, made.get(generation, []))
+        combos.add(state, generation, ids_by_generation.get(generation, []))
         if generation > after:
-            own = _row(state, generation) | _domains(state, generation) | combos.told()
-            told.append((generation, _known(own)))
-    return told
+            row = _row(state, generation) | _domains(state, generation) | combos.told()
+            generation_rows.append((generation, _known(row)))
+    return generation_rows
 
 
 def _row(state: RunState, generation: int) -> dict[str, Any]:
@@ -66,14 +66,14 @@ def _row(state: RunState, generation: int) -> dict[str, Any]:
 
 def _domains(state: RunState, generation: int) -> dict[str, float | None]:
     """Return mean and best score of a generation's candidates in each domain measured."""
-    found: dict[str, list[float]] = {}
+    scores_by_domain: dict[str, list[float]] = {}
     for recipe_id in state.generations[generation].ranking:
         for domain, score in domain_scores(state, recipe_id, generation).items():
-            found.setdefault(domain, []).append(score)
-    told: dict[str, float | None] = {}
-    for domain, scores in sorted(found.items()):
-        told |= {f"{domain}_avg": _mean(scores), f"{domain}_best": max(scores)}
-    return told
+            scores_by_domain.setdefault(domain, []).append(score)
+    figures: dict[str, float | None] = {}
+    for domain, scores in sorted(scores_by_domain.items()):
+        figures |= {f"{domain}_avg": _mean(scores), f"{domain}_best": max(scores)}
+    return figures
 
 
 def domain_scores(state: RunState, recipe_id: str, generation: int) -> dict[str, float]:
@@ -87,16 +87,16 @@ def domain_scores(state: RunState, recipe_id: str, generation: int) -> dict[str,
         return {}
     draws = event.scored or state.draws("search", generation)
     usual = state.started.sources[0].recipe_id if state.started else recipe_id
-    others = [state.measure(usual, o) for o in state.sources_on("search", draws).values()]
-    sources = [c for c in others if c is not None]
-    own = state.measure(recipe_id, event.outcomes)  # today's components of recorded outcomes
-    if own is None or not sources:
+    measures = [state.measure(usual, o) for o in state.sources_on("search", draws).values()]
+    sources = [c for c in measures if c is not None]
+    components = state.measure(recipe_id, event.outcomes)  # today's components of recorded outcomes
+    if components is None or not sources:
         return {}
-    names = sorted(set.intersection(*({*c.domains, *c.accuracies} for c in (own, *sources))))
+    names = sorted(set.intersection(*({*c.domains, *c.accuracies} for c in (components, *sources))))
     best = composite.reference(sources, names)
     weighting = Weighting(domains=dict.fromkeys(names, 1.0))
     raw = state.settings(generation).normalise == "none"
-    parts = composite.fitness(own, best, weighting, raw=raw).normalised
+    parts = composite.fitness(components, best, weighting, raw=raw).normalised
     return {name: parts[f"domain/{name}"] for name in names}
 
 
@@ -123,11 +123,11 @@ class _Combos:
         """Return usage and mean score of each pipeline; empty if the search made no pipeline."""
         if not any(self._made.values()):
             return {}
-        told: dict[str, float | None] = {}
-        for number, made in self._made.items():
-            told[f"combo/{number}/usage"] = made
-            told[f"combo/{number}/avg_fitness"] = _mean(self._reached[number])
-        return told
+        figures: dict[str, float | None] = {}
+        for number, usage in self._made.items():
+            figures[f"combo/{number}/usage"] = usage
+            figures[f"combo/{number}/avg_fitness"] = _mean(self._reached[number])
+        return figures
 
 
 def summary(state: RunState) -> dict[str, Value]:
@@ -136,34 +136,34 @@ def summary(state: RunState) -> dict[str, Value]:
     The summary is computed here, because the tracker's own aggregates do not survive a resume.
     """
     last = max(state.generations, default=-1)
-    told: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for _, row in rows(state, last - 1):
-        told |= row
-    told |= {"status": state.status, "champion": state.champion}
+        figures |= row
+    figures |= {"status": state.status, "champion": state.champion}
     if state.ended:
-        told |= {f"final/{name}": value for name, value in _final(state).items()}
-    return _known(told)
+        figures |= {f"final/{name}": value for name, value in _final(state).items()}
+    return _known(figures)
 
 
 def _final(state: RunState) -> dict[str, Any]:
     """Return the result, in the words of the source documents and of the report."""
-    found = report.metrics(state)
-    told = {
-        "best_fitness": found["best_fitness"],
-        "initial_fitness": found["initial_fitness"],
-        "improvement": found["improvement"],
-        "improvement_pct": found["improvement_pct"],
-        "generations": found["generations_run"],
-        "convergence_reason": found["convergence_reason"],
-        "diversity": found["final_diversity"],
-        "best_combo": found["best_combo"],
+    metrics = report.metrics(state)
+    figures = {
+        "best_fitness": metrics["best_fitness"],
+        "initial_fitness": metrics["initial_fitness"],
+        "improvement": metrics["improvement"],
+        "improvement_pct": metrics["improvement_pct"],
+        "generations": metrics["generations_run"],
+        "convergence_reason": metrics["convergence_reason"],
+        "diversity": metrics["final_diversity"],
+        "best_combo": metrics["best_combo"],
     }
     if state.failed:
-        told["reason"] = state.failed.reason
+        figures["reason"] = state.failed.reason
     if state.completed is None:
-        return told
+        return figures
     verdict = report.verdict(state)
-    return told | {
+    return figures | {
         "test_fitness": state.completed.test.scalar,
         "test_quality": state.completed.test.quality,
         "beats_sources_and_base": verdict["beats_sources_and_base"],
@@ -183,7 +183,7 @@ def _chain_head(state: RunState) -> str:
 def config(state: RunState) -> dict[str, Any]:
     """Return a run's settings, models and data by name and digest: no paths, addresses or keys."""
     assert state.submitted
-    told: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "run": state.run,
         "owner": state.submitted.owner,
         "forked_from": report.origin(state),
@@ -191,17 +191,17 @@ def config(state: RunState) -> dict[str, Any]:
         "models": [model.hub_id or model.name for model in state.submitted.sources],
     }
     if state.submitted.base is not None:
-        told["base_model"] = state.submitted.base.hub_id or state.submitted.base.name
+        settings["base_model"] = state.submitted.base.hub_id or state.submitted.base.name
     if state.started is not None:
         every = (state.started.base, *state.started.sources)
-        told |= {
+        settings |= {
             "strategy_version": state.version_of(state.generation),
             "digests": {model.name: model.digest for model in every},
             "data_digest": state.started.data_digest,
             "parameters": state.started.base.parameters,
             "profile": state.started.profile.model_dump(mode="json"),
         }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def champion(state: RunState) -> dict[str, Any] | None:
@@ -222,21 +222,21 @@ def champion(state: RunState) -> dict[str, Any] | None:
         "score": state.champions[-1].score,
         "chain_head": _chain_head(state),
         "sources": {model.recipe_id: model.name for model in every},
-        "lineage": [f"{id_[:12]} {describe(state, id_, one)}" for id_, one in family.items()],
-        "recipes": {id_: one.model_dump(mode="json") for id_, one in family.items()},
+        "lineage": [f"{id_[:12]} {describe(state, id_, recipe)}" for id_, recipe in family.items()],
+        "recipes": {id_: recipe.model_dump(mode="json") for id_, recipe in family.items()},
     }
 
 
 def artifact(state: RunState) -> dict[str, Any] | None:
     """Return the champion as a tracker's artifact: metadata for its page, and its recipe file."""
-    found = champion(state)
-    if found is None:
+    record = champion(state)
+    if record is None:
         return None
-    told = ("run", "candidate", "pipeline", "digest", "score", "chain_head", "lineage")
-    metadata = {name: found[name] for name in told} | {
-        "recipe": found["recipes"][found["candidate"]]
+    names = ("run", "candidate", "pipeline", "digest", "score", "chain_head", "lineage")
+    metadata = {name: record[name] for name in names} | {
+        "recipe": record["recipes"][record["candidate"]]
     }
-    return {"metadata": metadata, "file": MARK, "content": found}
+    return {"metadata": metadata, "file": MARK, "content": record}
 
 
 def _mean(values: list[float]) -> float | None:

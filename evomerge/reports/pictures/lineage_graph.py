@@ -31,10 +31,10 @@ def lineage(state: RunState, recipe_id: str) -> dict[str, Any]:
 
 
 def _places(state: RunState) -> dict[str, tuple[int, int]]:
-    found: dict[str, tuple[int, int]] = {}
+    places: dict[str, tuple[int, int]] = {}
     for place, candidate in sorted(state.candidates.items()):
-        found.setdefault(candidate.recipe_id, place)
-    return found
+        places.setdefault(candidate.recipe_id, place)
+    return places
 
 
 def _node(
@@ -47,7 +47,9 @@ def _node(
     if fitness is None and generation is not None:
         fitness = state.fitness((id_, "search", generation))
     names = {s.recipe_id: s.name for s in (state.started.base, *state.started.sources)}
-    baseline = next((name for name, own in state.baselines.items() if own == id_), None)
+    baseline = next(
+        (name for name, baseline_id in state.baselines.items() if baseline_id == id_), None
+    )
     kind = "source" if id_ in names else "baseline" if baseline else None
     if id_ == state.started.base.recipe_id and not state.is_source(id_):
         kind = "base"

@@ -76,8 +76,8 @@ def _unmeasured(
 
 def _generation(state: RunState, generation: int) -> Decision:
     assert state.submitted
-    wanted, tasks = proposals(state, generation), list[Task]()
-    for proposal in wanted:
+    slot_proposals, tasks = proposals(state, generation), list[Task]()
+    for proposal in slot_proposals:
         built = state.candidates.get((generation, proposal.slot))
         if built is not None:
             tasks += _unmeasured(state, [built.recipe_id], "search", generation)
@@ -88,7 +88,7 @@ def _generation(state: RunState, generation: int) -> Decision:
     tasks = _sound(state, tasks)
     if tasks:
         return Decision(tasks=list({task.key: task for task in tasks}.values()))
-    population = _population(state, generation, wanted) + stayed
+    population = _population(state, generation, slot_proposals) + stayed
     if not population:
         reason = f"nothing of generation {generation} could be built: every task is in quarantine"
         return Decision(facts=[failure(state, reason)])
@@ -110,22 +110,24 @@ def _finalists(state: RunState, generation: int, ranking: Ranking) -> tuple[list
     who = strategy_of(state, generation)
     named = state.remembered(key, lambda: who.finalists(told(state, generation, ranking)))
     ids, tasks = [], list[Task]()
-    for one in named:
-        built = None if isinstance(one, str) else state.candidates.get((generation, one.slot))
-        if isinstance(one, str):
-            ids.append(one)
+    for finalist in named:
+        built = (
+            None if isinstance(finalist, str) else state.candidates.get((generation, finalist.slot))
+        )
+        if isinstance(finalist, str):
+            ids.append(finalist)
         elif built is not None:  # even if a late result has moved the mean since
             ids.append(built.recipe_id)
-        elif one.recipe.id in state.built:
-            ids.append(one.recipe.id)
+        elif finalist.recipe.id in state.built:
+            ids.append(finalist.recipe.id)
         else:
-            tasks.append(_making(generation, one))
+            tasks.append(_making(generation, finalist))
     ids = list(dict.fromkeys(ids))
     return ids, [*_sound(state, tasks), *_unmeasured(state, ids, "selection", None)]
 
 
-def _population(state: RunState, generation: int, wanted: Sequence[Proposal]) -> list[str]:
-    slots = [p.slot for p in wanted if (generation, p.slot) in state.candidates]
+def _population(state: RunState, generation: int, slot_proposals: Sequence[Proposal]) -> list[str]:
+    slots = [p.slot for p in slot_proposals if (generation, p.slot) in state.candidates]
     return [state.candidates[generation, slot].recipe_id for slot in slots]
 
 
@@ -139,8 +141,8 @@ def _generation_facts(
     assert state.submitted
     assert state.started
     config = state.submitted.config
-    wanted = proposals(state, generation)
-    sketches = [state.built[id_][1] for id_ in _population(state, generation, wanted)]
+    slot_proposals = proposals(state, generation)
+    sketches = [state.built[id_][1] for id_ in _population(state, generation, slot_proposals)]
     value = diversity.diversity(sketches, [s.sketch for s in state.started.sources])
     level = diversity.level(value, config.min_diversity, config.reseed_diversity)
     measured = events.DiversityMeasured(
@@ -153,21 +155,21 @@ def _generation_facts(
         ranking=tuple(id_ for id_, _ in ranking),
         scores=tuple(score for _, score in ranking),
     )
-    found: list[Event] = [measured, done]
+    facts: list[Event] = [measured, done]
     champion = new_champion(state, generation, finalists)
     if champion is not None:
-        found.append(champion)
+        facts.append(champion)
     scores = [champion_score(state, g) for g in range(generation)]
     scores.append(champion.score if champion else champion_score(state, generation))
     reason = reason_to_stop(state, generation, scores)
     if reason is not None:
-        found.append(events.Converged(generation=generation, reason=reason))
+        facts.append(events.Converged(generation=generation, reason=reason))
     elif level == "critical":
         after = strategy_of(state, generation + 1)
         slots = after.loser_slots(state.settings(generation + 1))
         if slots is not None:
-            found.append(events.Reseeded(generation=generation + 1, slots=slots, diversity=value))
-    return [_new(state, event, "generation", generation, event.type) for event in found]
+            facts.append(events.Reseeded(generation=generation + 1, slots=slots, diversity=value))
+    return [_new(state, event, "generation", generation, event.type) for event in facts]
 
 
 def _finish(state: RunState) -> Decision:
@@ -179,8 +181,8 @@ def _finish(state: RunState) -> Decision:
     # Sources first: the scores of all other models are relative to the sources' scores.
     missing = _unmeasured(state, kin.sources, "test", None)
     static = [id_ for _, id_ in sorted(state.baselines.items())]
-    others = [state.champion, kin.base, *static]
-    missing = missing or _unmeasured(state, others, "test", None)
+    ids = [state.champion, kin.base, *static]
+    missing = missing or _unmeasured(state, ids, "test", None)
     if missing:
         return Decision(tasks=missing)
     result = conclude(state)

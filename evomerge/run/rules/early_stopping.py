@@ -57,8 +57,8 @@ def unfounded(state: RunState, event: events.Evaluated) -> str | None:
         scored = outcomes.joined(parts[:number])
         if set(scored) != set(draws) or not _within(scored, draws):
             break
-        seen = outcomes.narrowed(event.outcomes, draws, scored)
-        why = reason(state, gate, event.slice, seen, scored, len(parts) - 1)
+        scored_outcomes = outcomes.narrowed(event.outcomes, draws, scored)
+        why = reason(state, gate, event.slice, scored_outcomes, scored, len(parts) - 1)
         if scored == event.scored:
             sound = why is not None and why == event.stopped
             return None if sound else "it was ended early for another reason"
@@ -67,5 +67,5 @@ def unfounded(state: RunState, event: events.Evaluated) -> str | None:
     return "it was ended after other windows than those of a block" if event.scored else None
 
 
-def _within(some: Draws, draws: Draws) -> bool:
-    return all(set(draw.windows) <= set(draws[d].windows) for d, draw in some.items())
+def _within(subset: Draws, draws: Draws) -> bool:
+    return all(set(draw.windows) <= set(draws[d].windows) for d, draw in subset.items())

@@ -26,8 +26,8 @@ def rank(state: RunState, population: list[str], generation: int) -> Ranking:
     sources = [s.sketch for s in state.started.sources]
     scores: dict[str, float | None] = {}
     for index, id_ in enumerate(population):
-        found = state.fitness((id_, "search", generation))
-        score = None if found is None else found.scalar
+        fitness = state.fitness((id_, "search", generation))
+        score = None if fitness is None else fitness.scalar
         if score is not None and weight:
             score += weight * diversity.own_distance(index, sketches, sources)
         scores[id_] = score

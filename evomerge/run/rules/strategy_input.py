@@ -32,15 +32,15 @@ def strategy_of(state: RunState, generation: int) -> Strategy:
 
 def told(state: RunState, generation: int, ranking: Ranking | None = None) -> Past:
     """Return what the strategy knows before a generation; with `ranking`, at its end."""
-    known = [_told(state, g, _ranking(state.generations[g])) for g in range(generation)]
+    generations = [_told(state, g, _ranking(state.generations[g])) for g in range(generation)]
     if ranking is not None:
-        known.append(_told(state, generation, ranking))
-    before = [c.recipe_id for c in state.champions if c.generation < len(known)]
+        generations.append(_told(state, generation, ranking))
+    before = [c.recipe_id for c in state.champions if c.generation < len(generations)]
     return Past(
         family=family(state),
         settings=state.settings,
         recipes=state.recipes,
-        generations=tuple(known),
+        generations=tuple(generations),
         since=state.since(generation),
         champion=before[-1] if before else None,
         reseeded=frozenset(state.reseeded),
@@ -53,13 +53,13 @@ def _ranking(done: events.GenerationCompleted) -> Ranking:
 
 
 def _told(state: RunState, generation: int, ranking: Ranking) -> Generation:
-    own = {slot: state.candidates[generation, slot] for slot in state.slots(generation)}
+    candidates = {slot: state.candidates[generation, slot] for slot in state.slots(generation)}
     return Generation(
         number=generation,
-        slots={slot: candidate.recipe_id for slot, candidate in own.items()},
+        slots={slot: candidate.recipe_id for slot, candidate in candidates.items()},
         ranking=tuple(id_ for id_, _ in ranking),
         scores=tuple(score for _, score in ranking),
-        parents={slot: getattr(c, "parents", ()) for slot, c in own.items()},
+        parents={slot: getattr(c, "parents", ()) for slot, c in candidates.items()},
         dropped=frozenset(id_ for id_, _ in ranking if dropped(state, id_, generation)),
     )
 
@@ -72,8 +72,8 @@ def dropped(state: RunState, id_: str, generation: int) -> bool:
 
 def proposals(state: RunState, generation: int) -> list[Proposal]:
     """Return the strategy's proposals for the slots of a generation, chosen layers filled in."""
-    wanted, _ = _remembered(state, generation)
-    return [_filled(state, generation, proposal) for proposal in wanted]
+    plain_proposals, _ = _remembered(state, generation)
+    return [_filled(state, generation, proposal) for proposal in plain_proposals]
 
 
 def _asked(state: RunState, generation: int) -> tuple[list[Proposal], list[str]]:

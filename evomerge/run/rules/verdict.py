@@ -35,12 +35,12 @@ def conclude(state: RunState) -> Event:
     )
 
 
-def _apart(state: RunState, mine: Fitness, theirs: Fitness) -> float:
+def _apart(state: RunState, own_fitness: Fitness, other_fitness: Fitness) -> float:
     """Return two models' difference by speed and memory; 0 unless paths made one deeper."""
     assert state.submitted
     weights = state.submitted.config.fitness_weights.parts
     return math.fsum(
-        weights[name] * (mine.normalised[name] - theirs.normalised[name])
+        weights[name] * (own_fitness.normalised[name] - other_fitness.normalised[name])
         for name in composite.ARCHITECTURE
     )
 
@@ -51,11 +51,11 @@ def _rivals(state: RunState) -> list[events.Rival]:
     assert state.submitted
     assert state.champion
     config, best = state.submitted.config, state.reference("test", None)
-    mine = state.outcomes((state.champion, "test", None))
-    own = state.fitness((state.champion, "test", None))
+    outcomes = state.outcomes((state.champion, "test", None))
+    own_fitness = state.fitness((state.champion, "test", None))
     assert best is not None
-    assert mine is not None
-    assert own is not None
+    assert outcomes is not None
+    assert own_fitness is not None
     base = state.started.base
     named = [(s.name, "source", s.recipe_id) for s in state.started.sources]
     if base.recipe_id not in {id_ for _, _, id_ in named}:
@@ -63,15 +63,24 @@ def _rivals(state: RunState) -> list[events.Rival]:
     named += [(name, "baseline", id_) for name, id_ in sorted(state.baselines.items())]
     rivals = []
     for name, kind, id_ in named:
-        theirs, fitness = state.outcomes((id_, "test", None)), state.fitness((id_, "test", None))
+        other_outcomes, fitness = (
+            state.outcomes((id_, "test", None)),
+            state.fitness((id_, "test", None)),
+        )
         lead = None
-        if fitness is not None and theirs is not None:
+        if fitness is not None and other_outcomes is not None:
             raw = config.normalise == "none"
             key = (config.seed, "bootstrap", id_)
             lead = paired_bootstrap.compare(
-                mine, theirs, best, config.fitness_weights, raw, *key, skills=config.skills
+                outcomes,
+                other_outcomes,
+                best,
+                config.fitness_weights,
+                raw,
+                *key,
+                skills=config.skills,
             )
-            lead = lead.moved(_apart(state, own, fitness))
+            lead = lead.moved(_apart(state, own_fitness, fitness))
         scalar = None if fitness is None else fitness.scalar
         rivals.append(
             events.Rival(name=name, kind=kind, recipe_id=id_, scalar=scalar, lead=lead)  # pyright: ignore[reportArgumentType]

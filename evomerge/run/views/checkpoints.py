@@ -23,8 +23,8 @@ _LOOKED_AT = 200
 
 def generation_of(text: str) -> int | None:
     """Return the generation that a checkpoint's name says; None if the text names no checkpoint."""
-    found = _NAME.fullmatch(Path(text).name)
-    return int(found.group(1)) if found else None
+    match = _NAME.fullmatch(Path(text).name)
+    return int(match.group(1)) if match else None
 
 
 def meant(store: EventStore, text: str) -> tuple[str, int | None]:
@@ -41,10 +41,12 @@ def meant(store: EventStore, text: str) -> tuple[str, int | None]:
     states = (repository.load_of(RunState, store, row["run"]) for row in rows)
     far = [state for state in states if _came_to(state, generation)]
     folder = Path(text).absolute().parent.parent
-    own = [state for state in far if state.submitted and _is(state.submitted.output_dir, folder)]
+    matches = [
+        state for state in far if state.submitted and _is(state.submitted.output_dir, folder)
+    ]
     if not far:
         raise NotFoundError(f"no run here has come to generation {generation}, as {text} says.")
-    state = (own or far)[0]
+    state = (matches or far)[0]
     return state.run, generation if state.ended else None
 
 

@@ -124,20 +124,20 @@ def _built(recipe: Recipe) -> dict:
 def _evaluated(task: Evaluate, state: RunState, tally: Tally) -> events.Evaluated:
     assert state.started
     draws = state.draws(task.slice, task.generation)
-    seen: Outcomes = {
+    outcomes: Outcomes = {
         d: _outcomes(task.recipe_id, task.slice, d, draw) for d, draw in draws.items()
     }
     for draw in draws.values():
         tally.items["windows"] += len(draw.windows)
         tally.items["questions"] += len(draw.questions)
         tally.items["problems"] += len(draw.problems)
-    measured = state.measure(task.recipe_id, seen)
+    measured = state.measure(task.recipe_id, outcomes)
     best, fitness = state.judge(task.recipe_id, task.slice, task.generation, measured)
     return events.Evaluated(
         recipe_id=task.recipe_id,
         slice=task.slice,
         generation=task.generation,
-        outcomes=seen,
+        outcomes=outcomes,
         components=measured,
         reference=best,
         fitness=fitness,

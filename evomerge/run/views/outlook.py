@@ -57,10 +57,10 @@ def counted(state: RunState) -> Counter[str]:
 
 def _left(state: RunState, tally: Tally, done: Mapping[str, int]) -> Counter[str]:
     """Return the number of open tasks of each kind; after the search only tests are left."""
-    wanted = Counter({kind: n for kind, n in tally.tasks.items() if n > done.get(kind, 0)})
+    counts = Counter({kind: n for kind, n in tally.tasks.items() if n > done.get(kind, 0)})
     if state.converged:
-        wanted = Counter({k: n for k, n in wanted.items() if k == "evaluate test"})
-    return +Counter({kind: count - done.get(kind, 0) for kind, count in wanted.items()})
+        counts = Counter({k: n for k, n in counts.items() if k == "evaluate test"})
+    return +Counter({kind: count - done.get(kind, 0) for kind, count in counts.items()})
 
 
 def _prices(state: RunState) -> dict[str, float]:
@@ -88,8 +88,8 @@ def _size(state: RunState, slice_: Slice) -> int:
 
 def _kind(task: str) -> str:
     kind, _, rest = task.partition("/")
-    known = {"baseline": "build", "evaluate": f"evaluate {rest.partition('/')[0]}"}
-    return known.get(kind, kind)
+    kinds = {"baseline": "build", "evaluate": f"evaluate {rest.partition('/')[0]}"}
+    return kinds.get(kind, kind)
 
 
 def _by_generations(state: RunState) -> float | None:

@@ -27,14 +27,14 @@ ENDINGS = {
 
 def names(state: RunState) -> dict[str, str]:
     """Return recipe id → what people call the recipe: a source's name, "mean", "candidate 3/5"."""
-    found: dict[str, str] = {}
+    names_by_id: dict[str, str] = {}
     if state.started:
-        found = {s.recipe_id: s.name for s in (state.started.base, *state.started.sources)}
+        names_by_id = {s.recipe_id: s.name for s in (state.started.base, *state.started.sources)}
     for name, id_ in state.baselines.items():
-        found.setdefault(id_, name)
+        names_by_id.setdefault(id_, name)
     for (generation, slot), built in sorted(state.candidates.items()):
-        found.setdefault(built.recipe_id, f"candidate {generation}/{slot}")
-    return found
+        names_by_id.setdefault(built.recipe_id, f"candidate {generation}/{slot}")
+    return names_by_id
 
 
 def named(recipe_id: str, names: Names | None = None) -> str:
@@ -48,14 +48,14 @@ def task(key: str, names: Names | None = None) -> str:
     if kind == "evaluate":
         slice_, _, recipe_id = rest.split("/")
         return f"measuring {named(recipe_id, names)} on {slice_}"
-    known = {
+    words = {
         "start": "reading models and data",
         "profile": "measuring speed and memory",
         "baseline": f"building {rest}",
         "build": f"building {rest}",
         "layers": f"choosing layers for {rest}",
     }
-    return known.get(kind, "")
+    return words.get(kind, "")
 
 
 def own_gist(type_: str, data: Mapping[str, Any], names: Names) -> str | None:
@@ -81,22 +81,22 @@ def _built(data: Mapping[str, Any], _names: Names) -> str:
 def _evaluated(data: Mapping[str, Any], names: Names) -> str:
     who = named(data["recipe_id"], names)
     draw = "" if data["generation"] is None else f", draw of generation {data['generation']}"
-    told = f"{who} on {data['slice']}{draw}"
+    head = f"{who} on {data['slice']}{draw}"
     if data["fitness"] is None:  # a source is what fitness is relative to: it may have none
         components = data.get("components") or {}
         figure = f"perplexity {components['perplexity']:.4g}" if components else "nothing measured"
-        return f"{told}: {data.get('why_none') or figure}"
+        return f"{head}: {data.get('why_none') or figure}"
     ended = " (ended early)" if data.get("stopped") else ""
-    return f"{told}: {_score(data['fitness']['scalar'])}{ended}"
+    return f"{head}: {_score(data['fitness']['scalar'])}{ended}"
 
 
 def _generation(data: Mapping[str, Any], _names: Names) -> str:
     scores = [score for score in data["scores"] if score is not None]
-    told = f"generation {data['generation']}"
+    head = f"generation {data['generation']}"
     if not scores:
-        return f"{told}: no candidate has a score"
+        return f"{head}: no candidate has a score"
     mean = _score(sum(scores) / len(scores))
-    return f"{told}: best on its draw {_score(max(scores))}, mean {mean}"
+    return f"{head}: best on its draw {_score(max(scores))}, mean {mean}"
 
 
 def _champion(data: Mapping[str, Any], names: Names) -> str:

@@ -86,17 +86,17 @@ class Space:
         """The genes of one cell."""
         count, usual = len(self.family.sources), 1 / len(self.family.sources)
         if self.species.startswith("slerp"):
-            found = [Gene("ts", k, *T, 1 / (k + 1)) for k in range(1, count)]
+            cell_genes = [Gene("ts", k, *T, 1 / (k + 1)) for k in range(1, count)]
         else:
             bounds = SHARE if self.species.endswith("dfs") else WEIGHT
-            found = [Gene("weights", k, *bounds, usual) for k in range(count)]
+            cell_genes = [Gene("weights", k, *bounds, usual) for k in range(count)]
         if "ties" in self.species and self.species != "dare_ties":
-            found.append(Gene("density", None, *DENSITY, 0.5))
+            cell_genes.append(Gene("density", None, *DENSITY, 0.5))
         elif "dare" in self.species:
-            found.append(Gene("drop", None, *DROP, 0.5))
+            cell_genes.append(Gene("drop", None, *DROP, 0.5))
         if self.species.endswith("dfs"):
-            found.append(Gene("scale", None, *SCALE, 1.0))
-        return tuple(found)
+            cell_genes.append(Gene("scale", None, *SCALE, 1.0))
+        return tuple(cell_genes)
 
     @cached_property
     def cells(self) -> tuple[int, ...]:
@@ -134,9 +134,9 @@ class Space:
         layers = [f"layers {d + 1}/{self.depths}" for d in range(self.depths)]
         named = {"whole": ["all"], "layers": layers, "parts": parts, "full": full}
         cells = named[self.detail]
-        said = [g.key + ("" if g.source is None else f" {g.source + 1}") for g in self.genes]
-        own = tuple(f"{cell} {gene}" for cell in cells for gene in said)
-        return own + (self.paths.names if self.paths else ())
+        labels = [g.key + ("" if g.source is None else f" {g.source + 1}") for g in self.genes]
+        merging_names = tuple(f"{cell} {gene}" for cell in cells for gene in labels)
+        return merging_names + (self.paths.names if self.paths else ())
 
     # ---- point → recipe -------------------------------------------------------------------
 
@@ -167,35 +167,35 @@ class Space:
         )
 
     def _params(self, values: Sequence[float]) -> dict[str, Any]:
-        found: dict[str, Any] = dict(TECHNIQUES[self.species][1])
+        params: dict[str, Any] = dict(TECHNIQUES[self.species][1])
         for gene, value in zip(self.genes, values, strict=True):
             if gene.source is None:
-                found[gene.key] = value
+                params[gene.key] = value
             else:
-                found.setdefault(gene.key, []).append(value)
+                params.setdefault(gene.key, []).append(value)
         if not self.species.endswith("dfs"):
-            return found
-        genes = Genes.model_validate(found).model_dump(mode="json")
+            return params
+        genes = Genes.model_validate(params).model_dump(mode="json")
         return {"name": self.species, "genes": genes}
 
     def uniform(self, weights: Sequence[float]) -> list[float]:
         """Return the point with these task-vector weights in every cell and usual other genes."""
         values = _from_weights(self.genes, weights)
         cells = range(max(self.cells) + 1)
-        own = [g.place(values[i]) for _ in cells for i, g in enumerate(self.genes)]
-        return own + (self.paths.straight if self.paths else [])
+        point = [g.place(values[i]) for _ in cells for i, g in enumerate(self.genes)]
+        return point + (self.paths.straight if self.paths else [])
 
     # ---- recipe → point -------------------------------------------------------------------
 
-    def point(self, recipe: Recipe, known: Mapping[str, Recipe]) -> list[float]:
+    def point(self, recipe: Recipe, recipes: Mapping[str, Recipe]) -> list[float]:
         """Return the point of a recipe, or the nearest point that the species can express."""
-        rows = self._rows(recipe, known)
-        return self._merging_point(rows) + self._path_point(recipe, known)
+        rows = self._rows(recipe, recipes)
+        return self._merging_point(rows) + self._path_point(recipe, recipes)
 
-    def _path_point(self, recipe: Recipe, known: Mapping[str, Recipe]) -> list[float]:
+    def _path_point(self, recipe: Recipe, recipes: Mapping[str, Recipe]) -> list[float]:
         if self.paths is None:
             return []
-        taken = path(recipe, known)
+        taken = path(recipe, recipes)
         return self.paths.straight if taken is None else self.paths.point(taken.steps)
 
     def _merging_point(self, rows: list[list[float]]) -> list[float]:
@@ -210,33 +210,40 @@ class Space:
             for gene, total in zip(self.genes, row, strict=True)
         ]
 
-    def _rows(self, recipe: Recipe, known: Mapping[str, Recipe]) -> list[list[float]]:
+    def _rows(self, recipe: Recipe, recipes: Mapping[str, Recipe]) -> list[list[float]]:
         """Return the genes' values for each group of tensors."""
         count = tensor_groups.count(self.depths)
         if isinstance(recipe, Mutate):
-            return self._rows(recipe.pipeline or known[recipe.parent], known)
+            return self._rows(recipe.pipeline or recipes[recipe.parent], recipes)
         if isinstance(recipe, Flow):
-            return self._rows(recipe.merged, known)
+            return self._rows(recipe.merged, recipes)
         if isinstance(recipe, Grouped) and recipe.inputs == self.family.sources:
-            own = [self._of_params(recipe, params) for params in recipe.params]
+            own_genes = [self._of_params(recipe, params) for params in recipe.params]
             if recipe.depths == self.depths:
-                return own
-            return [own[tensor_groups.nearest(g, self.depths, recipe.depths)] for g in range(count)]
-        weights = consensus(recipe, known, self.family.sources)
-        own = _own(recipe)
+                return own_genes
+            return [
+                own_genes[tensor_groups.nearest(g, self.depths, recipe.depths)]
+                for g in range(count)
+            ]
+        weights = consensus(recipe, recipes, self.family.sources)
+        own_genes = _own(recipe)
         if not isinstance(recipe, Source) and recipe.inputs != self.family.sources:
-            own.pop("ts", None)  # these t are between other models
-        return [_from_weights(self.genes, weights, own)] * count
+            own_genes.pop("ts", None)  # these t are between other models
+        return [_from_weights(self.genes, weights, own_genes)] * count
 
     def _of_params(self, recipe: Grouped, params: Mapping[str, Any]) -> list[float]:
-        own = dict(params["genes"]) if recipe.method == "stages" else dict(params)
+        own_params = dict(params["genes"]) if recipe.method == "stages" else dict(params)
         if recipe.name == self.species:
             first = {"weights": 0, "ts": 1}
             return [
-                float(own[g.key] if g.source is None else own[g.key][g.source - first[g.key]])
+                float(
+                    own_params[g.key]
+                    if g.source is None
+                    else own_params[g.key][g.source - first[g.key]]
+                )
                 for g in self.genes
             ]
-        return _from_weights(self.genes, _group(recipe, params), own)
+        return _from_weights(self.genes, _group(recipe, params), own_params)
 
 
 def space_of(
@@ -256,10 +263,10 @@ def roomy(space: Space) -> Space:
 
     If no finer space has two genes, return the space as it is.
     """
-    found = space
-    while found.dimension < 2 and found.detail in FINER:
-        found = replace(found, detail=FINER[found.detail])
-    return found if found.dimension > 1 else space
+    fine_space = space
+    while fine_space.dimension < 2 and fine_space.detail in FINER:
+        fine_space = replace(fine_space, detail=FINER[fine_space.detail])
+    return fine_space if fine_space.dimension > 1 else space
 
 
 def _own(recipe: Recipe) -> dict[str, Any]:
@@ -270,32 +277,32 @@ def _own(recipe: Recipe) -> dict[str, Any]:
 
 
 def _from_weights(
-    genes: Sequence[Gene], weights: Sequence[float], own: Mapping[str, Any] | None = None
+    genes: Sequence[Gene], weights: Sequence[float], own_params: Mapping[str, Any] | None = None
 ) -> list[float]:
     """Return a cell's gene values for these weights on task vectors.
 
-    `own` holds parameters that the recipe states; its ts, density and drop take precedence.
+    `own_params` holds parameters that the recipe states; its ts, density and drop take precedence.
     """
-    given = own or {}
-    ts = given.get("ts") or _as_ts(weights)
+    params = own_params or {}
+    ts = params.get("ts") or _as_ts(weights)
     total = math.fsum(weights)
     scaled = any(gene.key == "scale" for gene in genes)
-    found = []
+    values = []
     for gene in genes:
         if gene.key == "weights":
             assert gene.source is not None
-            found.append(
+            values.append(
                 weights[gene.source] / total if scaled and total > 0 else weights[gene.source]
             )
         elif gene.key == "ts":
             assert gene.source is not None
-            found.append(ts[gene.source - 1])
+            values.append(ts[gene.source - 1])
         elif gene.key == "scale":
-            found.append(total if total > 0 else 1.0)
+            values.append(total if total > 0 else 1.0)
         else:
-            value = given.get(gene.key)
-            found.append(gene.usual if not isinstance(value, int | float) else float(value))
-    return found
+            value = params.get(gene.key)
+            values.append(gene.usual if not isinstance(value, int | float) else float(value))
+    return values
 
 
 def _as_ts(weights: Sequence[float]) -> list[float]:
@@ -304,41 +311,41 @@ def _as_ts(weights: Sequence[float]) -> list[float]:
     Negative weights count as 0.
     """
     shares = [max(0.0, w) for w in weights]
-    found, sofar = [], shares[0]
+    ts, sofar = [], shares[0]
     for k, share in enumerate(shares[1:], start=1):
         sofar += share
-        found.append(share / sofar if sofar > 0 else 1 / (k + 1))
-    return found
+        ts.append(share / sofar if sofar > 0 else 1 / (k + 1))
+    return ts
 
 
 def _group(recipe: Grouped, params: Mapping[str, Any]) -> list[float]:
     """Return the inputs' weights in one group; a pipeline's linear stage normalises them."""
     if recipe.method != "stages":
         return _consensus(params, len(recipe.inputs))
-    own = dict(params["genes"])
-    if recipe.name.startswith("linear") and own.get("weights"):
-        total = math.fsum(own["weights"]) or 1.0
-        own["weights"] = [w / total for w in own["weights"]]
-    return _consensus(own, len(recipe.inputs))
+    own_params = dict(params["genes"])
+    if recipe.name.startswith("linear") and own_params.get("weights"):
+        total = math.fsum(own_params["weights"]) or 1.0
+        own_params["weights"] = [w / total for w in own_params["weights"]]
+    return _consensus(own_params, len(recipe.inputs))
 
 
-def _consensus(own: Mapping[str, Any], count: int) -> list[float]:
+def _consensus(own_params: Mapping[str, Any], count: int) -> list[float]:
     """Return the overall weight of each input under a set of parameters."""
-    scale = float(own.get("scale", 1.0))
-    if ts := own.get("ts"):
+    scale = float(own_params.get("scale", 1.0))
+    if ts := own_params.get("ts"):
         weights = [1.0]
         for t in ts:
             weights = [w * (1 - t) for w in weights] + [float(t)]
         return [scale * w for w in weights]
-    given = own.get("weights")
-    if given is None:
+    given_weights = own_params.get("weights")
+    if given_weights is None:
         return [scale / count] * count
-    return [scale * float(w) for w in given]
+    return [scale * float(w) for w in given_weights]
 
 
 def consensus(
     recipe: Recipe,
-    known: Mapping[str, Recipe],
+    recipes: Mapping[str, Recipe],
     sources: Sequence[str],
     done: dict[str, list[float]] | None = None,
 ) -> list[float]:
@@ -352,9 +359,9 @@ def consensus(
     if isinstance(recipe, Source):
         return [1.0 if recipe.id == s else 0.0 for s in sources]
     if isinstance(recipe, Mutate):
-        return consensus(recipe.pipeline or known[recipe.parent], known, sources, done)
+        return consensus(recipe.pipeline or recipes[recipe.parent], recipes, sources, done)
     if isinstance(recipe, Flow):
-        return consensus(recipe.merged, known, sources, done)
+        return consensus(recipe.merged, recipes, sources, done)
     count = len(recipe.inputs)
     if isinstance(recipe, Grouped):
         rows = [_group(recipe, p) for p in recipe.params]
@@ -368,7 +375,7 @@ def consensus(
         shares = _of_merge(recipe)
     for i in recipe.inputs:
         if i not in done:
-            done[i] = consensus(known[i], known, sources, done)
+            done[i] = consensus(recipes[i], recipes, sources, done)
     below = [done[i] for i in recipe.inputs]
     return [
         math.fsum(share * row[k] for share, row in zip(shares, below, strict=True))
@@ -377,10 +384,10 @@ def consensus(
 
 
 def _of_merge(recipe: Merge) -> list[float]:
-    given, count = recipe.params, len(recipe.inputs)
-    weights = [float(w) for w in given.get("weights") or [1.0] * count]
-    scale = float(given.get("scale", 1.0))
-    if recipe.method == "task_arithmetic" and not given.get("normalise", False):
+    params, count = recipe.params, len(recipe.inputs)
+    weights = [float(w) for w in params.get("weights") or [1.0] * count]
+    scale = float(params.get("scale", 1.0))
+    if recipe.method == "task_arithmetic" and not params.get("normalise", False):
         return [scale * w for w in weights]
     total = math.fsum(weights) or 1.0
     return [scale * w / total for w in weights]

@@ -23,15 +23,15 @@ def technique(recipe: Recipe, past: Past) -> str | None:
 
 def earned(past: Past) -> dict[str, tuple[int, int]]:
     """Return technique → (candidates in the better half of their generation, all candidates)."""
-    found: dict[str, tuple[int, int]] = {}
+    tallies: dict[str, tuple[int, int]] = {}
     for done in past.own:
         half = len(done.ranking) / 2
         for id_ in dict.fromkeys(done.slots[slot] for slot in sorted(done.slots)):
             name, place = technique(past.recipes[id_], past), done.places.get(id_)
             if name is not None and place is not None:
-                good, all_ = found.get(name, (0, 0))
-                found[name] = (good + (place < half), all_ + 1)
-    return found
+                good, all_ = tallies.get(name, (0, 0))
+                tallies[name] = (good + (place < half), all_ + 1)
+    return tallies
 
 
 def chosen(past: Past, among: Sequence[str], draws: Draws) -> str:
@@ -43,10 +43,10 @@ def chosen(past: Past, among: Sequence[str], draws: Draws) -> str:
     """
     if past.config.search_as(MutationSettings).technique_selection == "uniform":
         return among[draws.below(len(among))]
-    known = earned(past)
+    tallies = earned(past)
     shares = []
     for name in among:
-        good, all_ = known.get(name, (0, 0))
+        good, all_ = tallies.get(name, (0, 0))
         shares.append((good + 1) / (all_ + 2))
     place, total = draws.uniform() * sum(shares), 0.0
     for name, share in zip(among, shares, strict=True):

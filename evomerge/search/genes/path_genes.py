@@ -66,33 +66,35 @@ class Paths:
 
     def steps(self, x: Sequence[float]) -> tuple[Step, ...]:
         """Return the path of a point."""
-        found: list[tuple[bool, Step]] = []
+        marked_steps: list[tuple[bool, Step]] = []
         for number in range(self.blocks * self.repeats):
             block, place = divmod(number, self.repeats)
             model = self._model(x[2 * number], place)
             if model is not None:
-                again = any(step.block == block for _, step in found)
+                again = any(step.block == block for _, step in marked_steps)
                 scale = _scale(x[2 * number + 1])
-                found.append((again, Step(model=model, block=block, scale=scale)))
-        while len(found) > self.most:  # drop the last repeat or, if none is left, the last step
-            found.pop(max(range(len(found)), key=lambda i: (found[i][0], i)))
-        if not found:
+                marked_steps.append((again, Step(model=model, block=block, scale=scale)))
+        while (
+            len(marked_steps) > self.most
+        ):  # drop the last repeat or, if none is left, the last step
+            marked_steps.pop(max(range(len(marked_steps)), key=lambda i: (marked_steps[i][0], i)))
+        if not marked_steps:
             return tuple(Step(model=0, block=b) for b in range(min(self.blocks, self.most)))
-        return tuple(step for _, step in found)
+        return tuple(step for _, step in marked_steps)
 
     def point(self, steps: Sequence[Step]) -> list[float]:
         """Return the middle of the points of a path.
 
         The steps of a path that is out of order are put in the order of their blocks.
         """
-        found: list[float] = []
+        coordinates: list[float] = []
         for block in range(self.blocks):
-            own = [step for step in steps if step.block == block][: self.repeats]
+            block_steps = [step for step in steps if step.block == block][: self.repeats]
             for place in range(self.repeats):
-                step = own[place] if place < len(own) else None
-                found.append(self._middle(None if step is None else step.model, place))
-                found.append(0.5 if step is None else _place(step.scale))
-        return found
+                step = block_steps[place] if place < len(block_steps) else None
+                coordinates.append(self._middle(None if step is None else step.model, place))
+                coordinates.append(0.5 if step is None else _place(step.scale))
+        return coordinates
 
     def _model(self, x: float, place: int) -> int | None:
         none, merge = OTHER if place else FIRST

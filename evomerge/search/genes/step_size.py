@@ -31,9 +31,9 @@ def strength(past: Past) -> float:
         better = []
         for slot, parents in sorted(done.parents.items()):
             child = done.fitness.get(done.slots.get(slot, ""))
-            known = [score for p in parents if (score := new.get(p, old.get(p))) is not None]
-            if known:
-                better.append(child is not None and child > max(known))
+            scores = [score for p in parents if (score := new.get(p, old.get(p))) is not None]
+            if scores:
+                better.append(child is not None and child > max(scores))
         if better:
             share = sum(better) / len(better)
             total += GAIN * (share - TARGET) / (1 - TARGET)

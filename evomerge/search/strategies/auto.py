@@ -57,8 +57,8 @@ class Arm:
     @property
     def value(self) -> float:
         """The newest score of the species; −∞ if no mean has a score."""
-        known = [v for v in self.values if v is not None]
-        return known[-1] if known else -math.inf
+        scores = [v for v in self.values if v is not None]
+        return scores[-1] if scores else -math.inf
 
 
 class Auto(Strategy):
@@ -77,8 +77,8 @@ class Auto(Strategy):
         """Propose seeds first, then points of the species that the bandit picks."""
         config = past.config
         if not past.own:
-            found = seeds(past, config.search.population_size)
-            return [Proposal(slot, "seeded", recipe) for slot, recipe in enumerate(found)]
+            recipes = seeds(past, config.search.population_size)
+            return [Proposal(slot, "seeded", recipe) for slot, recipe in enumerate(recipes)]
         arm = _pick(self._arms(past))
         assert arm.distribution
         return arm.distribution.proposals(config, past.coming)
@@ -95,16 +95,16 @@ class Auto(Strategy):
 
     def _arms(self, past: Past, measured: int | None = None) -> list[Arm]:
         """Return the species after `measured` of this strategy's generations; default: all."""
-        own = past.own[:measured]
+        generations = past.own[:measured]
         arms = []
-        for species, id_ in _best_seeds(past, own[0]).items():
+        for species, id_ in _best_seeds(past, generations[0]).items():
             space = _space(past, species, "whole")
             arm = Arm(species, space.point(past.recipes[id_], past.recipes))
             _judged(arm, _score(past, id_), arm.point)
             arms.append(arm)
         for arm in arms:
             _begin(past, arm, "whole")
-        for done in own[1:]:
+        for done in generations[1:]:
             arm = _pick(arms)
             _tell(past, arm, done)
             assert arm.distribution
@@ -150,12 +150,12 @@ def _judged(arm: Arm, score: float | None, point: list[float]) -> None:
 
 def _best_seeds(past: Past, first: Generation) -> dict[str, str]:
     """Return species → recipe id of its best seed."""
-    found: dict[str, str] = {}
+    ids_by_species: dict[str, str] = {}
     for id_ in first.ranking:
         recipe = past.recipes[id_]
         if isinstance(recipe, Grouped):
-            found.setdefault(recipe.name, id_)
-    return found
+            ids_by_species.setdefault(recipe.name, id_)
+    return ids_by_species
 
 
 def _pick(arms: list[Arm]) -> Arm:
@@ -171,8 +171,8 @@ def _pick(arms: list[Arm]) -> Arm:
 
 
 def _score(past: Past, id_: str) -> float | None:
-    found = past.measured.fitness((id_, "selection", None))
-    return None if found is None else found.scalar
+    fitness = past.measured.fitness((id_, "selection", None))
+    return None if fitness is None else fitness.scalar
 
 
 def _space(past: Past, species: str, detail: Detail) -> Space:
@@ -182,10 +182,10 @@ def _space(past: Past, species: str, detail: Detail) -> Space:
 def _begin(past: Past, arm: Arm, detail: Detail) -> None:
     """Give the arm a new distribution around its point, with these cells."""
     first = past.settings(past.since)
-    given = _space(past, arm.species, detail)
-    space = roomy(given)
+    plain_space = _space(past, arm.species, detail)
+    space = roomy(plain_space)
     if space.detail != detail:
-        arm.point = space.point(given.recipe(arm.point), {})
+        arm.point = space.point(plain_space.recipe(arm.point), {})
     arm.detail = detail = space.detail
     arm.best, arm.since = list(arm.point), 0
     key = ("auto", arm.species, detail)

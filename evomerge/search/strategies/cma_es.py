@@ -73,29 +73,29 @@ class Distribution:
     ) -> None:
         """Update the distribution with the ranks of a recorded generation."""
         places, worst = done.places, len(done.ranking)
-        asked: list[np.ndarray] = []
-        told: list[tuple[np.ndarray, float]] = []
+        points: list[np.ndarray] = []
+        ranked_points: list[tuple[np.ndarray, float]] = []
         for order, slot in enumerate(slots):
             id_ = done.slots.get(slot)
             if id_ is None:
-                asked = asked or self.ask(len(slots), done.number, seed)
-                told.append((asked[order], float(worst)))
+                points = points or self.ask(len(slots), done.number, seed)
+                ranked_points.append((points[order], float(worst)))
             else:
                 point = np.array(self.space.point(recipes[id_], recipes))
                 if self.space.paths:  # several points mean one path: tell the asked point
-                    asked = asked or self.ask(len(slots), done.number, seed)
-                    point = self._same(asked[order], point)
-                told.append((point, float(places[id_])))
-        told.sort(key=lambda pair: pair[1])
-        self.cma.update([point for point, _ in told])
+                    points = points or self.ask(len(slots), done.number, seed)
+                    point = self._same(points[order], point)
+                ranked_points.append((point, float(places[id_])))
+        ranked_points.sort(key=lambda pair: pair[1])
+        self.cma.update([point for point, _ in ranked_points])
 
-    def _same(self, asked: np.ndarray, point: np.ndarray) -> np.ndarray:
-        """Return `point`, with the path genes of `asked` if both points mean the same path."""
+    def _same(self, asked_point: np.ndarray, point: np.ndarray) -> np.ndarray:
+        """Return `point`, with the path genes of `asked_point` if both points mean the same path."""
         assert self.space.paths
         first = self.space.merging
-        paths = (self.space.paths.steps(x[first:].tolist()) for x in (asked, point))
+        paths = (self.space.paths.steps(x[first:].tolist()) for x in (asked_point, point))
         same = next(paths) == next(paths)
-        return np.concatenate([point[:first], (asked if same else point)[first:]])
+        return np.concatenate([point[:first], (asked_point if same else point)[first:]])
 
     @property
     def spread(self) -> float:

@@ -50,7 +50,7 @@ def first_generation(config: EvoMergeConfig, family: Family) -> list[Proposal]:
 def next_generation(
     config: EvoMergeConfig,
     family: Family,
-    known: Mapping[str, Recipe],
+    recipes: Mapping[str, Recipe],
     ranking: Sequence[str],
     generation: int,
     reseeded: bool,
@@ -68,7 +68,7 @@ def next_generation(
     losers = ranking[search.elite_size : search.population_size]
     for elite in elites:
         for _ in range(search.mutants_per_elite):
-            mutant = _mutant(config, family, known, elite, generation, len(proposals))
+            mutant = _mutant(config, family, recipes, elite, generation, len(proposals))
             proposals.append(Proposal(len(proposals), "mutated", mutant, (elite,)))
     for start in range(0, len(losers) if merges is None else 3 * merges, 3):
         slot, trio = len(proposals), _trio(losers[start : start + 3], ranking)
@@ -87,8 +87,8 @@ def next_generation(
 
 def _trio(losers: Sequence[str], ranking: Sequence[str]) -> tuple[str, ...]:
     """Return three losers to merge; the best other candidates fill up if quarantine left fewer."""
-    others = [id_ for id_ in ranking if id_ not in losers]
-    return (*losers, *others[: 3 - len(losers)])
+    rest = [id_ for id_ in ranking if id_ not in losers]
+    return (*losers, *rest[: 3 - len(losers)])
 
 
 def loser_slots(config: EvoMergeConfig) -> tuple[int, ...]:
@@ -121,7 +121,7 @@ def _pipeline(
 def _mutant(
     config: EvoMergeConfig,
     family: Family,
-    known: Mapping[str, Recipe],
+    recipes: Mapping[str, Recipe],
     elite: str,
     generation: int,
     slot: int,
@@ -129,7 +129,7 @@ def _mutant(
     pipeline, noise = None, None
     search = config.search_as(EliteLoserSearch)
     if search.mutation in ("genes", "both"):
-        parent = genome(known[elite], known).pipeline
+        parent = genome(recipes[elite], recipes).pipeline
         key = (config.seed, "genes", generation, slot)
         pipeline = mutate_merge(parent, family, search, *key)
     if search.mutation in ("weights", "both"):

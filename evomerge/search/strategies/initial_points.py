@@ -29,27 +29,27 @@ def seeds(past: Past, count: int) -> list[Grouped | Flow]:
     """
     config, n = past.config, len(past.family.sources)
     every = config.search_as(GenomeSettings).species
-    found: list[Grouped | Flow] = []
+    recipes: list[Grouped | Flow] = []
     for species in every if past.generations else ():
         space = space_of(config, past.family, species)
         best = past.recipes[past.champion or past.generations[-1].ranking[0]]
-        found.append(space.recipe(space.point(best, past.recipes), mask_seed(config)))
-    found = found[:count]
-    wanted = list(product(SCALES, every))
-    for slot, (scale, species) in enumerate(islice(_again(wanted), count * len(wanted))):
+        recipes.append(space.recipe(space.point(best, past.recipes), mask_seed(config)))
+    recipes = recipes[:count]
+    pairs = list(product(SCALES, every))
+    for slot, (scale, species) in enumerate(islice(_again(pairs), count * len(pairs))):
         space = space_of(config, past.family, species)
         point = space.uniform([scale] * n)
-        if slot >= len(wanted):
+        if slot >= len(pairs):
             draws = Draws(config.seed, "seed", past.coming, slot, count=len(point))
             point = [x + SPREAD * draws.normal() for x in point]
         recipe = space.recipe(point, mask_seed(config))
-        if len(found) == count:
+        if len(recipes) == count:
             break
-        if recipe.id not in {r.id for r in found}:  # slerp has no scale
-            found.append(recipe)
-    return found
+        if recipe.id not in {r.id for r in recipes}:  # slerp has no scale
+            recipes.append(recipe)
+    return recipes
 
 
-def _again(wanted):
+def _again(pairs):
     while True:
-        yield from wanted
+        yield from pairs

@@ -24,15 +24,16 @@ NOTHING = 1e-12
 
 def reached(outcomes: Outcomes) -> list[float]:
     """Return a candidate's score in [0, 1] on each item, in a fixed order."""
-    found: list[float] = []
+    scores: list[float] = []
     for name in sorted(outcomes):
-        own = outcomes[name]
-        found += [
-            math.exp(-nll / n) if n else 0.0 for nll, n in zip(own.nll, own.tokens, strict=True)
+        outcome = outcomes[name]
+        scores += [
+            math.exp(-nll / n) if n else 0.0
+            for nll, n in zip(outcome.nll, outcome.tokens, strict=True)
         ]
-        found += [float(r) for r in own.right]
-        found += [float(s) for s in own.solved]
-    return found
+        scores += [float(r) for r in outcome.right]
+        scores += [float(s) for s in outcome.solved]
+    return scores
 
 
 def totals(table: Mapping[str, Sequence[float]]) -> list[float]:
@@ -58,18 +59,18 @@ def attraction(table: Mapping[str, Sequence[float]], a: str, b: str) -> float:
     )
 
 
-def complement(past: Past, first: str, others: Sequence[str]) -> str:
-    """Return the candidate of `others` that adds most to `first`; of equals the earlier one.
+def complement(past: Past, first: str, candidates: Sequence[str]) -> str:
+    """Return the candidate of `candidates` that adds most to `first`; of equals the earlier one.
 
     If `first` was not measured, or if some candidates saw fewer items than the rest, return the
-    first of `others`.
+    first of `candidates`.
     """
-    table = _table(past, (first, *others))
+    table = _table(past, (first, *candidates))
     if first not in table or len({len(row) for row in table.values()}) != 1:  # some ended early
-        return others[0]
+        return candidates[0]
     return max(
-        (id_ for id_ in others if id_ in table),
-        default=others[0],
+        (id_ for id_ in candidates if id_ in table),
+        default=candidates[0],
         key=lambda id_: attraction(table, first, id_),
     )
 
@@ -88,9 +89,9 @@ def by_share(past: Past) -> list[str]:
 
 def _table(past: Past, ids: Sequence[str]) -> dict[str, list[float]]:
     """Return candidate → its scores on the items it saw; unmeasured candidates are left out."""
-    number, found = past.generations[-1].number, {}
+    number, scores = past.generations[-1].number, {}
     for id_ in ids:
-        seen = past.measured.outcomes((id_, "search", number))
-        if seen:
-            found[id_] = reached(seen)
-    return found
+        outcomes = past.measured.outcomes((id_, "search", number))
+        if outcomes:
+            scores[id_] = reached(outcomes)
+    return scores

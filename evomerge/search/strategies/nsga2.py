@@ -30,22 +30,22 @@ from evomerge.search_settings import Nsga2Search
 TRIES = 8
 
 
-def objectives(measured: Components, wanted: tuple[str, ...]) -> tuple[float, ...] | None:
+def objectives(measured: Components, names: tuple[str, ...]) -> tuple[float, ...] | None:
     """Return the values to maximise: −log perplexity, accuracy, −operations, −bytes, domains.
 
     A domain's value is its −log perplexity if the domain has text, else its accuracy. Return None
     if a domain has neither on these items.
     """
-    found = []
-    for name in wanted:
+    values = []
+    for name in names:
         kind, _, domain = name.partition("/")
         if kind == "domain":
             rate = measured.domains.get(domain)
             if rate is None and domain not in measured.accuracies:
                 return None
-            found.append(measured.accuracies[domain] if rate is None else -math.log(rate))
+            values.append(measured.accuracies[domain] if rate is None else -math.log(rate))
         else:
-            found.append(
+            values.append(
                 {
                     "perplexity": -math.log(measured.perplexity),
                     "accuracy": measured.accuracy,
@@ -53,7 +53,7 @@ def objectives(measured: Components, wanted: tuple[str, ...]) -> tuple[float, ..
                     "memory": -measured.bytes,
                 }[kind]
             )
-    return tuple(found)
+    return tuple(values)
 
 
 class Nsga2(Strategy):
@@ -71,14 +71,14 @@ class Nsga2(Strategy):
 
     def stayed(self, past: Past) -> list[str]:
         """Return the parents, which are evaluated again with their children."""
-        return [one.id for one in self._parents(past)] if past.generations else []
+        return [parent.id for parent in self._parents(past)] if past.generations else []
 
     def ask(self, past: Past) -> list[Proposal]:
         """Propose seeds first, then children of the parents."""
         config = past.config
         if not past.generations:
-            found = seeds(past, config.search.population_size)
-            return [Proposal(slot, "seeded", recipe) for slot, recipe in enumerate(found)]
+            recipes = seeds(past, config.search.population_size)
+            return [Proposal(slot, "seeded", recipe) for slot, recipe in enumerate(recipes)]
         parents = self._parents(past)
         return [self._child(past, parents, slot) for slot in range(config.search.population_size)]
 
@@ -94,19 +94,19 @@ class Nsga2(Strategy):
     def _parents(self, past: Past) -> list[Survivor]:
         """Return the last generation's survivors, in a fixed order."""
         last, size = past.generations[-1], past.settings(past.coming - 1).search.population_size
-        found = selection.survivors(_points(past, last))
-        return found[:size] or [Survivor(id_, 0, 0.0) for id_ in last.ranking]
+        survivors = selection.survivors(_points(past, last))
+        return survivors[:size] or [Survivor(id_, 0, 0.0) for id_ in last.ranking]
 
     def _child(self, past: Past, parents: list[Survivor], slot: int) -> Proposal:
         config = past.config
         space = space_of(config, past.family, config.search_as(Nsga2Search).species[0])
-        known = past.generations[-1].places
+        places = past.generations[-1].places
         for attempt in range(TRIES):
             key = (config.seed, "nsga2", past.coming, slot, attempt)
             paths = space.paths.dimension if space.paths else 0
             draws = Draws(*key, count=16 + 5 * space.dimension + paths)
             recipe, pair = self._bred(past, parents, space, draws)
-            if recipe.id not in known:  # a copy of a candidate would tell nothing new
+            if recipe.id not in places:  # a copy of a candidate would tell nothing new
                 break
         return Proposal(slot, "crossed", recipe, pair)
 
@@ -126,11 +126,11 @@ def _points(past: Past, done: Generation) -> dict[str, tuple[float, ...]]:
 
     Candidates without objectives, or whose evaluation stopped early, are left out.
     """
-    wanted = past.settings(done.number).search.front_objectives
-    found = {}
+    names = past.settings(done.number).search.front_objectives
+    points = {}
     for id_ in done.ranking:
         measured = past.measured.components((id_, "search", done.number))
-        point = objectives(measured, wanted) if measured is not None else None
+        point = objectives(measured, names) if measured is not None else None
         if point is not None and id_ not in done.dropped:
-            found[id_] = point
-    return found
+            points[id_] = point
+    return points

@@ -54,8 +54,8 @@ class Tournament(Strategy):
         """Propose seeds first, then children in the slots that the elites leave."""
         search = past.config.search_as(TournamentSearch)
         if not past.generations:
-            found = seeds(past, search.population_size)
-            return [Proposal(slot, "seeded", recipe) for slot, recipe in enumerate(found)]
+            recipes = seeds(past, search.population_size)
+            return [Proposal(slot, "seeded", recipe) for slot, recipe in enumerate(recipes)]
         count = search.population_size - len(self.stayed(past))
         shared = search.niching in ("sharing", "both")
         order = niching.by_share(past) if shared else list(past.generations[-1].ranking)
@@ -97,11 +97,11 @@ class Tournament(Strategy):
 def _partner(past: Past, first: str, draws: Draws) -> str:
     """Return the second parent: a tournament's winner, or the best complement of the first."""
     search, ranking = past.config.search_as(TournamentSearch), past.generations[-1].ranking
-    others = [id_ for id_ in ranking if id_ != first]
-    drawn = [draws.below(len(others)) for _ in range(search.tournament_size)]
+    rest = [id_ for id_ in ranking if id_ != first]
+    drawn = [draws.below(len(rest)) for _ in range(search.tournament_size)]
     if search.niching in ("attraction", "both"):
-        return niching.complement(past, first, [others[i] for i in sorted(set(drawn))])
-    return others[min(drawn)]
+        return niching.complement(past, first, [rest[i] for i in sorted(set(drawn))])
+    return rest[min(drawn)]
 
 
 def _species(past: Past, parent: str, draws: Draws) -> str:
@@ -112,9 +112,9 @@ def _species(past: Past, parent: str, draws: Draws) -> str:
         recipe = genome(recipe, past.recipes).pipeline
     if isinstance(recipe, Flow):
         recipe = recipe.merged
-    own = recipe.name if isinstance(recipe, Grouped) else every[0]
+    species = recipe.name if isinstance(recipe, Grouped) else every[0]
     switch, fresh = draws.chance(SWITCH), chosen(past, list(every), draws)
-    return fresh if switch or own not in SPECIES else own
+    return fresh if switch or species not in SPECIES else species
 
 
 def _noisy(past: Past, parent: str, recipe: Grouped | Flow, slot: int) -> Grouped | Flow | Mutate:

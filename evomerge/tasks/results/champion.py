@@ -37,8 +37,8 @@ def keep(state: RunState, cache: Artifacts) -> None:
     if not state.generations:
         return
     last = state.generations[max(state.generations)]
-    wanted = [*last.ranking[: state.submitted.config.search.kept], state.champion]
-    for id_ in dict.fromkeys(filter(None, wanted)):
+    ids = [*last.ranking[: state.submitted.config.search.kept], state.champion]
+    for id_ in dict.fromkeys(filter(None, ids)):
         digest = state.built[id_][0]
         weights = cache.in_memory(digest)
         if weights is not None:
@@ -69,8 +69,8 @@ def write(
 
     def fill(folder: Path) -> None:
         write_weights(folder, weights, SHARD_BYTES)
-        made = documents(state, recipe_id, bench.family.base, weights, chain_head)
-        for name, content in made.items():
+        model_files = documents(state, recipe_id, bench.family.base, weights, chain_head)
+        for name, content in model_files.items():
             (folder / name).write_bytes(content)
         check_loads(folder)
 
@@ -88,7 +88,7 @@ def documents(
     assert state.started
     config = settings_for(weights, donor, state.started.tied)
     recipe = recipe_document(state, recipe_id, chain_head)
-    made = {
+    model_files = {
         GENERATION: _generation(donor.folder),
         companions.CONFIG: companions.as_text(config).encode(),
         **companions.contents(donor.folder),
@@ -96,9 +96,9 @@ def documents(
         MARK: (json.dumps(recipe, indent=2) + "\n").encode(),
     }
     if recipe_id == state.champion:
-        told = card(state, chain_head) + model_card.section(config) + architectures.note(config)
-        made["README.md"] = told.encode()
-    return made
+        text = card(state, chain_head) + model_card.section(config) + architectures.note(config)
+        model_files["README.md"] = text.encode()
+    return model_files
 
 
 def _generation(folder: Path) -> bytes:
@@ -125,14 +125,14 @@ def check_loads(folder: Path) -> None:
         start = tokenizer.encode("The", add_special_tokens=False) or [0]
         pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
         ids = torch.tensor([start])
-        made = model.generate(
+        tokens = model.generate(
             ids,
             attention_mask=torch.ones_like(ids),
             max_new_tokens=1,
             do_sample=False,
             pad_token_id=pad,
         )
-        if made.shape[1] != len(start) + 1:
+        if tokens.shape[1] != len(start) + 1:
             raise ForgeError("it generated nothing")
     except ForgeError:
         raise
@@ -145,8 +145,8 @@ def card(state: RunState, chain_head: str) -> str:
     assert state.started
     assert state.submitted
     assert state.champion
-    given = [state.submitted.base, *state.submitted.sources]
-    ids = [model.hub_id for model in given if model is not None and model.hub_id]
+    models = [state.submitted.base, *state.submitted.sources]
+    ids = [model.hub_id for model in models if model is not None and model.hub_id]
     lines = ["---", *model_card.merged_from(ids), "library_name: transformers"]
     lines += ["tags:", "- merge", "- evomerge", "---", ""]
     kind = label(state.recipes[state.champion], state.recipes)
@@ -161,9 +161,9 @@ def card(state: RunState, chain_head: str) -> str:
                 interval = f"{r['lead']:+.4f} [{r['low']:+.4f}, {r['high']:+.4f}]"
                 rival = f"{r['name']} ({r['kind']}) | {r['score']:.4f}"
                 lines.append(f"| {rival} | {interval} | {r['verdict'] or ''} |")
-    if (found := skills.data(state)) and found["rows"]:
-        lines += ["", f"Skills by model, on the {found['slice']} slice:", ""]
-        lines += skills.markdown(found)
+    if (table := skills.data(state)) and table["rows"]:
+        lines += ["", f"Skills by model, on the {table['slice']} slice:", ""]
+        lines += skills.markdown(table)
     lines += ["", "## Lineage", ""]
     for id_, recipe in closure(state.champion, state.recipes).items():
         lines.append(f"- `{id_[:12]}` {describe(state, id_, recipe)}")

@@ -37,8 +37,8 @@ def write(home: Home, state: RunState, out: Path) -> dict[str, Any]:
 
 def documents(data: dict[str, Any]) -> dict[str, bytes]:
     """Return the report as files: name → content."""
-    told = json.dumps(data, indent=2) + "\n"
-    return {"report.json": told.encode(), "report.md": report.markdown(data).encode()}
+    text = json.dumps(data, indent=2) + "\n"
+    return {"report.json": text.encode(), "report.md": report.markdown(data).encode()}
 
 
 def html(data: dict[str, Any], svg: bytes | None) -> bytes:

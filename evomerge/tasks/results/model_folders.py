@@ -25,21 +25,21 @@ def settle(home: Home, state: RunState, head: str, recipe_id: str, folders: Sequ
 
     `head` is the head of the run's chain. Raise ForgeError.
     """
-    kept, digest = folders[-1], state.built[recipe_id][0]
+    target, digest = folders[-1], state.built[recipe_id][0]
     for folder in folders:
         if _fits(home, state, head, recipe_id, digest, folder):
-            if folder == kept:
-                touch(kept)
+            if folder == target:
+                touch(target)
             return str(folder.resolve())
     sources = given_sources(state, recipe_id)
     if sources and sources[0][1].model:
         return str(_own_copy(home, *sources[0]))
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with alone(kept.parent / f".{kept.name[:16]}.lock"):
-        if not _fits(home, state, head, recipe_id, digest, kept):  # another may have built it
-            champion.write(state, Artifacts.of(home), recipe_id, kept, head)
-    evict(kept.parent, DISK_BYTES, lambda place: shutil.rmtree(place, ignore_errors=True))
-    return str(kept)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with alone(target.parent / f".{target.name[:16]}.lock"):
+        if not _fits(home, state, head, recipe_id, digest, target):  # another may have built it
+            champion.write(state, Artifacts.of(home), recipe_id, target, head)
+    evict(target.parent, DISK_BYTES, lambda place: shutil.rmtree(place, ignore_errors=True))
+    return str(target)
 
 
 def _fits(
@@ -69,11 +69,11 @@ def _digests(folder: Path) -> dict[str, str] | None:
         return None
 
 
-def _own_copy(home: Home, given: ModelReference, pinned: SourceRecord) -> Path:
+def _own_copy(home: Home, reference: ModelReference, pinned: SourceRecord) -> Path:
     """Return this machine's own copy of a run's source, as the run pinned it. Raise ForgeError."""
     supply = Artifacts.of(home).supply
-    place = supply.model(given, pinned)
+    place = supply.model(reference, pinned)
     if holds(place, pinned.digest):
         return place
     supply.forget(place)  # the copy is damaged: the next call makes or fetches another
-    return supply.model(given, pinned)
+    return supply.model(reference, pinned)

@@ -23,13 +23,13 @@ from weights.storage.output_folder import MARK, check_target
 def rebuild(
     file: Path,
     out: Path,
-    given: Mapping[str, str],
+    folders: Mapping[str, str],
     shard_bytes: int,
     named: Names | None = None,
 ) -> str:
     """Build a recipe file's candidate into `out`, check its digest, and return the digest.
 
-    `given` has source name → path, Hub id, or a name that `named` finds in a log. Raises ConfigError,
+    `folders` has source name → path, Hub id, or a name that `named` finds in a log. Raises ConfigError,
     SourceChangedError, DataError, and the errors of `check_target`.
     """
     out = check_target(out)
@@ -38,14 +38,14 @@ def rebuild(
     if changed := [id_ for id_, recipe in recipes.items() if recipe.id != id_]:
         raise ConfigError(f"{file}: recipe {changed[0][:12]} was changed: it has another id.")
     names = document["sources"]
-    if unknown := sorted(set(given) - set(names.values())):
-        known = ", ".join(sorted(set(names.values())))
-        raise ConfigError(f"--model {unknown[0]}: the recipe's models are {known}.")
+    if unknown := sorted(set(folders) - set(names.values())):
+        listing = ", ".join(sorted(set(names.values())))
+        raise ConfigError(f"--model {unknown[0]}: the recipe's models are {listing}.")
     sources: dict[str, tuple[Checkpoint, Weights]] = {}
     for id_, recipe in recipes.items():
         if isinstance(recipe, Source):
             name = names.get(id_, id_[:12])
-            where = given.get(name) or document["places"].get(id_) or name
+            where = folders.get(name) or document["places"].get(id_) or name
             sources[id_] = _open(name, where, recipe.digest, named)
     stored = {id_: weights for id_, (_, weights) in sources.items()}
     if document["candidate"] not in recipes:
@@ -101,11 +101,11 @@ def _fill(
     recipes, scratch = document["recipes"], folder / ".ancestors"
     scratch.mkdir()
     candidate = recipes[document["candidate"]]
-    found = Builder(recipes, stored.get, scratch).write(candidate, folder, shard_bytes)
+    rebuilt_digest = Builder(recipes, stored.get, scratch).write(candidate, folder, shard_bytes)
     shutil.rmtree(scratch)
-    if found != document["digest"]:
+    if rebuilt_digest != document["digest"]:
         raise SourceChangedError(
-            f"{file}: what its recipe gives has digest {found[:12]}, it says "
+            f"{file}: what its recipe gives has digest {rebuilt_digest[:12]}, it says "
             f"{document['digest'][:12]}. The file does not say which machine and "
             "libraries built the model: others may give other weights, and so does a changed file."
         )

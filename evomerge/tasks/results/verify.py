@@ -61,9 +61,9 @@ def rebuild(
         return
     why = f" The profile differs ({'; '.join(other)})." if other else ""
     for group in _groups(bench, recipe_ids):
-        made = _built(bench, group)
+        builds = _built(bench, group)
         for id_ in group:
-            yield from _compared(bench, id_, made[id_], why, say)
+            yield from _compared(bench, id_, builds[id_], why, say)
 
 
 def reopened(state: RunState, cache: Artifacts) -> tuple[Context, list[str]]:
@@ -119,32 +119,32 @@ def _built(bench: Bench, group: Sequence[str]) -> dict[str, Weights | SourceChan
     Sources are read once for the whole group.
     """
     try:
-        made = bench.builder.build_many([bench.state.recipes[id_] for id_ in group])
+        builds = bench.builder.build_many([bench.state.recipes[id_] for id_ in group])
     except SourceChangedError as error:
         return dict.fromkeys(group, error)
-    return dict(zip(group, made, strict=True))
+    return dict(zip(group, builds, strict=True))
 
 
 def _compared(
-    bench: Bench, id_: str, made: Weights | SourceChangedError, why: str, say: Say
+    bench: Bench, id_: str, build: Weights | SourceChangedError, why: str, say: Say
 ) -> Iterator[Finding]:
     state = bench.state
     where = f"{id_[:12]} ({place(state, id_)})"
-    if isinstance(made, SourceChangedError):
-        yield Finding("error", "weights", f"{where}: {made}{why}")
+    if isinstance(build, SourceChangedError):
+        yield Finding("error", "weights", f"{where}: {build}{why}")
         return
-    found, (expected, sketched) = digest(made), state.built[id_]
+    rebuilt_digest, (expected, sketched) = digest(build), state.built[id_]
     base = bench.builder.origin(state.recipes[id_], bench.origin)
-    if found == expected and sketch(made, base) != sketched:
+    if rebuilt_digest == expected and sketch(build, base) != sketched:
         yield Finding(
             "error", "weights", f"{where}: its sketch is not the one that the log says{why}"
         )
-    elif found == expected:
-        say(f"rebuilt {where}: digest {found[:12]} as recorded")
-        bench.artifacts.put(found, made)
+    elif rebuilt_digest == expected:
+        say(f"rebuilt {where}: digest {rebuilt_digest[:12]} as recorded")
+        bench.artifacts.put(rebuilt_digest, build)
     else:
-        what = f"{where} rebuilt from its recipe has digest {found[:12]}, the log says {expected[:12]}."
-        yield Finding("error", "weights", what + bench.exchanged(found) + why)
+        what = f"{where} rebuilt from its recipe has digest {rebuilt_digest[:12]}, the log says {expected[:12]}."
+        yield Finding("error", "weights", what + bench.exchanged(rebuilt_digest) + why)
 
 
 def artifacts(state: RunState, cache: Artifacts) -> Iterator[Finding]:
@@ -167,9 +167,11 @@ def read_document(file: Path) -> dict[str, Any]:
     """Return the content of a recipe file, its recipes validated. Raises DataError."""
     try:
         document = bounded_files.read_object(file, error=DataError)
-        told = {name: str(document[name]) for name in ("run", "candidate", "digest", "chain_head")}
-        told |= {key: dict(document.get(key) or {}) for key in ("sources", "places")}
-        return {**told, "recipes": _recipes(document["recipes"])}
+        content = {
+            name: str(document[name]) for name in ("run", "candidate", "digest", "chain_head")
+        }
+        content |= {key: dict(document.get(key) or {}) for key in ("sources", "places")}
+        return {**content, "recipes": _recipes(document["recipes"])}
     except (ValueError, LookupError, TypeError, AttributeError, DataError) as error:
         raise DataError(f"{file} cannot be read as a recipe file ({error}).") from error
 
@@ -186,9 +188,9 @@ def exported(
     for id_, recipe in document["recipes"].items():
         if recipe.id != id_:
             yield Finding("error", "artifacts", f"recipe {id_[:12]} was changed: it has another id")
-    found, said = digest(weights), document["digest"]
-    if found != said:
-        what = f"the folder's weights have digest {found[:12]}, its recipe file says {said[:12]}"
+    folder_digest, recipe_digest = digest(weights), document["digest"]
+    if folder_digest != recipe_digest:
+        what = f"the folder's weights have digest {folder_digest[:12]}, its recipe file says {recipe_digest[:12]}"
         yield Finding("error", "artifacts", what)
     if state is None:
         run = document["run"]
@@ -196,6 +198,6 @@ def exported(
         yield Finding("unchecked", "result", what)
         return
     recorded = state.built.get(document["candidate"])
-    if recorded is None or recorded[0] != found:
+    if recorded is None or recorded[0] != folder_digest:
         what = f"the log of run {state.run} has no candidate with these weights under this recipe"
         yield Finding("error", "artifacts", what)

@@ -53,34 +53,34 @@ def check(
         what = f"config and tokenizer cannot be compared: {error}"
         yield Finding("unchecked", "files", what)
     for name, content in sorted(expected.items()):
-        if (found := _content(folder / name)) == _plain(name, content):
+        if (actual_content := _content(folder / name)) == _plain(name, content):
             continue
-        if why := _incomparable(name, found, state, every):
+        if why := _incomparable(name, actual_content, state, every):
             yield Finding("unchecked", "files", f"{name} of the folder cannot be compared: {why}")
             continue
-        what = "is missing" if found is None else "is not what the run wrote"
+        what = "is missing" if actual_content is None else "is not what the run wrote"
         yield Finding("error", "files", f"{name} of the folder {what}")
     for name in sorted(set(companions.found(folder)) - set(expected)):
         if companions.CONFIG in expected:
             yield Finding("error", "files", f"{name} of the folder was not written by the run")
 
 
-def taken_over(folder: Path, made: dict[str, bytes]) -> bool:
-    """Return True if a folder's config, tokenizer and templates are those in `made`."""
-    names = {name for name in made if name in (companions.CONFIG, *companions.COMPANIONS)}
+def taken_over(folder: Path, files: dict[str, bytes]) -> bool:
+    """Return True if a folder's config, tokenizer and templates are those in `files`."""
+    names = {name for name in files if name in (companions.CONFIG, *companions.COMPANIONS)}
     try:
         if set(companions.found(folder)) != names:
             return False
     except SourceError:
         return False
-    return all(_content(folder / name) == _plain(name, made[name]) for name in names)
+    return all(_content(folder / name) == _plain(name, files[name]) for name in names)
 
 
-def _incomparable(name: str, found: Any, state: RunState, rows: Sequence[Envelope]) -> str:
+def _incomparable(name: str, content: Any, state: RunState, rows: Sequence[Envelope]) -> str:
     """Return why an unchanged file may differ from the one rendered here; "" if it must be equal.
 
     Other versions of this program, of transformers or of the renderer of Markdown may write a file
-    differently. The pinned files are copied as they are. `found` is the file's content.
+    differently. The pinned files are copied as they are. `content` is the file's content.
     """
     from transformers import __version__ as library
 
@@ -94,7 +94,7 @@ def _incomparable(name: str, found: Any, state: RunState, rows: Sequence[Envelop
     if name == champion.GENERATION and then != library:
         return f"the run had transformers {then}, and here is {library}."
     if name == report_html.NAME:
-        renderer = report_html.renderer(found)
+        renderer = report_html.renderer(content)
         if renderer not in (None, report_html.RENDERER):
             return f"it was rendered by {renderer}, and here is {report_html.RENDERER}."
     return ""
@@ -111,8 +111,8 @@ def documents(
     assert state.submitted
     if not state.started.base.model:
         raise ForgeError("the run is of a version that did not pin them.")
-    given = state.submitted.base or state.submitted.sources[0]
-    place = Artifacts.of(home).supply.model(given, state.started.base)
+    reference = state.submitted.base or state.submitted.sources[0]
+    place = Artifacts.of(home).supply.model(reference, state.started.base)
     return champion.documents(state, recipe_id, open_checkpoint(place), weights, chain_head)
 
 

@@ -34,12 +34,14 @@ def stage(config: CurriculumConfig, arm: Arm, segment: int) -> Stage | None:
 def added(config: CurriculumConfig, arm: Arm, segment: int) -> tuple[Addition, ...]:
     """Return what a segment of an arm has beside its mix, in the order of `ADDITIONS`."""
     if arm == "stages":
-        return tuple(one for one in ADDITIONS if one == stage(config, arm, segment))
+        return tuple(addition for addition in ADDITIONS if addition == stage(config, arm, segment))
     if arm not in FOLLOWING:
         return ()
     burst = (segment + 1) % config.burst_every == 0 and segment + 1 < config.segments
     return tuple(
-        one for one in ADDITIONS if (one in config.adds or one == arm) and (one != "chaos" or burst)
+        addition
+        for addition in ADDITIONS
+        if (addition in config.adds or addition == arm) and (addition != "chaos" or burst)
     )
 
 

@@ -36,21 +36,21 @@ def cells(config: CurriculumConfig) -> list[str]:
     return [cell(family, level) for family in sorted(config.families) for level in levels]
 
 
-def even(some: list[str]) -> Mix:
+def even(cell_names: list[str]) -> Mix:
     """Return the mix of some cells alike."""
-    return dict.fromkeys(some, 1 / len(some))
+    return dict.fromkeys(cell_names, 1 / len(cell_names))
 
 
 def known(measured: Measured, family: str, level: int) -> Success | None:
     """Return success on a level if it was measured on enough items, else None."""
-    found = measured.get(cell(family, level))
-    return found if found is not None and found.items >= EVIDENCE else None
+    success = measured.get(cell(family, level))
+    return success if success is not None and success.items >= EVIDENCE else None
 
 
 def passed(config: CurriculumConfig, family: str, measured: Measured, level: int) -> bool:
     """Return True if success on a level is above `promote`."""
-    found = known(measured, family, level)
-    return found is not None and found.rate > config.promote
+    success = known(measured, family, level)
+    return success is not None and success.rate > config.promote
 
 
 def climbed(config: CurriculumConfig, family: str, measured: Measured, level: int) -> int:
@@ -62,15 +62,15 @@ def climbed(config: CurriculumConfig, family: str, measured: Measured, level: in
 
 def in_band(config: CurriculumConfig, family: str, measured: Measured, level: int) -> bool:
     """Return True if success on a level is in [`low`, `high`], the edge of chaos."""
-    found = known(measured, family, level)
-    return found is not None and config.low <= found.rate <= config.high
+    success = known(measured, family, level)
+    return success is not None and config.low <= success.rate <= config.high
 
 
 def frontier(
     family: str, measured: Measured, level: int, by: int, change: Change, still: int
 ) -> Frontier:
     """Return a frontier that follows from success on the level `by`."""
-    found = measured.get(cell(family, by), Success(0.0, 0))
+    success = measured.get(cell(family, by), Success(0.0, 0))
     return Frontier(
-        level=level, change=change, by=by, success=found.rate, items=found.items, still=still
+        level=level, change=change, by=by, success=success.rate, items=success.items, still=still
     )

@@ -62,9 +62,11 @@ def mix(config: CurriculumConfig, measured: Measured, frontiers: Frontiers) -> M
     else:
         parts.append((rest, cells(config)))
     return {
-        name: math.fsum(share / len(some) for share, some in parts if name in some)
+        name: math.fsum(
+            share / len(part_cells) for share, part_cells in parts if name in part_cells
+        )
         for name in cells(config)
-        if any(name in some for share, some in parts if share)
+        if any(name in part_cells for share, part_cells in parts if share)
     }
 
 
@@ -84,8 +86,8 @@ def _by_family(config: CurriculumConfig, going: Frontiers) -> dict[str, float]:
 
 def _edge(config: CurriculumConfig, family: str, measured: Measured, level: int) -> list[str]:
     """Return a family's cells at the edge of chaos: the frontier, and those within the band."""
-    found = []
-    for one in range(1, config.levels + 1):
-        if one == level or in_band(config, family, measured, one):
-            found.append(cell(family, one))
-    return found
+    edge_cells = []
+    for candidate in range(1, config.levels + 1):
+        if candidate == level or in_band(config, family, measured, candidate):
+            edge_cells.append(cell(family, candidate))
+    return edge_cells

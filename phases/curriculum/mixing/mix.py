@@ -49,8 +49,8 @@ def _followed(
 ) -> tuple[Mix, dict[str, Frontier]]:
     """Return the mix that follows from success by the rule, and the frontiers."""
     rule = RULES[config.rule]
-    found = {f: rule.moved(config, f, measured, before.get(f)) for f in sorted(config.families)}
-    return rule.mix(config, measured, found), found
+    frontiers = {f: rule.moved(config, f, measured, before.get(f)) for f in sorted(config.families)}
+    return rule.mix(config, measured, frontiers), frontiers
 
 
 def _staged(
@@ -77,14 +77,14 @@ def _staged(
 def _mostly_tools(shares: Mix) -> Mix:
     """Return a mix in which families without tools have the share `OTHERS`."""
     tools = {name for name in shares if uses_tools(name.partition("/")[0])}
-    own, rest = (
+    tool_share, rest = (
         math.fsum(share for name, share in shares.items() if (name in tools) == which)
         for which in (True, False)
     )
-    if not own or not rest:
+    if not tool_share or not rest:
         return shares
     return {
-        name: share * ((1 - OTHERS) / own if name in tools else OTHERS / rest)
+        name: share * ((1 - OTHERS) / tool_share if name in tools else OTHERS / rest)
         for name, share in shares.items()
     }
 
@@ -93,17 +93,17 @@ def with_dreams(config: CurriculumConfig, shares: Mix, dreams: Sequence[str]) ->
     """Return a mix in which streams of dreams, by name, have the share `dream`, all alike."""
     if not dreams:
         return shares
-    kept = {name: share * (1 - config.dream) for name, share in shares.items()}
-    return kept | dict.fromkeys(sorted(dreams), config.dream / len(dreams))
+    remainder = {name: share * (1 - config.dream) for name, share in shares.items()}
+    return remainder | dict.fromkeys(sorted(dreams), config.dream / len(dreams))
 
 
 def with_text(config: CurriculumConfig, shares: Mix) -> Mix:
     """Return a mix in which ordinary text has the share `text`, its domains all alike."""
     if not config.text:
         return shares
-    kept = {name: share * (1 - config.text) for name, share in shares.items()}
+    remainder = {name: share * (1 - config.text) for name, share in shares.items()}
     each = config.text / len(config.text_domains)
-    return kept | {cell_of_text(domain): each for domain in sorted(config.text_domains)}
+    return remainder | {cell_of_text(domain): each for domain in sorted(config.text_domains)}
 
 
 def cell_of_text(domain: str) -> str:

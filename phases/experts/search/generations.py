@@ -118,9 +118,9 @@ class Search:
 
     def bar(self, number: int) -> Bar:
         """Return what the mixtures of a generation are given up by: the given model and survivors."""
-        config, one = self.config, dict.fromkeys(sorted(self.given.items), 1.0)
+        config, unit_ratios = self.config, dict.fromkeys(sorted(self.given.items), 1.0)
         probed = [ratios(self.items(id_), self.given, config.probe) for id_ in self._before(number)]
-        return Bar((one, *probed), config.margin, config.probe)
+        return Bar((unit_ratios, *probed), config.margin, config.probe)
 
     def wrong_scores(self, task: Score, event: Scored) -> str | None:
         """Return why scores do not answer the task; None if they do. For the audit."""
@@ -134,7 +134,7 @@ class Search:
 
     def _wrong_items(self, bar: Bar, items: Items) -> str | None:
         """Return why a mixture cannot have been measured on these windows; None if it can."""
-        counts = {domain: len(some) for domain, some in self.given.items.items()}
+        counts = {domain: len(windows) for domain, windows in self.given.items.items()}
         least = {domain: min(bar.probe, count) for domain, count in counts.items()}
         if set(items) != set(counts):
             return "a mixture was measured on other domains than the given model"
@@ -155,12 +155,12 @@ class Search:
         key, size = (self.config.seed, "experts", self.arm), self.size(number)
         if number == 0:
             first = (self.config.seed, "experts", MIXTURES if self.arm == RANDOM else self.arm)
-            found = techniques.first(self.space, size, self.config.scale, *first)
+            mixtures = techniques.first(self.space, size, self.config.scale, *first)
         elif self.arm == RANDOM:
-            found = [self._drawn(*key, number, slot) for slot in range(size)]
+            mixtures = [self._drawn(*key, number, slot) for slot in range(size)]
         else:
-            found = self._children(number, size)
-        return GenerationBred(arm=self.arm, number=number, mixtures=tuple(found))
+            mixtures = self._children(number, size)
+        return GenerationBred(arm=self.arm, number=number, mixtures=tuple(mixtures))
 
     def _drawn(self, *key: str | int) -> Factors:
         """Return a mixture drawn uniformly."""
@@ -172,18 +172,18 @@ class Search:
         parents = self._kept(self.points(self._before(number)))
         if not parents:
             return [self._drawn(self.config.seed, self.arm, number, slot) for slot in range(size)]
-        known = {self.factors(one.id) for one in parents}
-        found: list[Factors] = []
+        mixtures = {self.factors(parent.id) for parent in parents}
+        children: list[Factors] = []
         for slot in range(size):
             child: Factors = ()
             for attempt in range(TRIES):
                 key = (self.config.seed, "experts", self.arm, number, slot, attempt)
                 child = self._child(parents, Draws(*key, count=16 + 5 * self.space.free))
-                if child not in known:
+                if child not in mixtures:
                     break
-            known.add(child)
-            found.append(child)
-        return found
+            mixtures.add(child)
+            children.append(child)
+        return children
 
     def _child(self, parents: list[Survivor], draws: Draws) -> Factors:
         """Return a child: binary tournaments, simulated binary crossover, polynomial mutation."""
@@ -199,13 +199,18 @@ class Search:
         the result is chosen by would be lost in the end: `elite` of them stay, at the heads of their
         fronts.
         """
-        told = {id_: ratios(self.items(id_), self.given) for id_ in points}
-        elite = set(preferred(self.config, told)[: self.config.elite])
+        ratios_by_id = {id_: ratios(self.items(id_), self.given) for id_ in points}
+        elite = set(preferred(self.config, ratios_by_id)[: self.config.elite])
         every = [
-            one._replace(crowding=math.inf) if one.id in elite else one for one in ranked(points)
+            survivor._replace(crowding=math.inf) if survivor.id in elite else survivor
+            for survivor in ranked(points)
         ]
-        kept = sorted(every, key=lambda one: one.id not in elite)[: self.config.population]
-        return sorted(kept, key=lambda one: (one.front, -one.crowding, one.id))
+        survivors = sorted(every, key=lambda survivor: survivor.id not in elite)[
+            : self.config.population
+        ]
+        return sorted(
+            survivors, key=lambda survivor: (survivor.front, -survivor.crowding, survivor.id)
+        )
 
     def finalists(self) -> list[str]:
         """Return the survivors that stand for a search that has ended, the best first.
@@ -215,32 +220,42 @@ class Search:
         """
         config = self.config
         points = self.points(self.survivors)
-        found: list[str] = []
-        for id_ in preferred(config, {one: ratios(self.items(one), self.given) for one in points}):
-            if all(_differ(self.factors(id_), self.factors(one), config.apart) for one in found):
-                found.append(id_)
-        return found[: config.finalists]
+        finalist_ids: list[str] = []
+        for id_ in preferred(
+            config,
+            {mixture_id: ratios(self.items(mixture_id), self.given) for mixture_id in points},
+        ):
+            if all(
+                _differ(self.factors(id_), self.factors(finalist), config.apart)
+                for finalist in finalist_ids
+            ):
+                finalist_ids.append(id_)
+        return finalist_ids[: config.finalists]
 
     def end(self, number: int) -> GenerationEnded:
         """Return how a generation ends whose mixtures are all measured."""
-        own = [f"{number}/{slot}" for slot in range(self.size(number))]
-        points = self.points((*self._before(number), *own))
-        kept = self._kept(points)
-        best = [points[one.id] for one in kept if one.front == 0 and hopeful(points[one.id])]
+        ids = [f"{number}/{slot}" for slot in range(self.size(number))]
+        points = self.points((*self._before(number), *ids))
+        survivors = self._kept(points)
+        best = [
+            points[survivor.id]
+            for survivor in survivors
+            if survivor.front == 0 and hopeful(points[survivor.id])
+        ]
         return GenerationEnded(
             arm=self.arm,
             number=number,
-            survivors=tuple(one.id for one in kept),
+            survivors=tuple(survivor.id for survivor in survivors),
             front=len(best),
             hypervolume=volume(best, self.space.parts),
-            stopped=sum(id_ not in points for id_ in own),
+            stopped=sum(id_ not in points for id_ in ids),
             evaluations=sum(self.size(n) for n in range(number + 1)),
         )
 
 
-def _differ(one: Factors, other: Factors, apart: float) -> bool:
+def _differ(mixture: Factors, other: Factors, apart: float) -> bool:
     """Return True if two mixtures differ by more than `apart` in a factor, or if that is 0."""
-    return not apart or max(abs(a - b) for a, b in zip(one, other, strict=True)) > apart
+    return not apart or max(abs(a - b) for a, b in zip(mixture, other, strict=True)) > apart
 
 
 def ranked(points: Mapping[str, tuple[float, ...]]) -> list[Survivor]:
@@ -250,10 +265,10 @@ def ranked(points: Mapping[str, tuple[float, ...]]) -> list[Survivor]:
     where there are many objectives (Deb et al. 2002, section VI: constrained domination).
     """
     inside = {id_: point for id_, point in points.items() if hopeful(point)}
-    found = selection.survivors(inside)
-    after = 1 + max((one.front for one in found), default=-1)
+    survivors = selection.survivors(inside)
+    after = 1 + max((survivor.front for survivor in survivors), default=-1)
     rest = selection.survivors({id_: p for id_, p in points.items() if id_ not in inside})
-    return [*found, *(one._replace(front=one.front + after) for one in rest)]
+    return [*survivors, *(survivor._replace(front=survivor.front + after) for survivor in rest)]
 
 
 def spaces(models: int, experts: tuple[str, ...]) -> Mapping[Any, Space]:
@@ -261,5 +276,7 @@ def spaces(models: int, experts: tuple[str, ...]) -> Mapping[Any, Space]:
     every = Space(models, experts)
     if not every.parts:
         return {}
-    found = {MIXTURES: every, RANDOM: every}
-    return found | ({MODELS: Space(models, experts, bare=True)} if models and experts else {})
+    spaces_by_arm = {MIXTURES: every, RANDOM: every}
+    return spaces_by_arm | (
+        {MODELS: Space(models, experts, bare=True)} if models and experts else {}
+    )

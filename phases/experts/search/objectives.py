@@ -25,42 +25,44 @@ WORST = 1.05
 MOST = 5
 
 
-def ratios(items: Items, given: Observed, windows: int | None = None) -> dict[str, float]:
+def ratios(items: Items, base: Observed, windows: int | None = None) -> dict[str, float]:
     """Return domain → −log p over the given model's, on the first `windows` of both; None: on all."""
     return {
-        domain: math.fsum(items[domain][:windows]) / math.fsum(given.items[domain][:windows])
-        for domain in sorted(given.items)
+        domain: math.fsum(items[domain][:windows]) / math.fsum(base.items[domain][:windows])
+        for domain in sorted(base.items)
     }
 
 
-def whole(items: Items, given: Observed) -> bool:
+def whole(items: Items, base: Observed) -> bool:
     """Return True if a mixture was measured on all windows, and gave finite numbers."""
-    return all(len(items.get(domain, ())) == len(some) for domain, some in given.items.items())
+    return all(len(items.get(domain, ())) == len(losses) for domain, losses in base.items.items())
 
 
-def objectives(items: Items, factors: Factors, given: Observed) -> tuple[float, ...]:
+def objectives(items: Items, factors: Factors, base: Observed) -> tuple[float, ...]:
     """Return the objectives of a mixture that was measured on all windows."""
     used = sum(factor != 0.0 for factor in factors) / len(factors)
-    return (*(-ratio for ratio in ratios(items, given).values()), -used)
+    return (*(-ratio for ratio in ratios(items, base).values()), -used)
 
 
 def mean(config: ExpertsConfig, shares: Mapping[str, float]) -> float:
     """Return the mean of ratios over the domains of experts: all but the neutral one."""
-    own = [value for domain, value in shares.items() if domain != config.neutral]
-    return math.fsum(own) / len(own)
+    domain_shares = [value for domain, value in shares.items() if domain != config.neutral]
+    return math.fsum(domain_shares) / len(domain_shares)
 
 
-def preferred(config: ExpertsConfig, told: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Return the names of models in the order in which they stand for an arm; `told`: their ratios.
+def preferred(
+    config: ExpertsConfig, shares_by_name: Mapping[str, Mapping[str, float]]
+) -> list[str]:
+    """Return the names of models in the order in which they stand for an arm; `shares_by_name`: their ratios.
 
     Those within the limit of drift by the mean over domains; if there are none, all by their loss on
     neutral text.
     """
-    lost = {name: shares.get(config.neutral, 1.0) for name, shares in told.items()}
-    within = [name for name in told if lost[name] <= 1 + config.drift]
+    lost = {name: shares.get(config.neutral, 1.0) for name, shares in shares_by_name.items()}
+    within = [name for name in shares_by_name if lost[name] <= 1 + config.drift]
     if not within:
-        return sorted(told, key=lambda name: (lost[name], name))
-    return sorted(within, key=lambda name: (mean(config, told[name]), name))
+        return sorted(shares_by_name, key=lambda name: (lost[name], name))
+    return sorted(within, key=lambda name: (mean(config, shares_by_name[name]), name))
 
 
 def hopeful(point: Sequence[float]) -> bool:
@@ -89,10 +91,10 @@ class Bar:
     margin: float
     probe: int
 
-    def gives_up(self, items: Items, given: Observed) -> bool:
+    def gives_up(self, items: Items, base: Observed) -> bool:
         """Return True if one of the models is better by the margin in every domain."""
-        own = ratios(items, given, self.probe)
+        shares = ratios(items, base, self.probe)
         return any(
-            all(own[domain] > value * (1 + self.margin) for domain, value in one.items())
-            for one in self.models
+            all(shares[domain] > value * (1 + self.margin) for domain, value in model.items())
+            for model in self.models
         )

@@ -55,8 +55,8 @@ class Space:
 
     def snapped(self, values: Sequence[float]) -> Factors:
         """Return factors with small ones at 0, and with those that are not searched."""
-        found = [0.0 if abs(value) < SMALL else round(value, 6) for value in values]
-        return (*found, *[0.0] * (self.parts - len(found)))
+        factors = [0.0 if abs(value) < SMALL else round(value, 6) for value in values]
+        return (*factors, *[0.0] * (self.parts - len(factors)))
 
     def point(self, factors: Factors) -> list[float]:
         """Return the point of factors."""

@@ -103,15 +103,15 @@ TECHNIQUES: Mapping[str, Shares] = {
 
 def pool(space: Space, scale: float) -> list[Factors]:
     """Return the mixtures of all techniques at all scales, each once, none without a part."""
-    found: dict[Factors, None] = {}
+    mixtures: dict[Factors, None] = {}
     experts = 0 if space.bare else len(space.experts)
     for technique in TECHNIQUES.values():
         for number in range(SCALES):
             shares = technique(number, space.models, experts)
             if shares is not None:
                 size = scale * (number + 1)
-                found.setdefault(space.snapped([_bounded(size * share) for share in shares]))
-    return [factors for factors in found if any(factors)]
+                mixtures.setdefault(space.snapped([_bounded(size * share) for share in shares]))
+    return [factors for factors in mixtures if any(factors)]
 
 
 def _bounded(factor: float) -> float:
@@ -125,9 +125,9 @@ def first(space: Space, count: int, scale: float, *key: str | int) -> list[Facto
     """
     every = pool(space, scale)
     order = randomness.permutation(len(every), *key, "pool").tolist()
-    found = [every[place] for place in order[:count]]
-    for number in range(count - len(found)):
+    mixtures = [every[place] for place in order[:count]]
+    for number in range(count - len(mixtures)):
         draws = Draws(*key, "copy", number, count=max(64, space.free))
         point = space.point(every[order[number % len(every)]])
-        found.append(space.factors(operators.gaussian(point, SPREAD, draws)))
-    return found
+        mixtures.append(space.factors(operators.gaussian(point, SPREAD, draws)))
+    return mixtures

@@ -127,7 +127,7 @@ def test_only_the_newest_of_a_living_training_is_kept(store: Snapshots) -> None:
     for step in (2, 4, 6):
         store.write(RECIPE, made(step))
     store.write(recipe(seed=1), made(4))
-    store.keep_newest(RECIPE, kept=[RECIPE.to(2).id])
+    store.keep_newest(RECIPE, spared_ids=[RECIPE.to(2).id])
     assert store.steps(RECIPE) == [2, 6]
     assert store.steps(recipe(seed=1)) == [4]
 

@@ -386,4 +386,4 @@ def test_items_that_a_run_wrote_are_read_whatever_their_size(
     """They are all data of a run in one file; a run that began must go on."""
     file = table(tmp_path / "items.jsonl", PLAIN)
     monkeypatch.setattr(file_formats, "MOST_BYTES", 10)
-    assert len(data_items.load([file], ours=True)) == COUNT
+    assert len(data_items.load([file], from_program=True)) == COUNT

@@ -308,7 +308,7 @@ def test_items_that_a_run_wrote_are_read_as_they_are(tmp_path: Path) -> None:
         {"id": "a", "text": " ", **common},
         {"id": "b", "prompt": "p", "choices": ["a", "a"], "answer": 0, **common},
     ]
-    items = data_items.load([write(tmp_path / "items.jsonl", [*rows, *ENOUGH])], ours=True)
+    items = data_items.load([write(tmp_path / "items.jsonl", [*rows, *ENOUGH])], from_program=True)
     assert [item.id for item in items[:2]] == ["a", "b"]
 
 

@@ -78,21 +78,21 @@ class TitansMagAttention(nn.Module):
         state: BlockState | None,
     ) -> torch.Tensor:
         """Return the block's change of the stream, [batch, tokens, width]; bring `state` up to date."""
-        own = self._persistent(x)
+        persistent_pair = self._persistent(x)
         query, key, value = (
             self._heads(proj(x)) for proj in (self.q_proj, self.k_proj, self.v_proj)
         )
         plain, (query, key) = query, apply_rotary_pos_emb(query, key, *position_embeddings)
         if state is not None:
             key, value = self._windowed(key, value, state)
-        found = self._attended(query, plain, key, value, own, attention_mask)
+        output = self._attended(query, plain, key, value, persistent_pair, attention_mask)
         if self.memory is not None:
             memory, gate = self.memory(x, real, state)
             if self.config.gate == "sum":
-                found = found + gate * memory
+                output = output + gate * memory
             else:
-                found = self.norm(found) * F.silu(memory)
-        return self.o_proj(found.transpose(1, 2).flatten(2))
+                output = self.norm(output) * F.silu(memory)
+        return self.o_proj(output.transpose(1, 2).flatten(2))
 
     def _heads(self, x: torch.Tensor) -> torch.Tensor:
         """Return [batch, heads, tokens, size] of [batch, tokens, width]."""
@@ -113,8 +113,8 @@ class TitansMagAttention(nn.Module):
         if state.key is not None and state.value is not None:
             key = torch.cat([state.key, key], dim=2)
             value = torch.cat([state.value, value], dim=2)
-        kept = self.config.sliding_window - 1
-        start = max(0, key.shape[2] - kept)
+        reach = self.config.sliding_window - 1
+        start = max(0, key.shape[2] - reach)
         state.key, state.value = key[:, :, start:], value[:, :, start:]
         return key, value
 
@@ -124,7 +124,7 @@ class TitansMagAttention(nn.Module):
         plain: torch.Tensor,
         key: torch.Tensor,
         value: torch.Tensor,
-        own: tuple[torch.Tensor, torch.Tensor] | None,
+        persistent_pair: tuple[torch.Tensor, torch.Tensor] | None,
         mask: torch.Tensor,
     ) -> torch.Tensor:
         """Return attention's output [batch, heads, tokens, size].
@@ -132,15 +132,16 @@ class TitansMagAttention(nn.Module):
         Persistent tokens have no position: their logits come from queries that are not rotated. So
         queries and keys are two vectors side by side, of which one is zero in each key.
         """
-        if own is not None:
+        if persistent_pair is not None:
             query = torch.cat([query, plain], dim=-1)
             key = torch.cat(
-                [F.pad(own[0], (self.head_dim, 0)), F.pad(key, (0, self.head_dim))], dim=2
+                [F.pad(persistent_pair[0], (self.head_dim, 0)), F.pad(key, (0, self.head_dim))],
+                dim=2,
             )
-            value = torch.cat([own[1], value], dim=2)
-            mask = F.pad(mask, (own[0].shape[2], 0), value=True)
+            value = torch.cat([persistent_pair[1], value], dim=2)
+            mask = F.pad(mask, (persistent_pair[0].shape[2], 0), value=True)
         groups = self.heads // self.shared
-        key, value = (one.repeat_interleave(groups, dim=1) for one in (key, value))
+        key, value = (tensor.repeat_interleave(groups, dim=1) for tensor in (key, value))
         if self.config._attn_implementation == "eager":
             logits = (query @ key.transpose(-1, -2)).float() * self.scaling
             shares = logits.masked_fill(~mask, torch.finfo(logits.dtype).min).softmax(-1)

@@ -97,9 +97,9 @@ class TitansMagConfig(PretrainedConfig):
 
     def _check_settings(self) -> None:
         """Raise ValueError naming a setting that no model can have."""
-        for name, known in (("memory", MEMORIES), ("gate", GATES)):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} is one of {', '.join(known)}")
+        for name, choices in (("memory", MEMORIES), ("gate", GATES)):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} is one of {', '.join(choices)}")
         for name, (least, most) in BOUNDS.items():
             if not least <= getattr(self, name) <= most:
                 raise ValueError(f"{name} is from {least} to {most}")

@@ -65,13 +65,13 @@ class NeuralMemory(nn.Module):
         projected = torch.cat([self.q_proj(x), self.k_proj(x), self.v_proj(x)], dim=-1)
         logits = self.rates(x).float().unflatten(-1, (len(RATES), self.heads))
         with torch.autocast(x.device.type, enabled=False):
-            found = self._read(projected.float(), logits, real, lengths, state)
+            answer = self._read(projected.float(), logits, real, lengths, state)
         gate = torch.sigmoid(logits[..., 0, :]).transpose(1, 2)[..., None]
         if shift is not None:
-            found, gate = (
-                _moved(one.transpose(1, 2), -shift).transpose(1, 2) for one in (found, gate)
+            answer, gate = (
+                _moved(tensor.transpose(1, 2), -shift).transpose(1, 2) for tensor in (answer, gate)
             )
-        return self.norm(found).to(x.dtype), gate.to(x.dtype)
+        return self.norm(answer).to(x.dtype), gate.to(x.dtype)
 
     def _read(
         self,
@@ -87,7 +87,8 @@ class NeuralMemory(nn.Module):
             projected = projected * real[..., None]
         mixed = self._convolved(projected, lengths, state)
         query, key, value = (
-            one.unflatten(-1, (self.heads, self.size)).transpose(1, 2) for one in mixed.chunk(3, -1)
+            projection.unflatten(-1, (self.heads, self.size)).transpose(1, 2)
+            for projection in mixed.chunk(3, -1)
         )
         query, key = F.normalize(query, dim=-1), F.normalize(key, dim=-1)
         step, momentum, forgetting = logits.permute(2, 0, 3, 1)[1:]
@@ -100,10 +101,10 @@ class NeuralMemory(nn.Module):
         before = state.memory if state is not None and state.memory is not None else None
         before = before or begin(self._initial(query), rows)
         chunk, bound = self.config.memory_chunk, self.config.memory_bound
-        found, after = read(before, query, key, value, rates, chunk, bound, lengths)
+        answer, after = read(before, query, key, value, rates, chunk, bound, lengths)
         if state is not None:
             state.memory = after
-        return found
+        return answer
 
     def _initial(self, like: torch.Tensor) -> list[torch.Tensor]:
         """Return the network's matrices before the first token, [heads, out, in]."""

@@ -123,25 +123,25 @@ class TitansMagModel(TitansMagPreTrainedModel):
 
     def _halted(self, states: list[torch.Tensor]) -> torch.Tensor:
         """Return each token's mean state over the applications, by its halting probabilities."""
-        left, found = torch.ones_like(states[0][..., :1]), torch.zeros_like(states[0])
+        left, mean = torch.ones_like(states[0][..., :1]), torch.zeros_like(states[0])
         for number, state in enumerate(states):
             last = number == len(states) - 1
             share = left if last else left * torch.sigmoid(self.halt(state))
-            found, left = found + share * state, left - share
-        return found
+            mean, left = mean + share * state, left - share
+        return mean
 
     def _sight(
         self, x: torch.Tensor, mask: torch.Tensor | None, cache: TitansMagCache | None
     ) -> Sight:
         """Return positions, visible tokens and padding of a pass; tell the cache of its tokens."""
         tokens = x.shape[1]
-        seen = cache.seen if cache is not None else 0
-        window = min(seen, self.config.sliding_window - 1)
+        past = cache.seen if cache is not None else 0
+        window = min(past, self.config.sliding_window - 1)
         real = None
         if mask is not None and not bool((mask != 0).all()):
             real = (mask != 0)[:, -(tokens + window) :]
-        places = torch.arange(seen, seen + tokens, device=x.device)
-        distance = places[:, None] - torch.arange(seen - window, seen + tokens, device=x.device)
+        places = torch.arange(past, past + tokens, device=x.device)
+        distance = places[:, None] - torch.arange(past - window, past + tokens, device=x.device)
         visible = ((distance >= 0) & (distance < self.config.sliding_window))[None, None]
         if real is not None:
             visible = visible & real[:, None, None, :] | (distance == 0)  # padding sees itself
@@ -204,7 +204,7 @@ class TitansMagForCausalLM(TitansMagPreTrainedModel, GenerationMixin):
         labels: torch.Tensor | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | torch.Tensor = 0,
-        **others: Any,
+        **options: Any,
     ) -> TitansMagOutput:
         """Return logits of the last `logits_to_keep` tokens (0: all), and the loss of labels.
 
@@ -213,15 +213,15 @@ class TitansMagForCausalLM(TitansMagPreTrainedModel, GenerationMixin):
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give input_ids or inputs_embeds")
         x = self.model.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
-        wanted = self.config.use_cache if use_cache is None else use_cache
-        if cache is None and wanted and not self.training:
+        needs_cache = self.config.use_cache if use_cache is None else use_cache
+        if cache is None and needs_cache and not self.training:
             cache = TitansMagCache(self.config.num_hidden_layers * self.config.recursions)
         states = self.model(x, attention_mask, position_ids, cache)
-        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
-        logits = self.lm_head(states[:, kept])
+        places = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        logits = self.lm_head(states[:, places])
         loss = None
         if labels is not None:
-            loss = self.loss_function(logits, labels, self.vocab_size, **others)
+            loss = self.loss_function(logits, labels, self.vocab_size, **options)
         return TitansMagOutput(loss=loss, logits=logits, cache=cache)
 
     @classmethod
@@ -236,7 +236,7 @@ class TitansMagForCausalLM(TitansMagPreTrainedModel, GenerationMixin):
         cache: TitansMagCache | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | torch.Tensor = 1,
-        **others: Any,
+        **options: Any,
     ) -> dict[str, Any]:
         """Return the inputs of a pass over the tokens that the state has not read."""
         if cache is not None:
@@ -250,11 +250,13 @@ class TitansMagForCausalLM(TitansMagPreTrainedModel, GenerationMixin):
         }
 
     def _update_model_kwargs_for_generation(
-        self, outputs: Any, model_kwargs: dict[str, Any], *args: Any, **others: Any
+        self, outputs: Any, model_kwargs: dict[str, Any], *args: Any, **options: Any
     ) -> dict[str, Any]:
         """Return the arguments of the next pass, with the state."""
-        told = super()._update_model_kwargs_for_generation(outputs, model_kwargs, *args, **others)
-        return {**told, "cache": outputs.cache}
+        arguments = super()._update_model_kwargs_for_generation(
+            outputs, model_kwargs, *args, **options
+        )
+        return {**arguments, "cache": outputs.cache}
 
 
 __all__ = ["TitansMagCache", "TitansMagConfig", "TitansMagForCausalLM", "TitansMagModel"]

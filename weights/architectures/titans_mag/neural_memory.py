@@ -41,7 +41,7 @@ class Rates:
     def part(self, first: int, last: int) -> Rates:
         """Return the rates of some tokens."""
         step, momentum, keep = (
-            one[..., first:last] for one in (self.step, self.log_momentum, self.log_keep)
+            rate[..., first:last] for rate in (self.step, self.log_momentum, self.log_keep)
         )
         real = None if self.real is None else self.real[..., first:last]
         return Rates(step, momentum, keep, real)
@@ -61,16 +61,16 @@ class MemoryState:
     def selected(self, rows: torch.Tensor) -> MemoryState:
         """Return a copy with these rows of the batch."""
         weights, momenta, anchor = (
-            [one[rows] for one in part] for part in (self.weights, self.momenta, self.anchor)
+            [tensor[rows] for tensor in part] for part in (self.weights, self.momenta, self.anchor)
         )
         return MemoryState(weights, momenta, anchor, self.count[rows])
 
 
 def begin(initial: Network, rows: int) -> MemoryState:
     """Return the state before the first token; `initial` are matrices [heads, out, in]."""
-    weights = [one.expand(rows, *one.shape) for one in initial]
+    weights = [matrix.expand(rows, *matrix.shape) for matrix in initial]
     count = torch.zeros(rows, dtype=torch.int64, device=weights[0].device)
-    return MemoryState(weights, [torch.zeros_like(one) for one in weights], weights, count)
+    return MemoryState(weights, [torch.zeros_like(matrix) for matrix in weights], weights, count)
 
 
 def read(
@@ -94,7 +94,7 @@ def read(
     uniform = first == 0 if lengths is not None else bool((count == first).all())
     if lengths is not None and not uniform:
         raise ValueError("only a new text may be padded")
-    found, at = [], 0
+    answers, at = [], 0
     while at < total:
         last = min(total, at + chunk - (first + at) % chunk) if uniform else at + 1
         if not uniform:
@@ -105,11 +105,11 @@ def read(
             state = MemoryState(state.weights, state.momenta, state.weights, count)
         part = (query[:, :, at:last], key[:, :, at:last], value[:, :, at:last])
         answer, state = _chunk(state, *part, rates.part(at, last), bound)
-        found.append(answer)
+        answers.append(answer)
         at = last
     read_ = torch.full_like(count, total) if lengths is None else lengths
     state = MemoryState(state.weights, state.momenta, state.anchor, count + read_)
-    return torch.cat(found, dim=2), state
+    return torch.cat(answers, dim=2), state
 
 
 def _anchored(state: MemoryState, fresh: torch.Tensor) -> MemoryState:
@@ -131,20 +131,22 @@ def _chunk(
     """Read tokens of one chunk."""
     keep, carry, write, momentum_end = _decays(rates)
     inputs, errors = surprise(state.anchor, key, value, bound)
-    asked, weights, momenta = query, [], []
+    activations, weights, momenta = query, [], []
     for layer, (x, error) in enumerate(zip(inputs, errors, strict=True)):
         matrix, momentum = state.weights[layer], state.momenta[layer]
         if layer:
-            asked = F.silu(asked)
+            activations = F.silu(activations)
         step = rates.step[..., None] * error
-        seen = (asked @ x.transpose(-1, -2)) * write
-        asked = keep * (asked @ matrix.mT) + carry * (asked @ momentum.mT) - seen @ step
+        scores = (activations @ x.transpose(-1, -2)) * write
+        activations = (
+            keep * (activations @ matrix.mT) + carry * (activations @ momentum.mT) - scores @ step
+        )
         # The last row of `write` says how much of each token's step is in the weights at the end.
         changes = (step * write[..., -1, :, None]).mT @ x
         weights.append(keep[..., -1:, :] * matrix + carry[..., -1:, :] * momentum - changes)
-        kept = momentum_end[..., :1, None] * momentum
-        momenta.append(kept - (step * momentum_end[..., 1:, None]).mT @ x)
-    return asked, MemoryState(weights, momenta, state.anchor, state.count)
+        old_momentum = momentum_end[..., :1, None] * momentum
+        momenta.append(old_momentum - (step * momentum_end[..., 1:, None]).mT @ x)
+    return activations, MemoryState(weights, momenta, state.anchor, state.count)
 
 
 def surprise(
@@ -176,15 +178,17 @@ def _decays(
 
     That share, [..., 1 + tokens], is of S_0 and of each token's step in S at the end.
     """
-    kept, carried = rates.log_keep.cumsum(-1), rates.log_momentum.cumsum(-1)
-    later = torch.ones(kept.shape[-1], kept.shape[-1], dtype=torch.bool, device=kept.device).tril()
-    decay = _ratios(kept, later)
+    log_decay, carried = rates.log_keep.cumsum(-1), rates.log_momentum.cumsum(-1)
+    later = torch.ones(
+        log_decay.shape[-1], log_decay.shape[-1], dtype=torch.bool, device=log_decay.device
+    ).tril()
+    decay = _ratios(log_decay, later)
     if rates.real is not None:
         decay = decay * rates.real[..., None, :]
     momentum = _ratios(carried, later)
     start = carried.exp()[..., None]
     at_end = torch.cat([start[..., -1, :], momentum[..., -1, :]], dim=-1)
-    return kept.exp()[..., None], decay @ start, decay @ momentum, at_end
+    return log_decay.exp()[..., None], decay @ start, decay @ momentum, at_end
 
 
 def _ratios(logarithm: torch.Tensor, later: torch.Tensor) -> torch.Tensor:

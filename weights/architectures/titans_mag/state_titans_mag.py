@@ -23,7 +23,7 @@ class BlockState:
     def selected(self, rows: torch.Tensor) -> BlockState:
         """Return a copy with these rows of the batch."""
         key, value, tail = (
-            None if one is None else one[rows] for one in (self.key, self.value, self.tail)
+            None if tensor is None else tensor[rows] for tensor in (self.key, self.value, self.tail)
         )
         return BlockState(key, value, self.memory and self.memory.selected(rows), tail)
 

@@ -27,7 +27,7 @@ class Grams:
 
         With `diagonal` only the squares of each input are summed, [columns].
         """
-        own = {id(tensor): name for name, tensor in module.named_parameters()}
+        names_by_id = {id(tensor): name for name, tensor in module.named_parameters()}
         self._sums: dict[str, torch.Tensor] = {}
         self._counts: dict[str, int] = {}
         self._hooks: list[Any] = []
@@ -37,7 +37,7 @@ class Grams:
         for layer in module.modules():
             if not isinstance(layer, torch.nn.Linear):
                 continue
-            name = own[id(layer.weight)]
+            name = names_by_id[id(layer.weight)]
             if names is None or name in names:
                 self._hook(name, layer)
         if lacking := sorted(set(names or ()) - set(self._sums)):
@@ -50,12 +50,12 @@ class Grams:
         self._sums[name] = torch.zeros(shape, dtype=torch.float64)
         self._counts[name] = 0
 
-        def add(_: torch.nn.Module, given: tuple[torch.Tensor, ...]) -> None:
-            inputs = given[0].detach()
-            if self._last is None or self._last[0] is not given[0]:
+        def add(_: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) -> None:
+            inputs = arguments[0].detach()
+            if self._last is None or self._last[0] is not arguments[0]:
                 rows = inputs.reshape(-1, columns).double()
                 product = rows.square().sum(0) if self._diagonal else rows.T @ rows
-                self._last = given[0], product.cpu()
+                self._last = arguments[0], product.cpu()
             self._sums[name] += self._last[1]
             self._counts[name] += inputs.numel() // columns
 

@@ -64,8 +64,8 @@ def fed_back(
     if ordered:
         order = torch.sort(gram.diagonal(), descending=True, stable=True).indices
         within = matrix[:, order], gram[order][:, order]
-        found = fed_back(*within, lambda j, ahead: quantise(int(order[j]), ahead), damping, block)
-        return found[:, order.argsort()]
+        levels = fed_back(*within, lambda j, ahead: quantise(int(order[j]), ahead), damping, block)
+        return levels[:, order.argsort()]
     factor = inverse_factor(gram, damping).to(matrix.dtype)
     left, done = matrix.clone(), torch.empty_like(matrix)
     columns = matrix.shape[1]

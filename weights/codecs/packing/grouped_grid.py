@@ -137,5 +137,5 @@ def decoded(coded: Coded) -> torch.Tensor:
     codes = bits.unpack(packed, size, rows * columns, torch.uint8)
     lowest = levels(scale, low, params)
     of = torch.arange(columns) // group
-    found = codes.view(rows, columns).float() * scale.float()[:, of] + lowest[:, of]
-    return restored(coded, found)
+    decoded_levels = codes.view(rows, columns).float() * scale.float()[:, of] + lowest[:, of]
+    return restored(coded, decoded_levels)

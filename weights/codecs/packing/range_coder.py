@@ -101,8 +101,8 @@ def _window(flat: NDArray[np.int64]) -> tuple[int, NDArray[np.int64]]:
 
 def _table(counts: NDArray[np.int64]) -> NDArray[np.uint8]:
     """Return the entries whose frequencies are nearest, in ratio, to the counts."""
-    wanted = np.log2(np.maximum(counts, 1).astype(np.float64)) * 8.0
-    return np.rint(wanted).clip(0, 255).astype(np.uint8)
+    log_counts = np.log2(np.maximum(counts, 1).astype(np.float64)) * 8.0
+    return np.rint(log_counts).clip(0, 255).astype(np.uint8)
 
 
 def _coded(symbols: NDArray[np.int32], table: NDArray[np.uint8]) -> torch.Tensor:

@@ -45,8 +45,8 @@ class RowSteps:
         if self.classes is not None:
             eighths += self.classes * (EIGHTH // HALF)
         factors = torch.tensor(range_coder.EIGHTHS, dtype=torch.float64) / 256.0
-        found = self.base.double() * factors[eighths % EIGHTH]
-        return torch.ldexp(found, eighths // EIGHTH).float()
+        steps = self.base.double() * factors[eighths % EIGHTH]
+        return torch.ldexp(steps, eighths // EIGHTH).float()
 
     def members(self, rows: int) -> list[torch.Tensor]:
         """Return the rows of each class, in order; all rows if there are no classes."""
@@ -89,10 +89,10 @@ def fit(
 
 
 def _usable(base: float) -> torch.Tensor:
-    found = torch.tensor([base], dtype=torch.float32)
-    if not 0.0 < float(found) < float("inf"):
+    step = torch.tensor([base], dtype=torch.float32)
+    if not 0.0 < float(step) < float("inf"):
         raise ConfigError("the weights are so small or so large that float32 has no such step")
-    return found
+    return step
 
 
 def coded(steps: RowSteps) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
@@ -100,25 +100,25 @@ def coded(steps: RowSteps) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
     header, parts = {}, {"step": steps.base}
     for name, vector in (("rows", steps.exponents), ("classes", steps.classes)):
         if vector is not None:
-            header[f"{name}_low"], found = range_coder.encode(vector)
-            parts |= {f"{name}_{key}": value for key, value in found.items()}
+            header[f"{name}_low"], tensors = range_coder.encode(vector)
+            parts |= {f"{name}_{key}": value for key, value in tensors.items()}
     return header, parts
 
 
 def decoded(coded: Coded) -> RowSteps:
     """Return the steps of a coded matrix. Raises SourceError."""
     rows = coded.shape[0]
-    base, found = part(coded, "step", torch.float32, (1,)), {}
+    base, vectors = part(coded, "step", torch.float32, (1,)), {}
     if not 0.0 < float(base) < float("inf"):
         raise SourceError(f"the step is {float(base)}")
     for name, most in (("rows", MOST_EXPONENT), ("classes", MOST_CLASSES - 1)):
         if f"{name}_low" in coded.header:
-            found[name] = vector(coded, f"{name}_", coded.header[f"{name}_low"], rows)
-            if int(found[name].min()) < 0 or int(found[name].max()) > most:
+            vectors[name] = vector(coded, f"{name}_", coded.header[f"{name}_low"], rows)
+            if int(vectors[name].min()) < 0 or int(vectors[name].max()) > most:
                 raise SourceError(f"the rows' {name} are not from 0 to {most}")
-    if "classes" in found and "rows" not in found:
+    if "classes" in vectors and "rows" not in vectors:
         raise SourceError("there are classes of rows without steps of rows")
-    return RowSteps(base, found.get("rows"), found.get("classes"))
+    return RowSteps(base, vectors.get("rows"), vectors.get("classes"))
 
 
 def vector(coded: Coded, prefix: str, low: int, count: int) -> torch.Tensor:

@@ -61,13 +61,13 @@ def _start(vectors, weights, draws, centres):  # pyright: ignore
             total += weights[i] if k == 0 else weights[i] * apart[i]
         if not total > 0.0:
             return k
-        target, seen = draws[k] * total, 0.0
+        target, mass = draws[k] * total, 0.0
         for i in range(size):
             share = weights[i] if k == 0 else weights[i] * apart[i]
             if share > 0.0:
                 chosen = i
-            seen += share
-            if seen >= target and share > 0.0:
+            mass += share
+            if mass >= target and share > 0.0:
                 break
         for j in range(width):
             centres[k, j] = vectors[chosen, j]

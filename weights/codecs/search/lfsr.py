@@ -20,29 +20,29 @@ TAPS: dict[int, tuple[int, ...]] = {3: (0, 1), 8: (0, 2, 3, 4), 16: (0, 1, 3, 12
 
 def states(bits: int, seed: int, count: int) -> list[int]:
     """Return the `count` states after `seed`, the first one step after it (algorithm 1)."""
-    found, state = [], seed
+    sequence, state = [], seed
     for _ in range(count):
         entering = 0
         for tap in TAPS[bits]:
             entering ^= state >> tap
         state = (state >> 1) | ((entering & 1) << (bits - 1))
-        found.append(state)
-    return found
+        sequence.append(state)
+    return sequence
 
 
 @cache
 def cycle(bits: int) -> NDArray[np.int64]:
     """Return [2^bits − 1] all states, in order, the first being the successor of state 1."""
-    found = np.array(states(bits, 1, (1 << bits) - 1), dtype=np.int64)
-    found.flags.writeable = False
-    return found
+    order = np.array(states(bits, 1, (1 << bits) - 1), dtype=np.int64)
+    order.flags.writeable = False
+    return order
 
 
 @cache
 def places(bits: int) -> NDArray[np.int64]:
     """Return [2^bits] the place in `cycle` of the state that follows each seed; −1 for seed 0."""
     order = cycle(bits)
-    found = np.full(1 << bits, -1, dtype=np.int64)
-    found[np.roll(order, 1)] = np.arange(order.size)
-    found.flags.writeable = False
-    return found
+    positions = np.full(1 << bits, -1, dtype=np.int64)
+    positions[np.roll(order, 1)] = np.arange(order.size)
+    positions.flags.writeable = False
+    return positions

@@ -58,9 +58,9 @@ def nearest(
     cell = cells[:, 1] * side + cells[:, 0]
     order = np.argsort(cell, kind="stable")
     starts = np.searchsorted(cell[order], np.arange(side * side + 1))
-    found, errors = np.empty(len(queries), np.int64), np.empty(len(queries))
+    indices, errors = np.empty(len(queries), np.int64), np.empty(len(queries))
     _nearest(
         np.ascontiguousarray(points), order, starts, low, step, side,
-        np.ascontiguousarray(queries), found, errors,
+        np.ascontiguousarray(queries), indices, errors,
     )  # fmt: skip
-    return found, errors
+    return indices, errors

@@ -99,12 +99,12 @@ def _rank(entries, whitening, weights, tops):  # pyright: ignore
     dots = np.empty(TILE + 4, np.float32)
     energies = np.empty(TILE, np.float32)
     for tile in range(whitening.shape[0]):
-        some, white = entries[tile * TILE :], whitening[tile]
+        tile_entries, white = entries[tile * TILE :], whitening[tile]
         for b in range(weights.shape[0]):
             if weights.shape[1] == 8:
-                _energies_of_8(some, white, weights[b], dots, energies)
+                _energies_of_8(tile_entries, white, weights[b], dots, energies)
             else:
-                _energies_of_12(some, white, weights[b], dots, energies)
+                _energies_of_12(tile_entries, white, weights[b], dots, energies)
             half = TILE // 2
             while half >= GROUPS:
                 _keep_larger(energies[:half], energies[half : 2 * half])
@@ -280,7 +280,7 @@ def search(table: Bases, blocks: NDArray[np.float64]) -> NDArray[np.int64]:
 
     `blocks` is [blocks, C] float64, finite.
     """
-    found = np.zeros((blocks.shape[0], 2 + table.coefficients), np.int64)
+    solutions = np.zeros((blocks.shape[0], 2 + table.coefficients), np.int64)
     unit = float((1 << (table.bits - 1)) - 1)
     _search(
         (table.numerators, table.seeds, table.inverses, unit),
@@ -288,6 +288,6 @@ def search(table: Bases, blocks: NDArray[np.float64]) -> NDArray[np.int64]:
         table.hard,
         table.hard_bases,
         np.ascontiguousarray(blocks),
-        found,
+        solutions,
     )
-    return found
+    return solutions

@@ -93,61 +93,61 @@ def rounded(header: Header) -> str | None:
     return codes[0].name if codes else None
 
 
-def bytes_of(made: Converted) -> int:
+def bytes_of(model: Converted) -> int:
     """Return the bytes of the weights that will be written."""
-    return sum(elements(shape) for shape, _ in made.tensors.values()) * _dtype(made).itemsize
+    return sum(elements(shape) for shape, _ in model.tensors.values()) * _dtype(model).itemsize
 
 
-def write(made: Converted, folder: Path) -> None:
+def write(model: Converted, folder: Path) -> None:
     """Write the model into an existing folder.
 
     Raise SourceError, NotFiniteError; OSError if the disk is full.
     """
-    dtype = _dtype(made)
-    config = {**made.config, "dtype": str(dtype).removeprefix("torch.")}
-    generation = {**made.tokens.ids, "eos_token_id": list(made.tokens.ends) or None}
+    dtype = _dtype(model)
+    config = {**model.config, "dtype": str(dtype).removeprefix("torch.")}
+    generation = {**model.tokens.ids, "eos_token_id": list(model.tokens.ends) or None}
     files = {
         companions.CONFIG: config,
-        "tokenizer.json": made.tokens.tokenizer,
-        "tokenizer_config.json": made.tokens.config,
+        "tokenizer.json": model.tokens.tokenizer,
+        "tokenizer_config.json": model.tokens.config,
         "generation_config.json": generation,
     }
     for name, content in files.items():
         (folder / name).write_text(
             json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8"
         )
-    if made.tokens.template is not None:
-        (folder / "chat_template.jinja").write_text(made.tokens.template, "utf-8")
-    _write_weights(made, folder, dtype)
+    if model.tokens.template is not None:
+        (folder / "chat_template.jinja").write_text(model.tokens.template, "utf-8")
+    _write_weights(model, folder, dtype)
 
 
-def _write_weights(made: Converted, folder: Path, dtype: torch.dtype) -> None:
-    entries = [(name, dtype, shape) for name, (shape, _) in made.tensors.items()]
+def _write_weights(model: Converted, folder: Path, dtype: torch.dtype) -> None:
+    entries = [(name, dtype, shape) for name, (shape, _) in model.tensors.items()]
     places, headers = safetensors_places.places(entries, SHARD_BYTES)
     for file, header in headers.items():
         with (folder / file).open("xb") as out:
             out.write(header)
             for place in places:
                 if place.file == file:
-                    for values in _values(made, place.name):
+                    for values in _values(model, place.name):
                         rows = _tensor(values).to(dtype)
                         out.write(rows.view(torch.uint8).numpy().data)
     if len(headers) > 1:
         (folder / INDEX).write_text(safetensors_places.index_of(places), "utf-8")
 
 
-def _values(made: Converted, name: str) -> Iterator[np.ndarray]:
+def _values(model: Converted, name: str) -> Iterator[np.ndarray]:
     """Yield the numbers of a tensor as transformers has them, in order: float32."""
-    stored = made.tensors[name][1]
-    tensor, config = made.header.tensors[stored], made.config
+    stored = model.tensors[name][1]
+    tensor, config = model.header.tensors[stored], model.config
     read = partial(pieces, stored, tensor)
     heads = {"self_attn.q_proj": "num_attention_heads", "self_attn.k_proj": "num_key_value_heads"}
     paired = next((config[key] for part, key in heads.items() if part in name), None)
-    if made.family.paired and paired is not None:
+    if model.family.paired and paired is not None:
         yield _halved(np.concatenate(list(read())).reshape(tensor.shape), paired)
         return
     for values in read():
-        yield values - np.float32(1) if made.family.centred and _is_norm(name) else values
+        yield values - np.float32(1) if model.family.centred and _is_norm(name) else values
 
 
 def _is_norm(name: str) -> bool:
@@ -165,15 +165,17 @@ def _halved(rows: np.ndarray, heads: int) -> np.ndarray:
     return pairs.swapaxes(1, 2).reshape(rows.shape)
 
 
-def _dtype(made: Converted) -> torch.dtype:
+def _dtype(model: Converted) -> torch.dtype:
     """Return the dtype of the folder: F16 or BF16 if all of the file's numbers are such, or fit."""
-    tensors = {name: made.header.tensors[theirs] for name, (_, theirs) in made.tensors.items()}
+    tensors = {
+        name: model.header.tensors[stored_name] for name, (_, stored_name) in model.tensors.items()
+    }
     stored = {tensor.type for tensor in tensors.values() if len(tensor.shape) > 1}
     if len(stored) != 1 or (dtype := PLAIN.get(stored.pop())) in (None, torch.float32):
         return torch.float32
-    others = [name for name, tensor in tensors.items() if PLAIN.get(tensor.type) != dtype]
-    small = all(_is_small(tensors[name]) for name in others)
-    exact = small and all(_fits(made, name, dtype) for name in others)
+    other_names = [name for name, tensor in tensors.items() if PLAIN.get(tensor.type) != dtype]
+    small = all(_is_small(tensors[name]) for name in other_names)
+    exact = small and all(_fits(model, name, dtype) for name in other_names)
     return dtype if exact else torch.float32
 
 
@@ -181,9 +183,9 @@ def _is_small(tensor: Tensor) -> bool:
     return elements(tensor.shape) < 1 << 24
 
 
-def _fits(made: Converted, name: str, dtype: torch.dtype) -> bool:
+def _fits(model: Converted, name: str, dtype: torch.dtype) -> bool:
     """Return True if a tensor's numbers are the same in a dtype of 16 bits."""
-    pieces = map(_tensor, _values(made, name))
+    pieces = map(_tensor, _values(model, name))
     return all(torch.equal(values, values.to(dtype).to(torch.float32)) for values in pieces)
 
 

@@ -190,7 +190,7 @@ def config(source: Metadata, family: Family, vocabulary: int) -> Settings:
     Raise SourceError for numbers that are missing or do not fit the tensors.
     """
     layers = source.integer("block_count")
-    blocks = {int(found[1]) for name in source.header.tensors if (found := _BLOCK.match(name))}
+    blocks = {int(match[1]) for name in source.header.tensors if (match := _BLOCK.match(name))}
     if not 0 < layers == len(blocks) == max(blocks) + 1:
         raise source.error(f"it announces {layers:,} blocks and has tensors of {len(blocks):,}.")
     hidden, heads = source.integer("embedding_length"), source.integer("attention.head_count")

@@ -64,7 +64,7 @@ class Metadata:
             return [self.integer(key)] * count
         if len(value) != count or value.dtype.kind not in "iu" or (value < 0).any():
             raise self._wrong(key, value)
-        return [int(one) for one in value]
+        return [int(number) for number in value]
 
     def text(self, key: str, usual: str = "") -> str:
         """Return a text of the architecture. Raise SourceError for another value."""

@@ -176,8 +176,8 @@ def _byte_level(source: Metadata, vocabulary: _Vocabulary, how: Splitting) -> di
             )
         pairs.append((left, right))
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
-    level["use_regex"] = own = how.patterns[-1] == GPT2  # ByteLevel's own pattern
-    patterns = how.patterns[: -1 if own else None]
+    level["use_regex"] = is_gpt2 = how.patterns[-1] == GPT2  # ByteLevel's own pattern
+    patterns = how.patterns[: -1 if is_gpt2 else None]
     return {
         "normalizer": None,
         "pre_tokenizer": {

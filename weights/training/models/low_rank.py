@@ -48,33 +48,33 @@ def chosen(module: Any, rank: int, names: Collection[str]) -> dict[str, Any]:
     every = layers(module)
     if not every:
         raise ConfigError("the model has no linear layers in blocks: there is nothing to adapt")
-    for wanted in names:
-        if not any(_ends(name, wanted) for name in every):
-            known = ", ".join(sorted({name.rpartition(".")[2] for name in every}))
+    for ending in names:
+        if not any(_ends(name, ending) for name in every):
+            leaf_names = ", ".join(sorted({name.rpartition(".")[2] for name in every}))
             raise ConfigError(
-                f"no linear layer of the model's blocks has the name {wanted!r}: they are {known}."
+                f"no linear layer of the model's blocks has the name {ending!r}: they are {leaf_names}."
             )
-    found = {
+    chosen_layers = {
         name: layer
         for name, layer in every.items()
-        if not names or any(_ends(name, wanted) for wanted in names)
+        if not names or any(_ends(name, suffix) for suffix in names)
     }
-    for name, layer in found.items():
+    for name, layer in chosen_layers.items():
         out, columns = _sides(layer)
         if rank > min(out, columns):
             raise ConfigError(
                 f"a rank of {rank} is more than the layer {name} has, which is {out} × {columns}: "
                 "choose a smaller rank, or other modules."
             )
-    if len({id(layer.weight) for layer in found.values()}) < len(found):
+    if len({id(layer.weight) for layer in chosen_layers.values()}) < len(chosen_layers):
         raise ConfigError(
             "some of the layers share a matrix: adapters would be merged into it once"
         )
-    return found
+    return chosen_layers
 
 
-def nearest(shapes: Mapping[str, tuple[int, int]], wanted: int) -> tuple[str, ...]:
-    """Return the names of layers whose adapters of rank 1 have nearest to `wanted` numbers in all.
+def nearest(shapes: Mapping[str, tuple[int, int]], target: int) -> tuple[str, ...]:
+    """Return the names of layers whose adapters of rank 1 have nearest to `target` numbers in all.
 
     `shapes` are of matrices by name; a layer's name is the last part before "weight", and all layers
     of a name are adapted. Of two choices as near the first by name is taken.
@@ -83,8 +83,8 @@ def nearest(shapes: Mapping[str, tuple[int, int]], wanted: int) -> tuple[str, ..
     for name, (rows, columns) in shapes.items():
         leaf = name.removesuffix(".weight").rpartition(".")[2]
         sizes[leaf] = sizes.get(leaf, 0) + rows + columns
-    some = [c for n in range(1, len(sizes) + 1) for c in combinations(sorted(sizes), n)]
-    return min(some, key=lambda c: (abs(sum(sizes[leaf] for leaf in c) - wanted), c))
+    choices = [c for n in range(1, len(sizes) + 1) for c in combinations(sorted(sizes), n)]
+    return min(choices, key=lambda c: (abs(sum(sizes[leaf] for leaf in c) - target), c))
 
 
 def count(settings: Mapping[str, Any], rank: int, names: Collection[str]) -> int:
@@ -127,12 +127,12 @@ class Adapters:
 
     def state(self) -> dict[str, torch.Tensor]:
         """Return all matrices of the adapted layers: W, and copies of A and B, as LAYER/PARAMETER."""
-        found = {}
+        tensors = {}
         for name, layer in self._layers.items():
-            found[f"{name}/weight"] = layer.weight.detach()  # nothing changes it in place
+            tensors[f"{name}/weight"] = layer.weight.detach()  # nothing changes it in place
             for part in (DOWN, UP):
-                found[f"{name}/{part}"] = getattr(layer, part).detach().clone()
-        return found
+                tensors[f"{name}/{part}"] = getattr(layer, part).detach().clone()
+        return tensors
 
     @torch.no_grad()
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -179,9 +179,9 @@ def _adapted(layer: Any, scale: float) -> Callable[[torch.Tensor], torch.Tensor]
     return forward
 
 
-def _ends(name: str, wanted: str) -> bool:
-    """Return True if a layer's name is `wanted` or ends with it, part by part."""
-    return name == wanted or name.endswith(f".{wanted}")
+def _ends(name: str, ending: str) -> bool:
+    """Return True if a layer's name is `ending` or ends with it, part by part."""
+    return name == ending or name.endswith(f".{ending}")
 
 
 def _transposed(layer: Any) -> bool:

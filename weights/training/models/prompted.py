@@ -22,11 +22,11 @@ def rows(beginnings: Sequence[Ids], replies: Sequence[Ids]) -> torch.Tensor:
     A causal model does not see padding on the right.
     """
     width = max(len(a) + len(b) for a, b in zip(beginnings, replies, strict=True))
-    found = np.zeros((len(replies), width), np.int64)
+    tokens = np.zeros((len(replies), width), np.int64)
     for row, (beginning, reply) in enumerate(zip(beginnings, replies, strict=True)):
-        found[row, : len(beginning)] = beginning
-        found[row, len(beginning) : len(beginning) + len(reply)] = reply
-    return torch.from_numpy(found)
+        tokens[row, : len(beginning)] = beginning
+        tokens[row, len(beginning) : len(beginning) + len(reply)] = reply
+    return torch.from_numpy(tokens)
 
 
 def at_replies(
@@ -40,11 +40,11 @@ def at_replies(
     `logits` are [rows, width, vocabulary]; `starts` are the tokens of the beginnings, `sizes` those of
     the replies.
     """
-    kept = [
+    reply_logits = [
         logits[row, start - 1 : start - 1 + size]
         for row, (start, size) in enumerate(zip(starts, sizes, strict=True))
     ]
-    return torch.cat(kept).to(dtype).log_softmax(-1)
+    return torch.cat(reply_logits).to(dtype).log_softmax(-1)
 
 
 def along(
@@ -58,23 +58,23 @@ def along(
     return at_replies(logits, [len(beginning)], [len(reply)], dtype)
 
 
-def divergences(wanted: torch.Tensor, ours: torch.Tensor) -> torch.Tensor:
+def divergences(teacher_logs: torch.Tensor, model_logs: torch.Tensor) -> torch.Tensor:
     """Return KL(wanted ‖ ours) of every token, nats, [tokens]; both are log p, [tokens, outcomes]."""
-    return (wanted.exp() * (wanted - ours)).sum(-1)
+    return (teacher_logs.exp() * (teacher_logs - model_logs)).sum(-1)
 
 
-def likely(wanted: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+def likely(teacher_logs: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the ids of the `count` likeliest tokens, and log p of those and of all others together.
 
     [tokens, vocabulary] → [tokens, count] int64, [tokens, count + 1].
     """
-    found = wanted.topk(count, sorted=True)
-    return found.indices, torch.cat([found.values, _rest(found.values)], -1)
+    top = teacher_logs.topk(count, sorted=True)
+    return top.indices, torch.cat([top.values, _rest(top.values)], -1)
 
 
-def of_likely(ours: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+def of_likely(model_logs: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
     """Return log p of the tokens `ids`, and of all others together, [tokens, count + 1]."""
-    values = ours.gather(-1, ids)
+    values = model_logs.gather(-1, ids)
     return torch.cat([values, _rest(values)], -1)
 
 

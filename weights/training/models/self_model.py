@@ -47,13 +47,13 @@ def untold(inner: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
     and ρ are no part of the gradient. Computed in float32.
     """
     with torch.autocast(last.device.type, enabled=False):
-        given = torch.cat([last, torch.ones_like(last[:, :1])], -1).float()
-        wanted = inner.float()
+        inputs = torch.cat([last, torch.ones_like(last[:, :1])], -1).float()
+        targets = inner.float()
         with torch.no_grad():
-            gram = given.T @ given
+            gram = inputs.T @ inputs
             ridge = RIDGE * gram.diagonal().mean()
             gram.diagonal().add_(ridge)
-            fitted = torch.linalg.solve(gram, given.T @ wanted)
-            whole = wanted.square().sum().clamp_min(torch.finfo(torch.float32).tiny)
-        left = (wanted - given @ fitted).square().sum() + ridge * fitted.square().sum()
+            fitted = torch.linalg.solve(gram, inputs.T @ targets)
+            whole = targets.square().sum().clamp_min(torch.finfo(torch.float32).tiny)
+        left = (targets - inputs @ fitted).square().sum() + ridge * fitted.square().sum()
         return left / whole

@@ -31,12 +31,12 @@ class Teacher:
 
 
 def divergence(
-    wanted: torch.Tensor, logits: torch.Tensor, temperature: float = 1.0
+    teacher_logits: torch.Tensor, logits: torch.Tensor, temperature: float = 1.0
 ) -> torch.Tensor:
     """Return the mean over tokens of KL(wanted ‖ given), nats, of two [rows, tokens, vocabulary].
 
     Both distributions are softened: logits are divided by the temperature.
     """
-    ours = (logits.flatten(0, 1).float() / temperature).log_softmax(-1)
-    theirs = (wanted.flatten(0, 1).float() / temperature).log_softmax(-1)
-    return F.kl_div(ours, theirs, reduction="batchmean", log_target=True)
+    model_logs = (logits.flatten(0, 1).float() / temperature).log_softmax(-1)
+    teacher_logs = (teacher_logits.flatten(0, 1).float() / temperature).log_softmax(-1)
+    return F.kl_div(model_logs, teacher_logs, reduction="batchmean", log_target=True)

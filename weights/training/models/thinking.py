@@ -22,12 +22,12 @@ def build(model: Model, device: str = "cpu", attention: str = "sdpa") -> Any:
 
     Raises SourceError if the weights lack that part, or do not fit.
     """
-    plain, own = split(model.weights)
-    if "start" not in own:
+    plain, thoughts = split(model.weights)
+    if "start" not in thoughts:
         raise SourceError("the weights have no part for thoughts: thoughts-init@1 adds it")
     module = modules.build(Model(model.config, plain), device, attention)
     try:
-        part = modeling_thoughts.loaded(own)
+        part = modeling_thoughts.loaded(thoughts)
     except RuntimeError as error:
         raise SourceError(f"the part for thoughts does not fit: {error}") from error
     module.add_module(PART, part.float().to(device))
@@ -53,8 +53,8 @@ def check_heeds(module: Any) -> None:
         apart = 0.0
         for place in range(text.shape[1]):
             row = torch.cat([embed(text[:, : place + 1]), layers[:, :, place]], 1)
-            wanted = module(inputs_embeds=row, use_cache=False).logits[0, place:]
-            apart = max(apart, float((at_once[0, :, place] - wanted).abs().max()))
+            expected_logits = module(inputs_embeds=row, use_cache=False).logits[0, place:]
+            apart = max(apart, float((at_once[0, :, place] - expected_logits).abs().max()))
         start = part.start.expand(1, 1, -1)
         row = torch.cat([embed(text), start], 1)
         first = module(inputs_embeds=row, use_cache=False).logits[0, -1]

@@ -122,11 +122,11 @@ class Answers:
 
 def _items(name: str, stream: Ids, context: int) -> list[Ids]:
     """Return the items of a stream. Raises DataError for one that is longer than a window."""
-    found = np.split(stream, ends(stream)[:-1])
-    longest = max(map(len, found))
+    items = np.split(stream, ends(stream)[:-1])
+    longest = max(map(len, items))
     if longest > context + 1:
         raise DataError(
             f"an item of {name} has {longest} tokens: it needs a context of {longest - 1} at least, "
             f"and the context is {context}."
         )
-    return found
+    return items

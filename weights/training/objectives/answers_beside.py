@@ -53,9 +53,12 @@ class AnswersBeside(Answers):
         self._params = BesideParams.model_validate(recipe.params)
         trained: Any = module
         self._width = int(trained.get_input_embeddings().weight.shape[1])
-        own, blocks = self._params.self_model, trained.config.get_text_config().num_hidden_layers
+        self_settings, blocks = (
+            self._params.self_model,
+            trained.config.get_text_config().num_hidden_layers,
+        )
         #: The layer that a self-model predicts.
-        self._layer = own.of(int(blocks)) if own is not None else 0
+        self._layer = self_settings.of(int(blocks)) if self_settings is not None else 0
 
     def batch(self, step: int) -> Batch:
         """Return the rows of a step, as `answers@1` has them, and
@@ -63,35 +66,35 @@ class AnswersBeside(Answers):
         with noise "noise" [batch, context, width] float32; with a self-model "read" [batch, context]
         bool: True up to the row's last answer.
         """
-        found = dict(super().batch(step))
-        rows, tokens = found["answers"].shape
+        step_batch = dict(super().batch(step))
+        rows, tokens = step_batch["answers"].shape
         noise = self._params.noise
         if noise is not None and noise.at(step):
             key = ("noise", self._recipe.seed, self._recipe.purpose, step)
-            found["noise"] = embedding_noise.drawn(rows, tokens, self._width, *key)
+            step_batch["noise"] = embedding_noise.drawn(rows, tokens, self._width, *key)
         if self._params.self_model is not None:
-            later = found["answers"].flip(-1).cumsum(-1).flip(-1)
-            found["read"] = later > 0
-        return found
+            later = step_batch["answers"].flip(-1).cumsum(-1).flip(-1)
+            step_batch["read"] = later > 0
+        return step_batch
 
     def loss(self, part: Batch) -> torch.Tensor:
         """Return the loss of the answers, and that of the self-model beside it."""
         tokens, answers = part["tokens"].to(self._device), part["answers"].to(self._device)
         places = part["places"].to(self._device)
         module: Any = self._module
-        own = self._params.self_model
-        given: dict[str, Any] = {"input_ids": tokens[:, :-1]}
+        self_settings = self._params.self_model
+        arguments: dict[str, Any] = {"input_ids": tokens[:, :-1]}
         if "noise" in part and self._params.noise is not None:
             embedded = module.get_input_embeddings()(tokens[:, :-1])
             shaken = embedding_noise.shaken(embedded, part["noise"], self._params.noise.scale)
-            given = {"inputs_embeds": shaken}
-        if own is not None:
-            given["output_hidden_states"] = True
-        told = module(**given, position_ids=places[:, :-1])
-        lost = F.cross_entropy(told.logits[answers], tokens[:, 1:][answers], reduction="sum")
+            arguments = {"inputs_embeds": shaken}
+        if self_settings is not None:
+            arguments["output_hidden_states"] = True
+        output = module(**arguments, position_ids=places[:, :-1])
+        lost = F.cross_entropy(output.logits[answers], tokens[:, 1:][answers], reduction="sum")
         lost = lost * (float(part["scale"][0]) / len(tokens))
-        if own is None:
+        if self_settings is None:
             return lost
         read = part["read"].to(self._device)
-        inner, last = told.hidden_states[self._layer], told.hidden_states[-1]
-        return lost + own.weight * self_model.untold(inner[read], last[read])
+        inner, last = output.hidden_states[self._layer], output.hidden_states[-1]
+        return lost + self_settings.weight * self_model.untold(inner[read], last[read])

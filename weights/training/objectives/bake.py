@@ -103,16 +103,16 @@ class Bake:
         "S" [batch] int64, numbers of trajectories, and "S/scale" [batch] float32: what the sum of a
         row's divergences is multiplied by, so that the mean over rows is the mean over tokens.
         """
-        found: dict[str, torch.Tensor] = {}
+        tensors: dict[str, torch.Tensor] = {}
         if self._windows:
-            found["tokens"] = torch.from_numpy(self._windows.rows(step))
+            tensors["tokens"] = torch.from_numpy(self._windows.rows(step))
         for name in self._terms:
             first = step * self._recipe.batch
             chosen = [self._place(name, first + row) for row in range(self._recipe.batch)]
             tokens = sum(len(self._known[name][number].reply) for number in chosen)
-            found[name] = torch.tensor(chosen)
-            found[f"{name}/scale"] = torch.full((len(chosen),), len(chosen) / tokens)
-        return found
+            tensors[name] = torch.tensor(chosen)
+            tensors[f"{name}/scale"] = torch.full((len(chosen),), len(chosen) / tokens)
+        return tensors
 
     def _place(self, name: str, number: int) -> int:
         """Return the trajectory at a place of the endless row of random orders of all."""
@@ -131,24 +131,28 @@ class Bake:
             total = total + weight * scale / len(numbers) * self._apart(name, numbers)
         if self._windows:
             tokens = part["tokens"].to(self._device)[:, :-1]
-            wanted = self._guard.logits(tokens)
+            teacher_logits = self._guard.logits(tokens)
             logits = self._module(input_ids=tokens).logits
-            total = total + self._params.neutral * divergence(wanted, logits)
+            total = total + self._params.neutral * divergence(teacher_logits, logits)
         return total
 
     def _apart(self, name: str, numbers: list[int]) -> torch.Tensor:
         """Return the sum of the divergences along some trajectories, nats."""
-        known = [self._known[name][number] for number in numbers]
-        replies = [one.reply for one in known]
-        tokens = prompted.rows([one.plain for one in known], replies).to(self._device)
+        trajectories = [self._known[name][number] for number in numbers]
+        replies = [trajectory.reply for trajectory in trajectories]
+        tokens = prompted.rows([trajectory.plain for trajectory in trajectories], replies).to(
+            self._device
+        )
         logits = self._module(input_ids=tokens).logits
         sizes = [len(reply) for reply in replies]
-        ours = prompted.at_replies(logits, [len(one.plain) for one in known], sizes)
-        wanted = [self._wanted(name, number) for number in numbers]
+        model_logs = prompted.at_replies(
+            logits, [len(trajectory.plain) for trajectory in trajectories], sizes
+        )
+        predictions = [self._wanted(name, number) for number in numbers]
         if self._params.top is not None:
-            ids = torch.cat([ids for _, ids in wanted if ids is not None])
-            ours = prompted.of_likely(ours, ids)
-        return prompted.divergences(torch.cat([logs for logs, _ in wanted]), ours).sum()
+            ids = torch.cat([ids for _, ids in predictions if ids is not None])
+            model_logs = prompted.of_likely(model_logs, ids)
+        return prompted.divergences(torch.cat([logs for logs, _ in predictions]), model_logs).sum()
 
     @torch.no_grad()
     def _wanted(self, name: str, number: int) -> Wanted:
@@ -159,10 +163,10 @@ class Bake:
         key = (name, number)
         if key in self._cache:
             return self._cache[key]
-        one, ids = self._known[name][number], None
+        trajectory, ids = self._known[name][number], None
         with torch.autocast(self._device.type, enabled=False):
             writer = self._guard if name == OTHERS else self._teacher
-            logs = prompted.along(self._asking(writer), one.prompted, one.reply)
+            logs = prompted.along(self._asking(writer), trajectory.prompted, trajectory.reply)
         if self._params.top is not None:
             ids, logs = prompted.likely(logs, self._params.top)
         size = logs.nbytes + (0 if ids is None else ids.nbytes)
@@ -198,12 +202,12 @@ def _windows(recipe: Train, params: BakeParams, streams: Mapping[str, Ids]) -> W
         (OTHERS, OTHERS in recipe.data, params.others),
     ):
         if there != bool(weight):
-            said = "lacks" if weight else "has no use for"
-            raise ConfigError(f"the objective bake {said} the data {name}")
+            verb = "lacks" if weight else "has no use for"
+            raise ConfigError(f"the objective bake {verb} the data {name}")
     text = {name: share for name, share in recipe.data.items() if not _trained_on(name)}
     if bool(text) != bool(params.neutral):
-        said = "lacks" if params.neutral else "has no use for"
-        raise ConfigError(f"the objective bake {said} ordinary text")
+        verb = "lacks" if params.neutral else "has no use for"
+        raise ConfigError(f"the objective bake {verb} ordinary text")
     check_streams("bake", recipe, streams)
     key = (recipe.seed, recipe.purpose)
     return Windows(streams, text, recipe.batch, recipe.context, key) if text else None
@@ -216,23 +220,23 @@ def _trained_on(name: str) -> bool:
 
 def _check_vocabulary(teacher: int, module: Any, params: BakeParams) -> None:
     """Raise ConfigError unless both models predict the same tokens, more than are compared."""
-    own = int(module.config.get_text_config().vocab_size)
-    if teacher != own:
+    vocabulary = int(module.config.get_text_config().vocab_size)
+    if teacher != vocabulary:
         raise ConfigError(
-            f"the teacher predicts {teacher} tokens, the model {own}: they need one vocabulary"
+            f"the teacher predicts {teacher} tokens, the model {vocabulary}: they need one vocabulary"
         )
-    if params.top is not None and params.top >= own:
-        raise ConfigError(f"top is {params.top}, the vocabulary has {own} tokens")
+    if params.top is not None and params.top >= vocabulary:
+        raise ConfigError(f"top is {params.top}, the vocabulary has {vocabulary} tokens")
 
 
 def _mean_reply(trajectories: Sequence[Trajectory]) -> float:
     """Return the mean number of tokens of the replies."""
-    return sum(len(one.reply) for one in trajectories) / len(trajectories)
+    return sum(len(trajectory.reply) for trajectory in trajectories) / len(trajectories)
 
 
 def _trajectories(name: str, stream: Ids) -> list[Trajectory]:
     """Return the trajectories of a stream. Raises DataError if there are none."""
-    found = unpack(stream)
-    if not found:
+    trajectories = unpack(stream)
+    if not trajectories:
         raise DataError(f"the data {name} hold no trajectory")
-    return found
+    return trajectories

@@ -77,8 +77,8 @@ class Cem:
             )
         self._recipe, params = recipe, CemParams.model_validate(recipe.params)
         self._params = params
-        made = objectives.of(params.objective)
-        self._inner: Objective = made(_inner(recipe), module, streams, inputs)
+        objective_class = objectives.of(params.objective)
+        self._inner: Objective = objective_class(_inner(recipe), module, streams, inputs)
         self._parameters = [p for p in module.parameters() if p.requires_grad]
         count = sum(p.numel() for p in self._parameters)
         self._deviation = torch.full((count,), params.spread, dtype=torch.float64)
@@ -88,9 +88,9 @@ class Cem:
     @staticmethod
     def module(recipe: Train, start: Model, inputs: Mapping[str, Model], device: str) -> Any:
         """Return the module to train: that of the objective inside, or the model itself."""
-        own = getattr(objectives.of(recipe.params["objective"]), "module", None)
-        if own is not None:
-            return own(_inner(recipe), start, inputs, device)
+        build_module = getattr(objectives.of(recipe.params["objective"]), "module", None)
+        if build_module is not None:
+            return build_module(_inner(recipe), start, inputs, device)
         return modules.build(start, device, recipe.attention)
 
     def batch(self, step: int) -> Batch:
@@ -116,11 +116,11 @@ class Cem:
         for point in points:
             self._set(point)
             losses.append(self._measured(batch))
-        told = [loss if math.isfinite(loss) else math.inf for loss in losses]
-        found = cross_entropy.followed(points, told, params.elite, params.least)
-        self._set(found.mean)
-        self._deviation = torch.tensor(found.deviation, dtype=torch.float64)
-        moved = torch.tensor(found.mean, dtype=torch.float64) - before
+        scores = [loss if math.isfinite(loss) else math.inf for loss in losses]
+        fitted_normal = cross_entropy.followed(points, scores, params.elite, params.least)
+        self._set(fitted_normal.mean)
+        self._deviation = torch.tensor(fitted_normal.deviation, dtype=torch.float64)
+        moved = torch.tensor(fitted_normal.mean, dtype=torch.float64) - before
         return losses[0], float(moved.norm())
 
     def _measured(self, batch: Batch) -> float:
@@ -156,5 +156,5 @@ class Cem:
 
 def _inner(recipe: Train) -> Train:
     """Return the recipe of the objective inside."""
-    own = {"objective": recipe.params["objective"], "params": recipe.params["params"]}
-    return recipe.model_copy(update=own)
+    fields = {"objective": recipe.params["objective"], "params": recipe.params["params"]}
+    return recipe.model_copy(update=fields)

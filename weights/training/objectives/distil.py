@@ -58,10 +58,13 @@ class Distil(NextToken):
         self._params = DistilParams.model_validate(recipe.params)
         self._teacher = Teacher(inputs[TEACHER], self._device, recipe)
         trained: Any = module
-        tokens, own = self._teacher.vocabulary, int(trained.config.get_text_config().vocab_size)
-        if tokens != own:
+        tokens, vocabulary = (
+            self._teacher.vocabulary,
+            int(trained.config.get_text_config().vocab_size),
+        )
+        if tokens != vocabulary:
             raise ConfigError(
-                f"the teacher predicts {tokens} tokens, the model {own}: they need one vocabulary"
+                f"the teacher predicts {tokens} tokens, the model {vocabulary}: they need one vocabulary"
             )
 
     def loss(self, part: Batch) -> torch.Tensor:
@@ -69,6 +72,6 @@ class Distil(NextToken):
         tokens, params = part["tokens"].to(self._device), self._params
         logits = self._module(input_ids=tokens[:, :-1]).logits
         text = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
-        wanted = self._teacher.logits(tokens[:, :-1])
-        apart = divergence(wanted, logits, params.temperature)
+        teacher_logits = self._teacher.logits(tokens[:, :-1])
+        apart = divergence(teacher_logits, logits, params.temperature)
         return (1 - params.weight) * text + params.weight * params.temperature**2 * apart

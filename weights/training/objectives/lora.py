@@ -67,9 +67,11 @@ class Lora:
             )
         key = (recipe.seed, recipe.purpose)
         self._adapters = Adapters(module, params.rank, params.alpha, params.modules, key)
-        own = {"objective": params.objective, "params": params.params}
-        made = objectives.of(params.objective)
-        self._inner: Objective = made(recipe.model_copy(update=own), module, streams, inputs)
+        fields = {"objective": params.objective, "params": params.params}
+        objective_class = objectives.of(params.objective)
+        self._inner: Objective = objective_class(
+            recipe.model_copy(update=fields), module, streams, inputs
+        )
 
     @property
     def tokens(self) -> int:
@@ -96,5 +98,7 @@ class Lora:
         """Take back what `state` returned. Raises KeyError for any other set of names."""
         for name, part in (("adapters", self._adapters), ("inner", self._inner)):
             start = f"{name}/"
-            own = {k.removeprefix(start): t for k, t in tensors.items() if k.startswith(start)}
-            part.load(own)
+            part_tensors = {
+                k.removeprefix(start): t for k, t in tensors.items() if k.startswith(start)
+            }
+            part.load(part_tensors)

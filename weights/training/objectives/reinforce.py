@@ -73,10 +73,10 @@ class Reinforce:
         DataError for an item that with its reply is longer than the context.
         """
         self._params = ReinforceParams.model_validate(recipe.params)
-        wanted = {REFERENCE} if self._params.kl else set[str]()
-        if set(inputs) != wanted or set(recipe.inputs) != wanted:
+        roles = {REFERENCE} if self._params.kl else set[str]()
+        if set(inputs) != roles or set(recipe.inputs) != roles:
             raise ConfigError(
-                f"the objective reinforce reads the models {sorted(wanted)}, not "
+                f"the objective reinforce reads the models {sorted(roles)}, not "
                 f"{sorted(set(inputs) | set(recipe.inputs))}"
             )
         if recipe.batch < 2 and self._params.baseline:
@@ -88,7 +88,7 @@ class Reinforce:
         self._items = [_items(name, streams[name], recipe.context) for name in names]
         shares = np.asarray([recipe.data[name] for name in names])
         self._edges = np.cumsum(shares / shares.sum())
-        every = [one for some in self._items for one in some]
+        every = [pair for pairs in self._items for pair in pairs]
         self._limit = max(len(answer) for _, answer in every) + SPARE
         self._end = _end(every)
         self._reference = None
@@ -110,7 +110,7 @@ class Reinforce:
             len(reply) == len(answer) and bool((reply == answer).all())
             for reply, (_, answer) in zip(replies, chosen, strict=True)
         ]
-        rewards = torch.tensor([1.0 if one else -1.0 for one in right])
+        rewards = torch.tensor([1.0 if correct else -1.0 for correct in right])
         gains, count = rewards, len(right)
         if self._params.baseline:
             gains = rewards - (rewards.sum() - rewards) / (count - 1)
@@ -138,12 +138,12 @@ class Reinforce:
             for at in range(self._limit):
                 width = int(starts[living].max()) + at
                 logits = self._module(input_ids=tokens[living, :width].to(self._device)).logits
-                own = torch.arange(int(living.sum()))
-                last = logits[own, starts[living] + at - 1].to("cpu", torch.float64)
-                said = _sampled(last, places[living, at])
-                tokens[rows[living], starts[living] + at] = said
+                indices = torch.arange(int(living.sum()))
+                last = logits[indices, starts[living] + at - 1].to("cpu", torch.float64)
+                samples = _sampled(last, places[living, at])
+                tokens[rows[living], starts[living] + at] = samples
                 sizes[living] += 1
-                living[rows[living][said == self._end]] = False
+                living[rows[living][samples == self._end]] = False
                 if not living.any():
                     break
         return [
@@ -156,19 +156,19 @@ class Reinforce:
         tokens = part["tokens"].to(self._device)
         starts, sizes = part["starts"].tolist(), part["sizes"].tolist()
         logits = self._module(input_ids=tokens[:, :-1]).logits
-        told = prompted.at_replies(logits, starts, sizes)
-        said = torch.cat(
+        model_logs = prompted.at_replies(logits, starts, sizes)
+        reply_tokens = torch.cat(
             [tokens[row, a : a + n] for row, (a, n) in enumerate(zip(starts, sizes, strict=True))]
         )
         counts = part["sizes"].to(self._device)
         gains = part["gains"].to(self._device).repeat_interleave(counts)
-        chosen = told.gather(1, said[:, None])[:, 0]
+        chosen = model_logs.gather(1, reply_tokens[:, None])[:, 0]
         surrogate = -(gains * chosen).sum() / len(tokens)
         loss = surrogate - surrogate.detach() - part["rewards"].to(self._device).mean()
         if self._reference is None:
             return loss
-        wanted = prompted.at_replies(self._reference.logits(tokens[:, :-1]), starts, sizes)
-        apart = prompted.divergences(told, wanted).sum() / len(tokens)
+        reference_logs = prompted.at_replies(self._reference.logits(tokens[:, :-1]), starts, sizes)
+        apart = prompted.divergences(model_logs, reference_logs).sum() / len(tokens)
         return loss + self._params.kl * apart
 
     def state(self) -> dict[str, torch.Tensor]:
@@ -184,8 +184,8 @@ class Reinforce:
 def _sampled(logits: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
     """Return the tokens at places in (0, 1) of the cumulative distributions [rows, vocabulary]."""
     whole = logits.softmax(-1).cumsum(-1)
-    found = (whole <= places[:, None] * whole[:, -1:]).sum(-1)
-    return found.clamp_max(whole.shape[1] - 1)
+    indices = (whole <= places[:, None] * whole[:, -1:]).sum(-1)
+    return indices.clamp_max(whole.shape[1] - 1)
 
 
 def width(stream: Ids) -> int:
@@ -199,27 +199,27 @@ def _longest(items: Sequence[tuple[Ids, Ids]]) -> int:
 
 def _pairs(stream: Ids) -> list[tuple[Ids, Ids]]:
     """Return (prompt, answer) of the items of a stream."""
-    found = []
+    pairs = []
     for item in np.split(stream, ends(stream)[:-1]):
         size = int((item >= 0).sum())
-        found.append((item[:size], -1 - item[size:]))
-    return found
+        pairs.append((item[:size], -1 - item[size:]))
+    return pairs
 
 
 def _items(name: str, stream: Ids, context: int) -> list[tuple[Ids, Ids]]:
     """Return (prompt, answer) of the items of a stream. Raises DataError for one that is too long."""
-    found = _pairs(stream)
-    longest = _longest(found)
+    pairs = _pairs(stream)
+    longest = _longest(pairs)
     if longest > context:
         raise DataError(
             f"an item of {name} and its reply may have {longest} tokens, the context is {context}."
         )
-    return found
+    return pairs
 
 
 def _end(items: list[tuple[Ids, Any]]) -> int:
     """Return the token that ends all answers. Raises DataError if they end otherwise."""
-    found = {int(answer[-1]) for _, answer in items}
-    if len(found) > 1:
+    end_tokens = {int(answer[-1]) for _, answer in items}
+    if len(end_tokens) > 1:
         raise DataError("answers end with different tokens: a reply cannot be told to have ended")
-    return found.pop()
+    return end_tokens.pop()

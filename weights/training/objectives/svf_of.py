@@ -45,9 +45,9 @@ class SvfOf:
     ) -> None:
         """Build the objective; `module` is that of `SvfOf.module`. Raises the objective's errors."""
         params = SvfOfParams.model_validate(recipe.params)
-        own = {"objective": params.objective, "params": params.params}
+        fields = {"objective": params.objective, "params": params.params}
         rest = {role: id_ for role, id_ in recipe.inputs.items() if role not in (OF, SVD)}
-        inner = recipe.model_copy(update={**own, "inputs": rest})
+        inner = recipe.model_copy(update={**fields, "inputs": rest})
         read = {role: inputs[role] for role in rest}
         self._inner: Objective = objectives.of(params.objective)(inner, module, streams, read)
         self._pull = params.pull
@@ -59,9 +59,9 @@ class SvfOf:
 
         Raises ConfigError without these inputs, SourceError for vectors that do not fit.
         """
-        own = {role: id_ for role, id_ in recipe.inputs.items() if role in (OF, SVD)}
+        svf_inputs = {role: id_ for role, id_ in recipe.inputs.items() if role in (OF, SVD)}
         read = {role: model for role, model in inputs.items() if role in (OF, SVD)}
-        return Svf.module(recipe.model_copy(update={"inputs": own}), start, read, device)
+        return Svf.module(recipe.model_copy(update={"inputs": svf_inputs}), start, read, device)
 
     @property
     def tokens(self) -> int:

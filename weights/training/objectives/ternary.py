@@ -82,5 +82,5 @@ class Ternary(NextToken):
         loss = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
         if self._teacher is None:
             return loss
-        wanted = self._teacher.logits(tokens[:, :-1])
-        return loss + self._params.distillation * divergence(wanted, logits)
+        teacher_logits = self._teacher.logits(tokens[:, :-1])
+        return loss + self._params.distillation * divergence(teacher_logits, logits)

@@ -134,18 +134,18 @@ class ThoughtsObjective(NextToken):
             layers = thinking.embedded(self._module, self._part, ids, ahead[:, :-1])
         passed = thinking.forward(self._module, text, layers)
         mixture, alone = predictions(self._part, passed, ahead, bool(part["heads"][0]))
-        own = self._params.own
-        told = (mixture + own * alone) / (1 + own)
-        known = _known(ahead.shape, self._device)
-        loss = -told[:, known].mean()
+        own_weight = self._params.own
+        logs = (mixture + own_weight * alone) / (1 + own_weight)
+        mask = _known(ahead.shape, self._device)
+        loss = -logs[:, mask].mean()
         if ids is not None and self._params.policy:
-            reward = torch.where(known, told.detach(), 0).sum(1).unflatten(0, (-1, passes))
+            reward = torch.where(mask, logs.detach(), 0).sum(1).unflatten(0, (-1, passes))
             gain = (reward - reward.mean(1, keepdim=True)).clamp_min(0).flatten(0, 1)
-            said = likelihoods(passed, ids, self._params.temperature)
-            loss = loss - self._params.policy * (gain * said).mean()
+            log_likelihoods = likelihoods(passed, ids, self._params.temperature)
+            loss = loss - self._params.policy * (gain * log_likelihoods).mean()
         if self._teacher is not None:
-            wanted = self._teacher.logits(tokens[:, :-1])
-            loss = loss + self._params.kl * divergence(wanted, passed.logits[::passes, 0])
+            teacher_logits = self._teacher.logits(tokens[:, :-1])
+            loss = loss + self._params.kl * divergence(teacher_logits, passed.logits[::passes, 0])
         return loss
 
     def _sampled(self, text: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
@@ -172,19 +172,19 @@ def predictions(
     """
     count, tokens = ahead.shape[1:]
     first = passed.logits.shape[1] - count  # the layer of the thoughts' end
-    found, alone = [], []
+    mixtures, alone = [], []
     for m in range(count):
         places = (torch.arange(tokens, device=ahead.device) + m).clamp_max(tokens - 1)
-        wanted = ahead[:, m, :, None]
-        base = thinking.wide(passed.logits[:, 0]).log_softmax(-1)[:, places].gather(-1, wanted)
-        thought = thinking.wide(passed.logits[:, first + m]).log_softmax(-1).gather(-1, wanted)
+        targets = ahead[:, m, :, None]
+        base = thinking.wide(passed.logits[:, 0]).log_softmax(-1)[:, places].gather(-1, targets)
+        thought = thinking.wide(passed.logits[:, first + m]).log_softmax(-1).gather(-1, targets)
         logit = part.logit(passed.states[:, 0, places], passed.states[:, first + m])
         logit = thinking.wide(logit)
         if not heads:
             logit = logit.detach() + 0.0 * logit  # its gradients are 0, not missing
         alone.append(thought.squeeze(-1))
-        found.append(thinking.mixed(base.squeeze(-1), alone[-1], logit))
-    return torch.stack(found, 1), torch.stack(alone, 1)
+        mixtures.append(thinking.mixed(base.squeeze(-1), alone[-1], logit))
+    return torch.stack(mixtures, 1), torch.stack(alone, 1)
 
 
 def likelihoods(passed: Passed, ids: torch.Tensor, temperature: float) -> torch.Tensor:

@@ -54,17 +54,17 @@ class AdamW:
     def state(self) -> dict[str, torch.Tensor]:
         """Return copies of step counts and moments: "PARAMETER/exp_avg" and so on."""
         return {
-            f"{name}/{kept}": self._inner.state[p][kept].detach().clone()
+            f"{name}/{slot}": self._inner.state[p][slot].detach().clone()
             for name, p in self._named.items()
-            for kept in KEPT
-            if kept in self._inner.state[p]
+            for slot in KEPT
+            if slot in self._inner.state[p]
         }
 
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Take back what `state` returned, as copies. Raises KeyError for an unknown name."""
         self._inner.state.clear()
         for key, tensor in tensors.items():
-            name, _, kept = key.rpartition("/")
+            name, _, slot = key.rpartition("/")
             parameter = self._named[name]
             copy = tensor.detach().clone().to(parameter.device)
-            self._inner.state[parameter][kept] = copy
+            self._inner.state[parameter][slot] = copy

@@ -139,12 +139,16 @@ class MuGrokfast:
 
     def state(self) -> dict[str, torch.Tensor]:
         """Return copies of all that lives longer than a step, as `parameter/slot` → tensor."""
-        found = {f"{n}/{GROKFAST_SLOT}": m.clone() for n, m in self._grokfast.means.items()}
+        tensors = {f"{n}/{GROKFAST_SLOT}": m.clone() for n, m in self._grokfast.means.items()}
         for optimiser, parameters, slots in self._inner:
             for name, parameter in parameters:
-                kept = optimiser.state.get(parameter, {})
-                found |= {f"{name}/{slot}": kept[slot].clone() for slot in slots if slot in kept}
-        return found
+                parameter_state = optimiser.state.get(parameter, {})
+                tensors |= {
+                    f"{name}/{slot}": parameter_state[slot].clone()
+                    for slot in slots
+                    if slot in parameter_state
+                }
+        return tensors
 
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Replace the state by copies of `tensors`, as `state` returned them, on any device.

@@ -125,8 +125,8 @@ class _Heads:
                     "QK-Clip reads the masks of eager and sdpa attention only: load the model with "
                     "one of them, or leave tau empty."
                 )
-            found = largest_logits(query, key, module.scaling, mask)
-        self.largest = found if self.largest is None else torch.maximum(self.largest, found)
+            maxima = largest_logits(query, key, module.scaling, mask)
+        self.largest = maxima if self.largest is None else torch.maximum(self.largest, maxima)
 
     def _split(self, projected: torch.Tensor) -> torch.Tensor:
         """Return [batch, heads, places, head size] float32 of [batch, places, width]."""
@@ -165,7 +165,7 @@ def largest_logits(
     if mask is None:
         places = query.shape[-2], key.shape[-2]
         mask = torch.ones(places, dtype=torch.bool, device=query.device).tril()[None, None]
-    found = []
+    maxima = []
     for head in range(query.shape[1]):
         logits = query[:, head] @ key[:, head // group].transpose(-1, -2) * scaling
         shown = mask[:, head if mask.shape[1] > 1 else 0, :, : key.shape[-2]]
@@ -173,8 +173,8 @@ def largest_logits(
             logits = logits.masked_fill(~shown, -torch.inf)
         else:
             logits = logits + shown
-        found.append(logits.max())
-    return torch.stack(found)
+        maxima.append(logits.max())
+    return torch.stack(maxima)
 
 
 def _is_attention(module: Any) -> bool:

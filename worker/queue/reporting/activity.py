@@ -47,8 +47,8 @@ def open_parts(state: State, children: Iterable[Child]) -> list[Child]:
 def doing(run: Watched, parts: Sequence[Watched] = ()) -> str | None:
     """Return what the first hand does in words, and how many more there are; None without hands."""
     if not run.hands:
-        said = ((part, doing(part)) for part in parts)
-        return next((f"{_stage(run, part)}: {words}" for part, words in said if words), None)
+        part_words = ((part, doing(part)) for part in parts)
+        return next((f"{_stage(run, part)}: {words}" for part, words in part_words if words), None)
     words = in_words(run.state, run.hands[0])
     return words if len(run.hands) == 1 else f"{words}, and {len(run.hands) - 1} more"
 
@@ -80,33 +80,33 @@ def live(run: Watched, devices: Sequence[Any], parts: Sequence[Watched] = ()) ->
     """Return what a run does now, for its head; None if it has ended."""
     if run.state.ended:
         return None
-    seen = run.outlook
+    run_outlook = run.outlook
     waits, helps = waits_for(run, devices, parts)
     return Live(
         doing=doing(run, parts),
         at_work=len(run.hands) + sum(len(part.hands) for part in parts),
         waits_for=waits,
         helps=helps,
-        inside=seen.inside,
-        eta_s=None if run.state.paused else seen.eta_s,
-        progress=progress(run.state, seen),
+        inside=run_outlook.inside,
+        eta_s=None if run.state.paused else run_outlook.eta_s,
+        progress=progress(run.state, run_outlook),
         part=part(run, parts),
     )
 
 
 def part(run: Watched, parts: Sequence[Watched]) -> OpenPart | None:
     """Return the run that a run delegates and that is worked on, else the first that waits."""
-    newest = next((one for one in parts if one.hands), next(iter(parts), None))
+    newest = next((candidate for candidate in parts if candidate.hands), next(iter(parts), None))
     if newest is None:
         return None
-    seen = newest.outlook if newest.state.started is not None else None
+    part_outlook = newest.outlook if newest.state.started is not None else None
     paused = run.state.paused or newest.state.paused
     return OpenPart(
         run=newest.state.run,
         name=_stage(run, newest),
-        inside=seen.inside if seen else None,
-        eta_s=None if seen is None or paused else seen.eta_s,
-        progress="" if seen is None else seen.words(ended=paused),
+        inside=part_outlook.inside if part_outlook else None,
+        eta_s=None if part_outlook is None or paused else part_outlook.eta_s,
+        progress="" if part_outlook is None else part_outlook.words(ended=paused),
     )
 
 
@@ -114,6 +114,6 @@ def _stage(run: Watched, part: Watched) -> str:
     return kinds.of(run.state.kind).stage_of(run.state, part.task)
 
 
-def progress(state: State, seen: Outlook) -> str:
+def progress(state: State, run_outlook: Outlook) -> str:
     """Return in words how far a run is, and the time left if it goes on."""
-    return seen.words(ended=state.ended or state.paused)
+    return run_outlook.words(ended=state.ended or state.paused)

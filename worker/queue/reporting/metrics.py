@@ -62,19 +62,19 @@ class Metrics:
             "forge_devices", "Devices of this worker", ["status"], registry=registry
         )
 
-    def ended(self, task: str, told: dict[str, Any]) -> None:
+    def ended(self, task: str, outcome: dict[str, Any]) -> None:
         """Count a task that ended on one of this worker's devices."""
         kind = task.partition("/")[0]
         with self._lock:
-            self._tasks.labels(kind, told["ended"]).inc()
-            self._seconds.labels(kind).observe(told["seconds"])
-            self._cache.labels("hit").inc(told.get("hits", 0))
-            self._cache.labels("miss").inc(told.get("misses", 0))
-            if "append" in told:
-                self._appends.observe(told["append"])
-            if told.get("tokens"):
-                self._tokens.inc(told["tokens"])
-                self._speed.set(told["tokens"] / told["seconds"])
+            self._tasks.labels(kind, outcome["ended"]).inc()
+            self._seconds.labels(kind).observe(outcome["seconds"])
+            self._cache.labels("hit").inc(outcome.get("hits", 0))
+            self._cache.labels("miss").inc(outcome.get("misses", 0))
+            if "append" in outcome:
+                self._appends.observe(outcome["append"])
+            if outcome.get("tokens"):
+                self._tokens.inc(outcome["tokens"])
+                self._speed.set(outcome["tokens"] / outcome["seconds"])
 
     def dispatched(self, measures: Measures, busy: int, idle: int) -> None:
         """Update the gauges and counters of dispatcher and devices; called from time to time."""

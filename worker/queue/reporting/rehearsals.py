@@ -31,19 +31,19 @@ class Rehearsals:
         if not kind.rehearsable(state):
             return None
         with self._lock:
-            found = self._known.pop(state.run, None)
-            if found is None:
+            future = self._known.pop(state.run, None)
+            if future is None:
                 # The rehearsal reads what never changes again once a run has started.
-                found = self._thread.submit(kind.rehearse, _frozen(state))
-            self._known[state.run] = found
+                future = self._thread.submit(kind.rehearse, _frozen(state))
+            self._known[state.run] = future
             while len(self._known) > KEPT:
                 self._known.popitem(last=False)
-        if not found.done():
+        if not future.done():
             return None
-        if error := found.exception():
+        if error := future.exception():
             log.warning("run %s cannot be rehearsed: %s", state.run, error)
             return None
-        return found.result()
+        return future.result()
 
     def close(self, wait: bool = False) -> None:
         """End the thread; `wait` for the counts that were begun, which are kept."""

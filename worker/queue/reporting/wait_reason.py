@@ -21,9 +21,9 @@ def reason(row: dict[str, Any], devices: Sequence[Device]) -> str:
     living = [device for device in devices if device.living]
     if not living:
         return "a worker (none is connected)"
-    wanted, fitting = _fitting(row, living)
+    run_needs, fitting = _fitting(row, living)
     if not fitting:
-        return _lacking(wanted.labels, living)
+        return _lacking(run_needs.labels, living)
     if row["profile"] is not None:
         fitting = [d for d in fitting if d.offer.profile == row["profile"]]
         if not fitting:
@@ -44,13 +44,13 @@ def told(
     working = {task.partition("/")[0] for task in held}
     working |= {device.run for device in devices if device.living and device.run}
     parents = {row["part_of"] for row in rows}
-    found = []
+    full_rows = []
     for row in rows:
         why = reason(row, devices)
         if not why and row["run"] not in working and row["run"] not in parents:
             why = busy(row, devices)
-        found.append({**row, "waits_for": why, "helps": advice(row, devices) if why else ""})
-    return found
+        full_rows.append({**row, "waits_for": why, "helps": advice(row, devices) if why else ""})
+    return full_rows
 
 
 def busy(row: dict[str, Any], devices: Sequence[Device]) -> str:
@@ -69,17 +69,17 @@ def advice(row: dict[str, Any], devices: Sequence[Device]) -> str:
     if row["paused"] or row.get("past"):
         return f"forge resume {row['name']}"
     living = [device for device in devices if device.living]
-    wanted, fitting = _fitting(row, living)
+    run_needs, fitting = _fitting(row, living)
     if fitting:
         return ""
-    labels = ",".join(sorted(label for label in wanted.labels if ":" not in label))
+    labels = ",".join(sorted(label for label in run_needs.labels if ":" not in label))
     return "forge worker" + (f" --queues {labels}" if labels else "")
 
 
 def _fitting(row: dict[str, Any], living: Sequence[Device]) -> tuple[Needs, list[Device]]:
     """Return what a run needs of a device, and the living devices that offer it."""
-    wanted = needs(row["device"] or CPU, tuple(row["labels"].split()), None, gpu_offers(living))
-    return wanted, [d for d in living if d.offer.meets(wanted)]
+    run_needs = needs(row["device"] or CPU, tuple(row["labels"].split()), None, gpu_offers(living))
+    return run_needs, [d for d in living if d.offer.meets(run_needs)]
 
 
 def unmet(labels: Iterable[str], devices: Sequence[Device]) -> list[str]:
@@ -91,17 +91,17 @@ def _offered(devices: Iterable[Device]) -> frozenset[str]:
     return frozenset[str]().union(*(device.offer.labels for device in devices))
 
 
-def _lacking(wanted: Collection[str], living: Sequence[Device]) -> str:
+def _lacking(labels: Collection[str], living: Sequence[Device]) -> str:
     """Return in words what no connected worker offers: the missing labels, or all of them at once."""
-    missing = unmet(wanted, living)
+    missing = unmet(labels, living)
     if not missing:
-        return f"one worker with all of {labelled(wanted)} (none is connected)"
+        return f"one worker with all of {labelled(labels)} (none is connected)"
     return f"a worker with {labelled(missing)} (none is connected)"
 
 
 def labelled(labels: Iterable[str]) -> str:
     """Return labels in words: "the label demo", "the labels a and b", "a cpu"."""
-    own = sorted(label for label in labels if ":" not in label)
+    names = sorted(label for label in labels if ":" not in label)
     kinds = [f"a {label.partition(':')[2]}" for label in sorted(labels) if ":" in label]
-    said = [f"the label{'s' if len(own) > 1 else ''} {' and '.join(own)}"] if own else []
-    return " and ".join([*kinds, *said])
+    words = [f"the label{'s' if len(names) > 1 else ''} {' and '.join(names)}"] if names else []
+    return " and ".join([*kinds, *words])

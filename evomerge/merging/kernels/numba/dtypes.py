@@ -84,11 +84,11 @@ def _prefetch(typing, address):
 
     def made(context, builder, signature, args):
         byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
-        told = [ir.Constant(word, value) for value in (0, 2, 1)]  # to read, second cache, data
+        constants = [ir.Constant(word, value) for value in (0, 2, 1)]  # to read, second cache, data
         kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
         name = "llvm.prefetch.p0"
-        known = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-        builder.call(known, [builder.inttoptr(args[0], byte), *told])
+        function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+        builder.call(function, [builder.inttoptr(args[0], byte), *constants])
         return context.get_dummy_value()
 
     return types.void(types.uint64), made

@@ -121,7 +121,7 @@ def _by_blocks(addresses, codes, start, rows, columns, programs, outs, out_codes
     # Unpacked once: numba counts references at every access, which costs as much as a block.
     consensus, factors, lost, rescale, keys = programs[:5]
     voters, low, high, weights, normalise = programs[5:10]
-    epsilon, scale, made, _, goes_on = programs[10:]
+    epsilon, scale, sole_inputs, _, goes_on = programs[10:]
     layers, size = len(addresses), rows * columns
     block = step_of(codes)
     step = block if epsilon.max() < 0 else max(1, block // columns) * columns
@@ -140,12 +140,12 @@ def _by_blocks(addresses, codes, start, rows, columns, programs, outs, out_codes
         n, place = min(step, size - begin), start + begin
         spoilt = True  # True if x does not hold all inputs
         for p in range(len(outs)):
-            alone = made[p] > 0 and epsilon[p] < 0  # only that input is read
-            low_j, high_j = (made[p], made[p] + 1) if alone else (1, layers)
+            alone = sole_inputs[p] > 0 and epsilon[p] < 0  # only that input is read
+            low_j, high_j = (sole_inputs[p], sole_inputs[p] + 1) if alone else (1, layers)
             if spoilt and not goes_on[p]:
                 load_all(addresses, codes, begin, n, zero, x, low_j, high_j, strange)
             if not alone and not goes_on[p]:
-                spoilt = made[p] > 0
+                spoilt = sole_inputs[p] > 0
             for j in range(low_j, high_j):
                 if strange[j]:
                     told[p] = 1
@@ -157,11 +157,21 @@ def _by_blocks(addresses, codes, start, rows, columns, programs, outs, out_codes
                 if lost[p, 0] or rescale[p, 0] != _ONE:
                     drop_block(x[0, :n], lost[p, 0], rescale[p, 0], keys[p, 0], place, words, lanes)
             if voters[p] and not goes_on[p]:
-                own = weights[p, : voters[p]]
-                _voted(x, 1 - consensus[p], n, low[p], high[p], own, few[p], normalise[p], votes)
+                voter_weights = weights[p, : voters[p]]
+                _voted(
+                    x,
+                    1 - consensus[p],
+                    n,
+                    low[p],
+                    high[p],
+                    voter_weights,
+                    few[p],
+                    normalise[p],
+                    votes,
+                )
             if epsilon[p] >= 0:
-                _selected(x, made[p], n, columns, epsilon[p], row, first, sums, distance)
-            result = x[made[p], :n]
+                _selected(x, sole_inputs[p], n, columns, epsilon[p], row, first, sums, distance)
+            result = x[sole_inputs[p], :n]
             if not store(result, scale[p], base[:n], outs[p], out_codes[p], begin) and not told[p]:
                 told[p] = 2
 

@@ -45,9 +45,9 @@ def _of_floats(base, a, b, c, factors, scale, based, out):
         zero = base[i] if based else _ZERO
         x, y, z = a[i] - zero, b[i] - zero, c[i] - zero
         read = max(read, size_of(x), size_of(y), size_of(z))
-        made = (x * f + y * g + z * h) * scale + (zero if based else -_ZERO)
-        out[i] = made
-        written = max(written, size_of(made))
+        total = (x * f + y * g + z * h) * scale + (zero if based else -_ZERO)
+        out[i] = total
+        written = max(written, size_of(total))
     return 1 if read >= _INFINITE else 2 if written >= _INFINITE else 0
 
 
@@ -59,9 +59,9 @@ def _of_halves(base, a, b, c, factors, scale, based, out):
         zero = widened(base[i]) if based else _ZERO
         x, y, z = widened(a[i]) - zero, widened(b[i]) - zero, widened(c[i]) - zero
         read = max(read, size_of(x), size_of(y), size_of(z))
-        made = narrowed((x * f + y * g + z * h) * scale + (zero if based else -_ZERO))
-        out[i] = made
-        written = max(written, made & np.uint16(0x7FFF))
+        total = narrowed((x * f + y * g + z * h) * scale + (zero if based else -_ZERO))
+        out[i] = total
+        written = max(written, total & np.uint16(0x7FFF))
     return 1 if read >= _INFINITE else 2 if written >= _INFINITE_HALF else 0
 
 
