@@ -101,7 +101,7 @@ dist: $(READY)
 site: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
-# Pages of docs/ that are made from the code.
+# Pages of docs/ that are made from the code: settings.md, and those that only the site has (Git ignores them).
 docs: $(READY)
 	$(BIN)/python docs/generate.py
 

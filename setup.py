@@ -12,7 +12,7 @@ from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
 HERE = Path(__file__).resolve().parent
-MODULE = HERE / "runs" / "system" / "build.py"
+MODULE = HERE / "agent_forge" / "runs" / "system" / "build.py"
 
 
 def stamp(package: Path) -> None:
@@ -36,7 +36,7 @@ class BuildPackages(build_py):
         """Build the packages, and stamp them unless they are linked to the checkout."""
         super().run()
         if not self.editable_mode:
-            stamp(Path(self.build_lib) / "runs" / "system")
+            stamp(Path(self.build_lib) / "agent_forge" / "runs" / "system")
 
 
 class SourceDistribution(sdist):
@@ -45,7 +45,7 @@ class SourceDistribution(sdist):
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
         """Make the tree of the distribution, and stamp it."""
         super().make_release_tree(base_dir, files)
-        stamp(Path(base_dir) / "runs" / "system")
+        stamp(Path(base_dir) / "agent_forge" / "runs" / "system")
 
 
 setup(cmdclass={"build_py": BuildPackages, "sdist": SourceDistribution})

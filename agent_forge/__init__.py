@@ -1,8 +1,9 @@
-"""The public Python API, a thin layer.
+"""The public Python API, a thin layer over what the commands use; docs/python.md is its reference.
 
-from agent_forge import EvoMerge, EvoMergeConfig
+import agent_forge as forge
 
-result = await EvoMerge(EvoMergeConfig(generations=8)).evolve(["a", "b", "c"], base="base")
+models = {"sources": ["a", "b", "c"], "base": "base"}
+best = forge.run("evomerge", {"generations": 8}, models=models)
 
 Importing it makes threads that wait for each other sleep instead of spin, as in `forge`, unless the
 environment says otherwise (docs/benchmarks.md, "Waiting threads") or torch was imported before.
@@ -13,14 +14,35 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from runs.system.thread_waiting import sleep_by_default
+from agent_forge.runs.system.open_files import sleep_by_default
 
 if TYPE_CHECKING:
-    from agent_forge.api import EvoMerge, EvoMergePipeline, EvoMergeResult
-    from agent_forge.compressed import load_coded, load_coded_tokenizer
-    from agent_forge.notebook import Run, ask
+    from agent_forge.evolution import EvoMerge, EvoMergePipeline, EvoMergeResult
+    from agent_forge.evomerge.config import EvoMergeConfig
+    from agent_forge.modules import (
+        export,
+        load,
+        load_coded,
+        load_coded_tokenizer,
+        load_tokenizer,
+        score,
+    )
+    from agent_forge.notebook import (
+        Run,
+        ask,
+        cancel,
+        carry_on,
+        fork,
+        override,
+        pause,
+        priority,
+        rename,
+        resume,
+        retry,
+    )
     from agent_forge.pipelines import Ended, PipelineOrchestrator, run
-    from agent_forge.registry import ModelRegistry
+    from agent_forge.registry import ModelRegistry, sessions
+    from agent_forge.registry import open as open
     from agent_forge.specification import (
         ADASOptimizer,
         BitNetQuantizer,
@@ -30,32 +52,23 @@ if TYPE_CHECKING:
         QuietSTaR,
         create_cognate_models,
     )
-    from evomerge.config import EvoMergeConfig
 
 sleep_by_default()
 
-#: Public name → the module that it is in.
-_HOMES = {
-    **dict.fromkeys(("EvoMerge", "EvoMergePipeline", "EvoMergeResult"), "agent_forge.api"),
-    **dict.fromkeys(("load_coded", "load_coded_tokenizer"), "agent_forge.compressed"),
-    **dict.fromkeys(("Run", "ask"), "agent_forge.notebook"),
-    "EvoMergeConfig": "evomerge.config",
-    **dict.fromkeys(("Ended", "PipelineOrchestrator", "run"), "agent_forge.pipelines"),
-    "ModelRegistry": "agent_forge.registry",
-    **dict.fromkeys(
-        (
-            "ADASOptimizer",
-            "BitNetQuantizer",
-            "CapabilityBaker",
-            "FinalCompressor",
-            "ForgeTrainer",
-            "QuietSTaR",
-            "create_cognate_models",
-        ),
-        "agent_forge.specification",
-    ),
+#: Module → the public names that it has.
+_NAMES = {
+    "agent_forge.evolution": "EvoMerge EvoMergePipeline EvoMergeResult",
+    "agent_forge.modules": "export load load_coded load_coded_tokenizer load_tokenizer score",
+    "agent_forge.notebook": "Run ask cancel carry_on fork override pause priority rename resume retry",
+    "agent_forge.pipelines": "Ended PipelineOrchestrator run",
+    "agent_forge.registry": "ModelRegistry open sessions",
+    "agent_forge.specification": "ADASOptimizer BitNetQuantizer CapabilityBaker FinalCompressor "
+    "ForgeTrainer QuietSTaR create_cognate_models",
+    "agent_forge.evomerge.config": "EvoMergeConfig",
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
+#: `open` is left out: a star import would hide that of Python.
 __all__ = [
     "ADASOptimizer",
     "BitNetQuantizer",
@@ -72,10 +85,24 @@ __all__ = [
     "QuietSTaR",
     "Run",
     "ask",
+    "cancel",
+    "carry_on",
     "create_cognate_models",
+    "export",
+    "fork",
+    "load",
     "load_coded",
     "load_coded_tokenizer",
+    "load_tokenizer",
+    "override",
+    "pause",
+    "priority",
+    "rename",
+    "resume",
+    "retry",
     "run",
+    "score",
+    "sessions",
 ]
 
 

@@ -1,4 +1,4 @@
-"""EvoMerge by the source documents' names: settings, checkpoints, hand-over.
+"""EvoMerge by the names of docs/documents.md: settings, checkpoints, hand-over.
 
     from agent_forge.phases.phase2_evomerge import EvoMerge, EvoMergeConfig   the first document
     from agent_forge.evomerge_pipeline import EvoMergePipeline, …             the second
@@ -15,19 +15,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_forge import api
+from agent_forge import evolution
+from agent_forge.evomerge import config as document_settings
+from agent_forge.evomerge import config as evomerge_config
+from agent_forge.evomerge.config import REFUSED, RENAMED
+from agent_forge.evomerge.run.views import checkpoints
+from agent_forge.evomerge.search_settings import MODELS, NAMES, having
 from agent_forge.modules import handed
 from agent_forge.registry import ModelRegistry
-from evomerge import config as evomerge_config
-from evomerge import document_settings
-from evomerge.config import REFUSED, RENAMED
-from evomerge.run.views import checkpoints
-from evomerge.search_settings import MODELS, NAMES, having
-from runs import kinds
-from runs.errors import ConfigError, NotFoundError
-from runs.home import Home
-from runs.lists import finding, queries
-from weights.storage.model_origin import Finder
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError, NotFoundError
+from agent_forge.runs.home import Home
+from agent_forge.runs.lists import finding, queries
+from agent_forge.weights.storage.model_origin import Finder
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ def _adding_up(settings: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-class EvoMerge(api.EvoMerge):
+class EvoMerge(evolution.EvoMerge):
     """The search, with the documents' settings and `load_checkpoint`."""
 
     def __init__(
@@ -113,6 +113,8 @@ class EvoMerge(api.EvoMerge):
         home: Home | str | Path | None = None,
     ) -> None:
         self._documents = config if isinstance(config, EvoMergeConfig) else None
+        if config is None:  # the documents' own search
+            config = EvoMergeConfig().settings()[0]
         super().__init__(None if isinstance(config, EvoMergeConfig) else config, home)
 
     async def evolve(  # pyright: ignore[reportIncompatibleMethodOverride]  a document's own order
@@ -123,7 +125,7 @@ class EvoMerge(api.EvoMerge):
         base: Any = None,
         data: Sequence[str | Path] = (),
         output_dir: str | Path | None = None,
-    ) -> api.EvoMergeResult:
+    ) -> evolution.EvoMergeResult:
         """Evolve merges of `models`, or of those that phase 1 hands over. Raises ForgeError."""
         candidates: Sequence[Any] = (
             handed(models, "models") if isinstance(models, Mapping) else models
@@ -162,7 +164,7 @@ def load_phase1_models(
     `session_id` is a cognate run's name or its beginning, or a session's name; by default the newest
     cognate run that has completed, else the newest session. Raises NotFoundError.
     """
-    from weights.architectures.auto import AutoModelForCausalLM
+    from agent_forge.weights.architectures.auto import AutoModelForCausalLM
 
     at = Home.at(home)
     name = session_id or _newest(at)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent_forge.api import EvoMergeResult
 from agent_forge.documents import EvoMerge, EvoMergeConfig
-from runs.errors import ConfigError
+from agent_forge.evolution import EvoMergeResult
+from agent_forge.runs.errors import ConfigError
 
 __all__ = ["BaseModelConfig", "BestCandidate", "EvoMergePipeline", "EvolutionConfig"]
 

@@ -1,18 +1,205 @@
-"""Models between a program and the log: a loaded module becomes a folder, a name a loaded module."""
+"""Models from Python: scored, exported and loaded by name, as the commands do; loaded modules, too."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
-from runs.errors import ConfigError, NotFoundError
-from runs.home import Home
-from weights.folders.checkpoint import SHARD_BYTES, digest, publish, write_weights
-from weights.storage.model_origin import Finder
+from agent_forge.evaluation.data.slices import Slice
+from agent_forge.runs.errors import ConfigError, NotFoundError
+from agent_forge.runs.home import Home
+from agent_forge.weights.folders import model_card
+from agent_forge.worker.exports import formats
+
+if TYPE_CHECKING:
+    from agent_forge.evomerge.tasks.score import Score
 
 log = logging.getLogger(__name__)
+
+
+@overload
+def score(
+    models: str | Path,
+    data: Sequence[str | Path] = (),
+    *,
+    slice: Slice = "test",
+    context: int = 512,
+    device: str = "auto",
+    endpoint: str | None = None,
+    served: str | None = None,
+    home: Home | str | Path | None = None,
+) -> Score: ...
+
+
+@overload
+def score(
+    models: Sequence[Any],
+    data: Sequence[str | Path] = (),
+    *,
+    slice: Slice = "test",
+    context: int = 512,
+    device: str = "auto",
+    endpoint: str | None = None,
+    served: str | None = None,
+    home: Home | str | Path | None = None,
+) -> list[Score]: ...
+
+
+def score(
+    models: str | Path | Sequence[Any],
+    data: Sequence[str | Path] = (),
+    *,
+    slice: Slice = "test",
+    context: int = 512,
+    device: str = "auto",
+    endpoint: str | None = None,
+    served: str | None = None,
+    home: Home | str | Path | None = None,
+) -> Score | list[Score]:
+    """Measure a model, or several, on a slice of data; nothing is recorded.
+
+        code, math = forge.score(["models/code", "models/math"], data=["items"])
+        print(code.components.bits_per_byte, math.components.bits_per_byte)
+
+    Return a `Score` for one model and a list of them for a list. A score's `components` has
+    `perplexity`, `bits_per_byte` (compares models of different tokenizers), `next_token_accuracy`,
+    `choice_accuracy` and `solved`; `items` has every item with its value.
+
+    `data` are files and folders of items, or tasks; without any, the built-in domains. `slice` is
+    train, search, selection or test. `context` is the length of a window in tokens. With `endpoint`,
+    the address of an OpenAI-compatible server, that server is asked for the model that it calls
+    `served`. It is what `forge score` does. Raises ConfigError, DataError, SourceError,
+    UnavailableError.
+    """
+    from agent_forge.evomerge.tasks import score as scoring
+
+    at = Home.at(home)
+    given = models if isinstance(models, list | tuple) else [models]
+    names = [named(at, model) for model in given]
+    if not names:
+        raise ConfigError("there are no models to score: give one.")
+    how = scoring.Measurement(
+        tuple(map(str, data)), slice, context, device, endpoint=endpoint, served=served
+    )
+    scores, _ = scoring.measure(at, names, how, log.info)
+    return scores if given is models else scores[0]
+
+
+def export(
+    model: Any,
+    out: str | Path,
+    format: str = "folder",
+    type: str | None = None,
+    *,
+    reason: str | None = None,
+    ollama: bool = False,
+    fallback: str | None = None,
+    imatrix: Sequence[str | Path] = (),
+    measure: Sequence[str | Path] = (),
+    home: Home | str | Path | None = None,
+) -> formats.Written:
+    """Write a model as a folder, a GGUF file or another format; return what was written.
+
+        forge.export(best.run, "champion")
+        forge.export("models/code", "code.gguf", "gguf", type="Q8_0")
+        small = forge.run("compression", models={"model": "models/code"}, data=["items"])
+        forge.export(small.run, "small")
+
+    A folder has the result of a completed run with its report; `RUN:ROLE` is another model of the run.
+    The run records it, with the `reason`. The folder of a compression has the coded file, here
+    `small/model.forge`.
+
+    `format` is folder, gguf (a file for llama.cpp), compressed-tensors (a folder for vLLM, of `type`
+    int8 or int4), bitnet (a packed folder of a ternary model) or adapter. All but folder and adapter
+    take any name of a model, or a loaded module. Of a GGUF file `type` is F32, F16 (the default), Q8_0,
+    Q4_K_M, …, several with commas; `imatrix` is text that tells which inputs of a matrix matter,
+    `measure` is text to measure the file on, and `ollama` writes a Modelfile beside it. It is what
+    `forge export` does. Raises ConfigError, ConflictError, NotFoundError, SourceError,
+    UnavailableError.
+    """
+    at = Home.at(home)
+    gguf = formats.Gguf(fallback, ollama, tuple(map(str, imatrix)), None, tuple(map(str, measure)))
+    options = formats.Options(type, gguf, reason)
+    return formats.write(at, named(at, model), Path(out), format, options, log.info)
+
+
+def load(model: str | Path, dtype: Any = None, home: Home | str | Path | None = None) -> Any:
+    """Load a model by any name that commands take, or from a coded file; return it for transformers.
+
+        model = forge.load(best["champion"])
+        small_model = forge.load("small/model.forge")
+
+    A name is a folder, a GGUF file, a model of a run (`RUN`, `RUN:ROLE`), a registered name,
+    BASE+ADAPTER or a Hub id ([all of them](settings.md#names-of-models)). `dtype` is a torch dtype for
+    all weights; by default the model's own. The model is on the CPU and in evaluation mode. Code of its
+    own is not run. Raises SourceError, UnavailableError.
+    """
+    if _is_coded(model):
+        from agent_forge.weights.formats import decompression
+
+        return decompression.load_model(Path(model), dtype)
+    from agent_forge.weights.architectures.auto import AutoModelForCausalLM
+
+    folder = _folder(model, home)
+    return AutoModelForCausalLM.from_pretrained(
+        folder, trust_remote_code=False, dtype=dtype or "auto"
+    )
+
+
+def load_tokenizer(model: str | Path, home: Home | str | Path | None = None) -> Any:
+    """Load a model's tokenizer, by the same names; return it for transformers.
+
+        tokenizer = forge.load_tokenizer("models/base")
+        print(tokenizer("def add(a, b):").input_ids)
+
+    Raises SourceError, UnavailableError.
+    """
+    if _is_coded(model):
+        from agent_forge.weights.formats import decompression
+
+        return decompression.load_tokenizer(Path(model))
+    from agent_forge.evaluation.loading import load_tokenizer
+
+    return load_tokenizer(_folder(model, home))
+
+
+def _is_coded(model: str | Path) -> bool:
+    """Return True if a model is a file of coded weights."""
+    return str(model).endswith(model_card.CODED) and Path(model).is_file()
+
+
+def _folder(model: str | Path, home: Home | str | Path | None) -> str:
+    """Return the folder of a model, made if need be. Raises SourceError, UnavailableError."""
+    from agent_forge.weights.folders.sources import resolve
+    from agent_forge.weights.storage.model_origin import Finder
+
+    return resolve(str(model), named=Finder(Home.at(home), log.info)).path
+
+
+def load_coded(file: str | Path, dtype: Any = None) -> Any:
+    """Return the causal language model of transformers in a file that `forge` wrote.
+
+        coded = forge.load_coded("small/model.forge")
+
+    `dtype`: a torch dtype for all weights; None: the model's own. Raises SourceError, TamperedError.
+    """
+    from agent_forge.weights.formats.decompression import load_model
+
+    return load_model(Path(file), dtype)
+
+
+def load_coded_tokenizer(file: str | Path) -> Any:
+    """Return the tokenizer in a file of coded weights.
+
+        coded_tokenizer = forge.load_coded_tokenizer("small/model.forge")
+
+    Raises SourceError if the file holds none, TamperedError.
+    """
+    from agent_forge.weights.formats.decompression import load_tokenizer
+
+    return load_tokenizer(Path(file))
 
 
 def named(home: Home, model: Any) -> str:
@@ -23,24 +210,13 @@ def named(home: Home, model: Any) -> str:
     """
     if isinstance(model, str | Path):
         return str(model)
+    from agent_forge.weights.folders.checkpoint import digest, publish
+
     weights = {name: p.detach().cpu() for name, p in model.named_parameters()}
     folder = home.folder / "models" / digest(weights)
     if not folder.exists():
         publish(folder, lambda place: _save(model, weights, place))
     return str(folder)
-
-
-def load(home: Home, name: str) -> Any:
-    """Return the model that a name of the log means, loaded: a transformers model.
-
-    Raises NotFoundError, SourceError, UnavailableError.
-    """
-    from weights.architectures.auto import AutoModelForCausalLM
-
-    reference = Finder(home, log.info)(name)
-    if reference is None:
-        raise NotFoundError(f"the log has no model {name!r}.")
-    return AutoModelForCausalLM.from_pretrained(reference.path, trust_remote_code=False)
 
 
 def handed(over: Mapping[str, Any], name: str) -> Any:
@@ -57,7 +233,8 @@ def _save(module: Any, weights: dict[str, Any], folder: Path) -> None:
 
     Raises ConfigError if that place is not known, NotFoundError if it has no tokenizer.
     """
-    from weights.architectures.auto_config import AutoTokenizer
+    from agent_forge.weights.architectures.auto_config import AutoTokenizer
+    from agent_forge.weights.folders.checkpoint import SHARD_BYTES, write_weights
 
     write_weights(folder, weights, SHARD_BYTES)
     module.config.save_pretrained(folder)

@@ -1,18 +1,64 @@
-"""`Run`: a run of any kind in a notebook; `ask`: pause it, cancel it, call it by another name."""
+"""A run in a script or notebook: read by `Run`; paused, cancelled, renamed, forked, carried on.
+
+Each word of the table `runs.kinds.controls` is a function here. Commands, routes and MCP tools are made
+from the same table.
+"""
 
 from __future__ import annotations
 
+import inspect
+import shlex
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from evomerge.reports.outputs.notebook import Run as MergingRun
-from evomerge.run.state import RunState
-from runs.history import repository
-from runs.home import Home
-from runs.lists import finding
-from runs.lists.recorded_run import RecordedRun
-from worker.commands import control
+from agent_forge.evomerge.reports.outputs.tables import Run as MergingRun
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.pipelines import Ended, ended_of
+from agent_forge.runs.history import repository
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.controls import Control, control_of
+from agent_forge.runs.lists import finding
+from agent_forge.runs.lists.recorded_run import RecordedRun
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.commands import control
+from agent_forge.worker.commands import fork as fork_command
+from agent_forge.worker.tasks import runner
+
+
+class Run(RecordedRun):
+    """A run of any kind in the log, read-only. It stays as it was read; `refresh` reads it again.
+
+        read = forge.Run(best.run)
+        print(read.name, read.status, read.report()["champion"])
+        read.frame()  # a DataFrame: generations; also "candidates", "evaluations", "items", "events"
+        read.plot()  # a matplotlib Figure; also while the run lives
+        read.lineage()  # the family of its result
+
+    `name` is the run's name, its id or the beginning of the id. A run that is not of merging has the
+    tables of its kind, and `plot("loss")` draws one of its panels (`forge show RUN` lists them).
+    """
+
+    def __new__(cls, name: str, home: Home | str | Path | None = None) -> Any:
+        """Return the run's own class, if its kind has one. Raises NotFoundError, UnavailableError."""
+        with closing(Home.at(home).open_store()) as store:
+            stream = repository.named_stream(store, finding.full_name(store, name))
+        if stream.startswith(f"{RunState.kind}/"):
+            return MergingRun(name, home)
+        return super().__new__(cls)
+
+    def plot(self, panel: str = "") -> Any:
+        """Return a panel as a matplotlib Figure; without a name, the first. Raises NotFoundError."""
+        from agent_forge.worker.exports import panel_picture
+
+        chosen = self.panel(panel) if panel else self.overview.panels[0]
+        return panel_picture.figure(chosen)
+
+
+#: The run in examples.
+EXAMPLE = "20261121-3fa9c1"
 
 
 def ask(
@@ -22,9 +68,13 @@ def ask(
     reason: str | None = None,
     home: Home | str | Path | None = None,
 ) -> None:
-    """Ask something of a run: `ask("first-try", "pause", reason="the GPU is needed")`.
+    """Ask something of a run, by a word that is chosen while the program runs.
 
-    Words and their values are those of `forge` (`runs.kinds.controls`). Raises ConflictError,
+        forge.ask("20261121-3fa9c1", "pause", reason="the GPU is needed")
+
+    `run` is its name, its id or the beginning of the id. `word` is the name of one of the functions
+    `pause`, `resume`, `cancel`, `retry`, `priority`, `rename` and `override`, and `value` is what that
+    function takes beside the run. Raises ConflictError if the run is not in a state for it,
     NotFoundError, ConfigError.
     """
     place = Home.at(home)
@@ -32,20 +82,95 @@ def ask(
         control.ask(store, place, finding.full_name(store, run), word, value, reason)
 
 
-class Run(RecordedRun):
-    """A run of any kind in the log, read-only; of a merging run, `evomerge.Run`."""
+def _function(word: str) -> Callable[..., None]:
+    """Return the function of a word of the table, with its signature, words and example."""
+    asked = control_of(word)
+    form = inspect.Parameter
+    parameters = [form("run", form.POSITIONAL_OR_KEYWORD, annotation="str")]
+    if asked.value:
+        type_ = "int" if asked.value == "priority" else "str"
+        parameters.append(form(asked.value, form.POSITIONAL_OR_KEYWORD, annotation=type_))
+    if asked.takes_reason:
+        default = form.empty if asked.needs_reason else None
+        type_ = "str" if asked.needs_reason else "str | None"
+        parameters.append(
+            form("reason", form.POSITIONAL_OR_KEYWORD, default=default, annotation=type_)
+        )
+    home = "Home | str | Path | None"
+    parameters.append(form("home", form.KEYWORD_ONLY, default=None, annotation=home))
+    signature = inspect.Signature(parameters, return_annotation="None")
 
-    def __new__(cls, name: str, home: Home | None = None) -> Any:
-        """Return the run's own class, if its kind has one. Raises NotFoundError, UnavailableError."""
-        with closing((home or Home.default()).open_store()) as store:
-            stream = repository.named_stream(store, finding.full_name(store, name))
-        if stream.startswith(f"{RunState.kind}/"):
-            return MergingRun(name, home)
-        return super().__new__(cls)
+    def function(*args: Any, **kwargs: Any) -> None:
+        given = signature.bind(*args, **kwargs).arguments
+        value = given.get(asked.value) if asked.value else None
+        ask(given["run"], word, value, given.get("reason"), given.get("home"))
 
-    def plot(self, panel: str = "") -> Any:
-        """Return a panel as a matplotlib Figure; without a name, the first. Raises NotFoundError."""
-        from worker.exports import panel_picture
+    function.__name__ = function.__qualname__ = word
+    function.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]
+    function.__doc__ = (
+        f"{asked.line}\n\n    forge.{word}({_example(asked)})\n\n{asked.more} It is what "
+        f"`forge {word}` does. Raises ConflictError if the run is not in a state for it, NotFoundError."
+    )
+    return function
 
-        chosen = self.panel(panel) if panel else self.overview.panels[0]
-        return panel_picture.figure(chosen)
+
+def _example(asked: Control) -> str:
+    """Return the arguments of a word's example, as Python has them."""
+    words = shlex.split(asked.example)
+    options = dict(pairwise(words))
+    arguments: list[Any] = [EXAMPLE]
+    if asked.value:
+        arguments.append(int(words[0]) if asked.value == "priority" else words[0])
+    texts = [f'"{one}"' if isinstance(one, str) else str(one) for one in arguments]
+    reason = options.get("--reason")
+    return ", ".join([*texts, *([] if reason is None else [f'reason="{reason}"'])])
+
+
+pause = _function("pause")
+resume = _function("resume")
+cancel = _function("cancel")
+retry = _function("retry")
+priority = _function("priority")
+rename = _function("rename")
+override = _function("override")
+
+
+def fork(
+    run: str,
+    at: int | None = None,
+    generation: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    reason: str | None = None,
+    home: Home | str | Path | None = None,
+) -> str:
+    """Branch a run: its history up to a place, a future of its own. Return the new run's id.
+
+        branch = forge.fork(best.run, generation=0, settings={"seed": 1})
+
+    `at` is the number of the event after which the fork begins; `generation` is the generation of a
+    merging run that the fork closes by its own settings. Give one of both. Nothing is copied, and the
+    first run stays as it is. `carry_on` carries the fork to its end. Raises ConfigError, NotFoundError,
+    TamperedError.
+    """
+    place = Home.at(home)
+    with closing(place.open_store()) as store:
+        branch = fork_command.plan(store, run, at, generation, dict(settings or {}))
+        return fork_command.fork(store, branch, reason=reason)
+
+
+def carry_on(run: str, home: Home | str | Path | None = None) -> Ended:
+    """Carry a run that is recorded to its end; return what it gives.
+
+        changed = forge.carry_on(branch)
+        print(changed["champion"])
+
+    The run may be a fork, or one that was submitted, interrupted, resumed or retried. A run that has
+    completed gives its results at once. It is what `forge start --resume RUN` does. Raises
+    RunFailedError, RunCancelledError, NotFoundError.
+    """
+    place = Home.at(home)
+    with closing(place.open_store()) as store:
+        name = control.adopted(store, run).run
+        state = runner.finish(runner.Worker(store, Artifacts.of(place)), name)
+    return ended_of(state)

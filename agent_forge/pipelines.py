@@ -1,17 +1,4 @@
-"""Runs of any kind and pipelines from Python: a script that is started again goes on where it was.
-
-    import agent_forge as forge
-
-    made = forge.run("cognate", {"preset": "tiny"})
-    best = forge.run(
-        "evomerge",
-        {"generations": 8},
-        models={"base": made["base"], "sources": [made["code"], made["math"]]},
-        data=[made.items],
-    )
-
-A call finds the run that the same call has started before in the same home.
-"""
+"""Runs of any kind and pipelines from Python: a script that is started again goes on where it was."""
 
 from __future__ import annotations
 
@@ -23,32 +10,43 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
-from events import EventStore
-from pipeline.config import PipelineConfig
-from pipeline.events import PipelineState
-from pipeline.submission import file as pipeline_file
-from runs import kinds
-from runs.errors import ConfigError, NotFoundError
-from runs.event_types import Figure
-from runs.history import repository
-from runs.home import Home
-from runs.kinds.asked import Asked, Lookup
-from weights.storage.model_origin import Finder
-from weights.storage.weight_cache import Artifacts
-from worker.commands import delegation, submit, validate
-from worker.tasks import runner
+from agent_forge.events import EventStore
+from agent_forge.pipeline.config import PipelineConfig
+from agent_forge.pipeline.events import PipelineState
+from agent_forge.pipeline.submission import file as pipeline_file
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError, NotFoundError
+from agent_forge.runs.event_types import Figure
+from agent_forge.runs.history import repository
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked, Lookup, Plan
+from agent_forge.weights.storage.model_origin import Finder
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.commands import delegation, requests, submit
+from agent_forge.worker.tasks import runner
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A run that has completed. `ended["base"]` names its model with that role, for another call."""
+    """A run that has completed, and the names of its models for further calls.
 
+        made = forge.run("cognate", {"preset": "mini"})
+        print(made["base"], made.models)  # names as every command takes them
+        print({name: figure.value for name, figure in made.figures.items()})
+
+    `made["base"]` is the model with the role base. Raises NotFoundError for a role that there is not.
+    `made.items` names the items that the run has measured on, as `data` of another call.
+    """
+
+    #: The run's id.
     run: str
+    #: Its kind, as "cognate".
     kind: str
     #: Role → name of the model, as every command takes it.
     models: Mapping[str, str]
+    #: Name → figure: `value`, `unit` and, if it was measured, the interval.
     figures: Mapping[str, Figure]
 
     def __getitem__(self, role: str) -> str:
@@ -73,28 +71,43 @@ def run(
     home: Home | str | Path | None = None,
     key: str | None = None,
 ) -> Ended:
-    """Carry a run of any kind to its end; return what it gives.
+    """Carry a run of any kind to its end; return its models and figures.
 
-    The same call means the same run: one that has ended is not begun again, one that was interrupted
-    goes on. `key` tells calls apart that are alike otherwise. Raises ForgeError.
+        best = forge.run(
+            "evomerge",
+            {"generations": 8},
+            models={"base": "models/base", "sources": ["models/code", "models/math"]},
+            data=["items"],
+        )
+        print(best["champion"], best.figures["lead_over_sources"].value)
+
+    `kind` is one of `forge kinds`, `config` has [its settings](settings.md). `models` has a model, or
+    several, for each role; `data` has files and folders, or the `items` of another run. A call that
+    asks for the same thing means the same run, as a command does: a run that was interrupted goes on,
+    and a run that has ended gives its result ([the same request](history.md#the-same-request)). `key`
+    begins a run beside an equal one. Input that cannot be used is refused before any work. Raises
+    ConfigError, DataError, SourceError, UnavailableError, ConflictError, RunFailedError,
+    RunCancelledError.
     """
     at = Home.at(home)
     roles = {role: [m] if isinstance(m, str) else list(m) for role, m in (models or {}).items()}
     request = Asked(kind, dict(config or {}), roles, [_placed(kind, str(place)) for place in data])
     with closing(at.open_store()) as store:
-        name = _submitted(at, store, request, key)
+        name = submitted(at, store, request, key)
         state = runner.finish(runner.Worker(store, Artifacts.of(at)), name)
-    return _ended(state)
+    return ended_of(state)
 
 
 class PipelineOrchestrator:
-    """A pipeline, phase by phase, as the source documents call it.
+    """A pipeline, phase by phase.
 
-        with PipelineOrchestrator("examples/speedrun.toml") as pipeline:
-            results = pipeline.run_full_pipeline()
+        with forge.PipelineOrchestrator("examples/speedrun.toml") as pipeline:
+            first = pipeline.run_single_phase(1)
+            report = pipeline.run_full_pipeline()
 
-    `config` is a TOML file, or its content as a mapping. The same content in the same home means the
-    same pipeline. With `reuse`, a phase that would be equal to a completed run takes that run's result.
+    `config` is a [TOML file](pipelines.md#the-file), or its content as a mapping. The same content in
+    the same home means the same pipeline, and that of `forge pipeline run`. With `reuse`, a phase that
+    would be equal to a completed run takes that run's result.
     """
 
     def __init__(
@@ -109,7 +122,7 @@ class PipelineOrchestrator:
         if isinstance(config, str | Path):
             config = pipeline_file.read(Path(config))
         self._asked = Asked("pipeline", dict(config))
-        self._home, self._key = Home.at(home), f"{key or ''} reuse" if reuse else key
+        self._home, self._key = Home.at(home), key
         self._fields = {"reuse": reuse}
         self._store: EventStore | None = None
         #: The run's name, once it is submitted.
@@ -119,7 +132,7 @@ class PipelineOrchestrator:
         """Check the pipeline whole and submit it, or find it. Raises ConfigError."""
         self._store = self._home.open_store()
         try:
-            self.run = _submitted(self._home, self._store, self._asked, self._key, self._fields)
+            self.run = submitted(self._home, self._store, self._asked, self._key, self._fields)
         except BaseException:
             self.__exit__()
             raise
@@ -184,27 +197,31 @@ def _placed(kind: str, data: str) -> str:
     return data if data.endswith(f":{delegation.ITEMS}") else kinds.of(kind).placed(data)
 
 
-def _submitted(
+def submitted(
     home: Home,
     store: EventStore,
-    request: Asked,
+    asked: Asked,
     key: str | None,
     fields: Mapping[str, Any] = MappingProxyType({}),
 ) -> str:
-    """Submit a run, or find the one that the same request has started; return its name.
+    """Check and record a run, or find the one of the same request; return its name.
 
-    `fields` has further fields of `submitted`.
+    `fields` has further fields of `submitted`. Raises ForgeError.
     """
-    completed_request = delegation.with_items(store, Artifacts.of(home), request)
-    plan = validate.plan(completed_request, Lookup(named=Finder(home, log.info)))
-    for warning in plan.warnings:
-        log.warning("%s", warning)
+    with_files = delegation.with_items(store, Artifacts.of(home), asked)
+    plan = submit.plan(with_files, Lookup(named=Finder(home, log.info)))
     plan = replace(plan, fields={**plan.fields, **fields})
-    digest = delegation.digest_of(request)
-    return submit.submit(store, plan, key=f"python {key or ''} {digest}", request_digest=digest)
+    return requests.submit(store, plan, key, _check).run
 
 
-def _ended(state: Any) -> Ended:
+def _check(plan: Plan) -> None:
+    """Raise the errors that a start of the run would raise; log what a user should know."""
+    for warning in submit.check(plan).warnings:
+        log.warning("%s", warning)
+
+
+def ended_of(state: Any) -> Ended:
+    """Return what a run that has completed gives."""
     kind = kinds.of(state.kind)
     models = {role: f"{state.run}:{m.recipe_id}" for role, m in kind.results(state).items()}
     return Ended(state.run, state.kind, models, kind.figures(state))

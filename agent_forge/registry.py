@@ -1,28 +1,33 @@
-"""The model registry from Python, as the source documents call it: thin calls over the log.
-
-registry = ModelRegistry()
-registry.create_session("session_001", {"base": "models/base"})
-registry.register_model("out/base", kind="base", session="session_001")
-registry.update_session_progress("session_001", "phase1", 25.0)
-"""
+"""The home, its sessions and its model registry from Python: thin calls over the log."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from events import EventStore
-from runs.home import Home
-from runs.lists import model_registry, sessions
-from runs.lists.sessions import Session
-from worker.commands import model_registry as commands
-from worker.commands import sessions as session_commands
+from agent_forge.events import EventStore
+from agent_forge.runs.home import Home
+from agent_forge.runs.lists import model_registry
+from agent_forge.runs.lists import sessions as session_list
+from agent_forge.runs.lists.sessions import Session
+from agent_forge.worker.commands import model_registry as commands
+from agent_forge.worker.commands import sessions as session_commands
 
 
 class ModelRegistry:
-    """Models and sessions of a home. What runs make enters the registry by itself."""
+    """Models and sessions of a home. What runs make enters the registry by itself.
+
+        registry = forge.ModelRegistry()
+        registry.create_session("session_001", {"base": "models/base"})
+        registry.register_model("models/base", kind="base", session="session_001")
+        registry.update_session_progress("session_001", "phase1", 25.0)
+        print([model["name"] for model in registry.models()])
+
+    A session groups the models of one script, and has its progress.
+    """
 
     def __init__(self, home: Home | str | Path | None = None) -> None:
         """Use a home folder; none: the one that the environment names."""
@@ -54,12 +59,12 @@ class ModelRegistry:
     def session(self, name: str) -> Session:
         """Return a session. Raises NotFoundError."""
         with self._store() as store:
-            return sessions.found(store, name)
+            return session_list.found(store, name)
 
     def sessions(self) -> list[Session]:
         """Return all sessions, the newest first."""
         with self._store() as store:
-            return [*sessions.every(store).values()][::-1]
+            return [*session_list.every(store).values()][::-1]
 
     # ---- models --------------------------------------------------------------------------------
 
@@ -80,7 +85,7 @@ class ModelRegistry:
         """
         with self._store() as store:
             if session is not None:
-                sessions.found(store, session)
+                session_list.found(store, session)
             id_ = commands.register(store, Path(folder), name, kind, metrics, lineage)
             if session is not None:
                 session_commands.add_model(store, session, id_)
@@ -98,3 +103,32 @@ class ModelRegistry:
         """Return the newest thousand models of a kind whose name, id, run or path has `query`."""
         with self._store() as store:
             return model_registry.listed(store, kind, query)[0]
+
+
+def open(folder: str | Path | None = None, database: str | None = None) -> Home:
+    """Open the home in a folder, or that of the environment; return it for `home=` of other calls.
+
+        home = forge.open("my-home")
+        registry = forge.ModelRegistry(home)
+
+    A home has the log and a cache of weights; it is made if it is missing. `database` is the log's
+    address, `sqlite:///FILE` or `postgresql://USER:PASSWORD@HOST/NAME`; by default it is the file
+    `forge.db` of the folder. Without a folder the environment names both, as for the commands
+    (`FORGE_HOME`, `FORGE_DATABASE_URL`). Raises UnavailableError, ConfigError.
+    """
+    home = Home.at(folder)
+    if database is not None:
+        home = replace(home, url=database)
+    home.open_store().close()
+    return home
+
+
+def sessions(home: Home | str | Path | None = None) -> list[Session]:
+    """Return all sessions of a home, the newest first.
+
+        for session in forge.sessions():
+            print(session.name, session.progress, session.models)
+
+    A session groups the models that a script of your own makes; `ModelRegistry` begins one.
+    """
+    return ModelRegistry(home).sessions()

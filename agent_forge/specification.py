@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 
 from agent_forge import documents, pipelines
 from agent_forge.modules import handed, load, named
-from runs.errors import ConfigError
-from runs.home import Home
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.home import Home
 
 #: What the documents' three specialists are for, as domains of the built-in text.
 SPECIALTIES = ("reasoning", "memory", "general")
@@ -66,7 +66,7 @@ class _Phase:
         config = {**settings, **self._settings}
         roles = {"model": [named(home, model)]}
         self.ended = pipelines.run(self.kind, config, roles, self._data, home=home)
-        return load(home, self.ended.run)
+        return load(self.ended.run, home=home)
 
 
 class QuietSTaR(_Phase):

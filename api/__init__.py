@@ -1,1 +1,1 @@
-"""REST, live events and the built dashboard. docs/map.md has a line for every module."""
+"""REST, live events and the built dashboard."""

@@ -14,28 +14,26 @@ from fastapi.staticfiles import StaticFiles
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 
-from api import problems
-from api.access.guard import Guard
-from api.access.waiting import WaitingRoom
-from api.live import websocket
-from api.live.event_stream import Hub
-from api.options import Options
-from api.routes import (
+from agent_forge.api import live, problems
+from agent_forge.api.access.guard import Guard
+from agent_forge.api.access.waiting import WaitingRoom
+from agent_forge.api.live import Hub
+from agent_forge.api.options import Options
+from agent_forge.api.routes import (
     checks,
     commands,
     control,
     listings,
     model_files,
-    panels,
     phases,
     pipelines,
     runs,
     users,
 )
-from api.routes.query_fields import known_fields
-from api.schemas.bodies import Problem
-from api.services import opened
-from runs.home import Home
+from agent_forge.api.routes.listings import known_fields
+from agent_forge.api.schemas.bodies import Problem
+from agent_forge.api.services import opened
+from agent_forge.runs.home import Home
 
 VERSION = version("agent-forge")
 
@@ -43,8 +41,8 @@ SITE = Path(__file__).parent / "site"
 
 #: In the order in which a path is looked for.
 ROUTES = (
-    *(checks, commands, control, runs, panels, model_files),
-    *(listings, pipelines, users, phases, websocket),
+    *(checks, commands, control, runs, model_files),
+    *(listings, pipelines, users, phases, live),
 )
 
 #: Answers that every route may give.

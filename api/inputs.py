@@ -10,14 +10,14 @@ from pathlib import Path
 
 from starlette.datastructures import State
 
-from api.options import Options
-from evaluation.lm_eval import spec
-from runs.errors import ConfigError
-from runs.event_types import ModelReference
-from weights.folders import gguf_names
-from weights.folders.sources import ALIASES
-from weights.storage import model_origin as origins
-from worker.commands.accounts import User
+from agent_forge.api.options import Options
+from agent_forge.evaluation.lm_eval import spec
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.event_types import ModelReference
+from agent_forge.weights.folders import gguf_names
+from agent_forge.weights.folders.sources import ALIASES
+from agent_forge.weights.storage import model_origin as origins
+from agent_forge.worker.commands.accounts import User
 
 #: Seconds that a request waits for models of runs or of the registry to be found or built. A page that
 #: checks while its user types asks again, and shows what it waits for; who starts a run waits.

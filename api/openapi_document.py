@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from api.app import create
-from api.options import Options
-from runs.home import Home
+from agent_forge.api.app import create
+from agent_forge.api.options import Options
+from agent_forge.runs.home import Home
 
 #: Keywords that no type depends on. Without them a better sentence in a docstring changes no type.
 PROSE = frozenset({"title", "description", "examples"})

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from evaluation.data import domains, hub_data, training_texts
-from runs.errors import ConfigError
-from runs.system import user_folders
-from runs.system.child_environment import may_ask_hub
-from weights.folders import adapter_folders, gguf_names, sources
+from agent_forge.evaluation.data import domains, training_texts
+from agent_forge.runs import home
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.system.child_environment import may_ask_hub
+from agent_forge.weights.folders import adapter_folders, gguf_names, sources
 
 #: Names of this machine that only this machine has.
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -71,7 +71,7 @@ class Options:
     def of_environment(cls, roots: Sequence[str] = (), host: str = "127.0.0.1") -> Options:
         """Read the environment; `host` is the address to listen on. Raises ConfigError."""
         named = roots or [p for p in os.environ.get("FORGE_MODEL_ROOTS", "").split(os.pathsep) if p]
-        folders = tuple(user_folders.expanded(root).resolve() for root in named) or (Path.cwd(),)
+        folders = tuple(home.expanded(root).resolve() for root in named) or (Path.cwd(),)
         for folder in folders:
             if not folder.is_dir():
                 raise ConfigError(
@@ -203,7 +203,7 @@ class Options:
             return placed
         if not domain:
             raise ConfigError(_outside(text))
-        if hub_data.is_hub(rest):
+        if training_texts.is_hub(rest):
             if not self.hub:
                 raise ConfigError(
                     f"{text[:200]!r}: this server fetches nothing from the Hub: set FORGE_API_HUB=1 "
@@ -237,7 +237,7 @@ class Options:
         return sources.split(text) or (text,)
 
     def _placed(self, text: str) -> str:
-        plain = user_folders.expanded(text)
+        plain = home.expanded(text)
         tries = [plain] if plain.is_absolute() else [root / plain for root in self.roots]
         for path in tries:
             if self.inside(path) and path.exists():

@@ -15,10 +15,10 @@ from fastapi.responses import JSONResponse
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
-from api.schemas.bodies import SPELLINGS
-from events import EventsError, StoreUnavailableError, UnstorableError
-from runs import errors
-from runs.system import plain_text
+from agent_forge.api.schemas.bodies import SPELLINGS
+from agent_forge.events import EventsError, StoreUnavailableError, UnstorableError
+from agent_forge.runs import errors
+from agent_forge.runs.system import plain_text
 
 log = logging.getLogger(__name__)
 

@@ -7,15 +7,14 @@ from contextlib import asynccontextmanager, nullcontext
 
 from starlette.datastructures import State
 
-from api import problems
-from api.access.authorization import Access
-from api.access.tickets import Tickets
-from api.access.waiting import Seats
-from api.options import Options
-from api.processes.background_jobs import Work
-from api.processes.readers import Readers
-from api.state.run_cache import Desk
-from runs.home import Home
+from agent_forge.api import problems
+from agent_forge.api.access.authorization import Access, Tickets
+from agent_forge.api.access.waiting import Seats
+from agent_forge.api.options import Options
+from agent_forge.api.processes.background_jobs import Work
+from agent_forge.api.processes.readers import Readers
+from agent_forge.api.state.run_cache import Desk
+from agent_forge.runs.home import Home
 
 
 @asynccontextmanager

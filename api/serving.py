@@ -14,8 +14,8 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from api.access.waiting import WaitingRoom
-from api.options import Options
+from agent_forge.api.access.waiting import WaitingRoom
+from agent_forge.api.options import Options
 
 #: What a connection that is not being answered waits for.
 Phase = Literal["head", "body", "idle"]

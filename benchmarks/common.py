@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from evaluation.data.builtin import corpus as builtin_corpus
-from phases.cognate import text as preset_model
-from phases.cognate.presets import PRESETS, Preset
-from phases.cognate.text import train_tokenizer
-from runs import keys
+from agent_forge.evaluation.data.builtin import corpus as builtin_corpus
+from agent_forge.phases.cognate import work as preset_model
+from agent_forge.phases.cognate.settings import PRESETS, Preset
+from agent_forge.phases.cognate.work import train_tokenizer
+from agent_forge.runs import keys
 
 M25 = PRESETS["25m"]
 

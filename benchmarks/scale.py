@@ -19,14 +19,14 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 
+from agent_forge.events import EventStore, New
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds import FURTHER
 from benchmarks import scale_queue, scale_runs, scale_store
 from benchmarks import scale_tables as tables
 from benchmarks.common import machine
 from benchmarks.events.log import note
 from benchmarks.scale_simulation import Measured
-from events import EventStore, New
-from runs.home import Home
-from runs.kinds import FURTHER
 from testing.services.cluster import Cluster
 from testing.services.servers import Postgres
 from testing.toy.toy_kind import KNOWN

@@ -18,14 +18,14 @@ from typing import Any
 
 from sqlalchemy import insert, text
 
-from events import EventStore
-from runs.history import repository
-from runs.home import Home
+from agent_forge.events import EventStore
+from agent_forge.runs.history import repository
+from agent_forge.runs.home import Home
+from agent_forge.worker.queue.device_table import DEVICES, Roster
+from agent_forge.worker.queue.dispatcher import Dispatcher
+from agent_forge.worker.queue.leases import LEASES, Leases
 from testing.services.cluster import Cluster, children
 from testing.toy import toy_runs
-from worker.queue.device_table import DEVICES, Roster
-from worker.queue.dispatcher import Dispatcher
-from worker.queue.leases import LEASES, Leases
 
 #: Devices of the first worker, and of the second.
 FIRST, SECOND = 2, 3

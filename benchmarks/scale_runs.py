@@ -15,18 +15,18 @@ from typing import Any
 
 from sqlalchemy import insert, select, text
 
+from agent_forge.evaluation.data.outcomes import Pool
+from agent_forge.events import Envelope, EventStore, New
+from agent_forge.events.projection import rebuild
+from agent_forge.evomerge.run.state import RunState, fold
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds import kind_of
+from agent_forge.runs.lists import queries
+from agent_forge.runs.lists.projections import RUNS, Runs
+from agent_forge.worker import append
 from benchmarks.events.log_reading import world
 from benchmarks.scale_queue import number, on_postgres
-from evaluation.data.outcomes import Pool
-from events import Envelope, EventStore, New
-from events.projection import rebuild
-from evomerge.run.state import RunState, fold
-from runs.home import Home
-from runs.kinds import kind_of
-from runs.lists import queries
-from runs.lists.projections import RUNS, Runs
 from testing.miniatures import cognate_runs, pipeline_runs
-from worker import append
 
 MERGES, BATCH, REPETITIONS = 10, 50, 3
 #: Runs of the short list and of the long one, users, and rows inserted at once.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass
 
+from agent_forge.runs import keys
+from agent_forge.runs.home import Home
 from benchmarks.scale_queue import Queue
 from benchmarks.scale_runs import Recorded
-from runs import keys
-from runs.home import Home
 
 SIMULATED = 10_000
 

@@ -18,20 +18,19 @@ from typing import Any
 import numpy as np
 import torch
 
+from agent_forge.phases.cognate import recipes
+from agent_forge.phases.cognate.settings import PRESETS, CognateConfig
+from agent_forge.runs import keys
+from agent_forge.weights import operations
+from agent_forge.weights.folders.checkpoint import SHARD_BYTES, write_weights
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.storage.artifact_store import Vault
+from agent_forge.weights.storage.remote_files import StoredFiles, connected
+from agent_forge.weights.tensors import Weights
+from agent_forge.weights.training import complete
+from agent_forge.weights.training.loop import Snapshot, segment
+from agent_forge.weights.training.snapshots import Snapshots
 from benchmarks.phases.training import recipe
-from phases.cognate import recipes
-from phases.cognate.presets import PRESETS
-from phases.cognate.settings import CognateConfig
-from runs import keys
-from weights import operations
-from weights.folders.checkpoint import SHARD_BYTES, write_weights
-from weights.recipes import Train
-from weights.storage.artifact_store import Vault
-from weights.storage.remote_files import StoredFiles, connected
-from weights.tensors import Weights
-from weights.training import complete
-from weights.training.loop import Snapshot, segment
-from weights.training.snapshots import Snapshots
 
 SIZES, OPTIMISERS = ("tiny", "small", "25m"), ("adamw", "muon")
 TURNS = 3

@@ -14,8 +14,8 @@ from typing import Any
 
 import click
 
-from cli.options import emit, json_option
-from runs.system.bounded_files import read_prompt
+from agent_forge.cli.options import emit, json_option
+from agent_forge.runs.system.bounded_files import read_prompt
 
 HELP = """/reset         forget what was said
 /system TEXT   reset, and set the system prompt; without TEXT there is none
@@ -97,7 +97,7 @@ def chat_command(
       forge chat 20261121-3fa9c1:mean --once "What is a lighthouse?"
       forge chat champion.gguf --prompt persona.txt --temperature 0.7 --seed 1
     """
-    from evaluation.chat.conversation import Settings
+    from agent_forge.evaluation.chat.conversation import Settings
 
     if as_json and once is None:
         raise click.UsageError("--json is of one reply: add --once TEXT.")
@@ -124,7 +124,7 @@ def _system(system: str | None, prompt: str | None) -> str | None:
 
 def _check_system(speaker: Any) -> None:
     """Raise ConfigError if a model takes no system prompt."""
-    from runs.errors import ConfigError
+    from agent_forge.runs.errors import ConfigError
 
     if not speaker.templated:
         raise ConfigError(
@@ -135,19 +135,19 @@ def _check_system(speaker: Any) -> None:
 
 def _speaker(model: str, device: str) -> Any:
     """Return the model that the user named, loaded. Raise SourceError, UnavailableError."""
-    from weights.devices import check_device
+    from agent_forge.weights.devices import check_device
 
     check_device(device)
     if model.endswith(".gguf") and Path(model).is_file():
-        from evaluation.chat.llama_cpp import LlamaCppSpeaker
+        from agent_forge.evaluation.chat.llama_cpp import LlamaCppSpeaker
 
         return LlamaCppSpeaker(Path(model))
-    from evaluation.chat.resident import ResidentSpeaker
-    from runs.home import Home
-    from weights.devices import resolve as device_of
-    from weights.folders.sources import resolve
-    from weights.storage.model_origin import Finder
-    from weights.threads import set_threads
+    from agent_forge.evaluation.chat.resident import ResidentSpeaker
+    from agent_forge.runs.home import Home
+    from agent_forge.weights.devices import resolve as device_of
+    from agent_forge.weights.folders.sources import resolve
+    from agent_forge.weights.storage.model_origin import Finder
+    from agent_forge.weights.threads import set_threads
 
     reference = resolve(model, named=Finder(Home.default(), _tell))
     set_threads()
@@ -156,7 +156,7 @@ def _speaker(model: str, device: str) -> Any:
 
 def _check_text(text: str) -> None:
     """Raise ConfigError for a text with bytes that are no UTF-8."""
-    from runs.errors import ConfigError
+    from agent_forge.runs.errors import ConfigError
 
     try:
         text.encode("utf-8")
@@ -168,7 +168,7 @@ def _check_text(text: str) -> None:
 
 def _tell(text: str) -> None:
     """Print a word about the conversation, which is no part of it."""
-    from runs.system.plain_text import visible
+    from agent_forge.runs.system.plain_text import visible
 
     click.echo(visible(text), err=True)
 
@@ -208,7 +208,7 @@ class _Talk:
 
     def session(self) -> int:
         """Reply to each line of the standard input; return the exit code."""
-        from runs.errors import ConfigError
+        from agent_forge.runs.errors import ConfigError
 
         self._introduce()
         for line in _lines():
@@ -257,8 +257,8 @@ class _Talk:
 
     def _reply(self, text: str, shown: bool) -> Any:
         """Return the reply to a text, printed piece by piece if `shown`; both become history."""
-        from evaluation.chat.conversation import fitting
-        from runs.system.plain_text import visible_lines
+        from agent_forge.evaluation.chat.conversation import fitting
+        from agent_forge.runs.system.plain_text import visible_lines
 
         _check_text(text)
         speaker, message = self._speaker, {"role": "user", "content": text}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from cli.options import emit, json_option, table
+from agent_forge.cli.options import emit, json_option, table
 
 
 @click.command("decompress")
@@ -24,9 +24,9 @@ def decompress_command(file: str, folder: str, as_json: bool) -> None:
     Example:
       forge decompress model.forge model
     """
-    from weights.formats.decompression import decompress, described
-    from weights.storage.output_folder import check_target
-    from weights.threads import set_threads
+    from agent_forge.weights.formats.decompression import decompress, described
+    from agent_forge.weights.storage.output_folder import check_target
+    from agent_forge.weights.threads import set_threads
 
     place = check_target(Path(folder), replaceable=lambda _: False)
     set_threads()

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cli.options import emit, json_option, split
+from agent_forge.cli.options import emit, json_option, split
 
 
 @click.command("extract")
@@ -47,9 +47,9 @@ def extract_command(
       forge extract base tuned adapter --rank 16
       forge extract RUN:base RUN:code adapter --rank 8 --modules q_proj,v_proj
     """
-    from runs.home import Home
-    from weights.adapters.extraction import Choice
-    from worker.exports import adapter_export
+    from agent_forge.runs.home import Home
+    from agent_forge.weights.adapters.extraction import Choice
+    from agent_forge.worker.exports import adapter_export
 
     if modules is not None and not split(modules):
         raise click.UsageError("--modules is empty: give names of layers, or leave it out.")

@@ -6,6 +6,8 @@ show has a class of its own in the table.
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
@@ -13,22 +15,22 @@ from typing import Any
 
 import click
 
-from cli import live, panels, screen
-from cli.options import name_of, named, say, screen_width, short
-from runs import kinds
-from runs.panels.head import Panels
-from runs.panels.markdown import renamed
+from agent_forge.cli import live, panels
+from agent_forge.cli.options import name_of, named, say, screen_width, short
+from agent_forge.runs import kinds
+from agent_forge.runs.kinds.outcome import figure_text
+from agent_forge.runs.panels.head import Panels
+from agent_forge.runs.panels.tables import renamed
 
-#: Kind of run → its class of views, imported when it is asked for; other kinds are shown by `View`.
-VIEWS = {
-    "compression": "cli.phases.compression_view:CompressionView",
-    "evomerge": "cli.evomerge.view:EvoMergeView",
-    "measure": "cli.phases.measure_view:MeasureView",
-}
+#: Kind of run → its class of views, imported when it is asked for. Studies are shown by `StudyView`,
+#: other kinds by `View`.
+VIEWS = {"evomerge": "agent_forge.cli.evomerge.view:EvoMergeView"}
 
 
 #: Lines of a screen of `forge show`, and more lines than any run has.
 SCREEN, ALL = 40, 1_000_000
+#: Lines of a run for events that its kind counts, about.
+TENTHS = 10
 
 
 class View:
@@ -59,10 +61,10 @@ class View:
         words += self.about(state)
         if result := self.kind.result_id(state):
             words.append(("model", f"{short(result)}  {self.kind.names(state).get(result, '')}"))
-        top = screen.told(words, width)
+        top = panels.told(words, width)
         room = ALL if everything else SCREEN - len(top) - 1
-        ordered = screen.results_first(page.panels) if state.ended else page.panels
-        shown, footer = screen.fitting(ordered, name, width, room)
+        ordered = panels.results_first(page.panels) if state.ended else page.panels
+        shown, footer = panels.fitting(ordered, name, width, room)
         say("\n".join(top))
         for lines in (*shown, footer):
             if lines:
@@ -78,6 +80,11 @@ class View:
         say(f"run {name} completed{words}".rstrip())
         if "folder" in data:
             say(f"folder:   {data['folder']}")
+        figures = self.kind.figures(state)
+        for figure, value in figures.items():
+            if figure in self.kind.figures_of:
+                count = "" if value.n is None else f"  on {value.n} documents"
+                say(f"{figure_text(self.kind, figure, value)}{count}")
 
     # ---- progress ----------------------------------------------------------------------------
 
@@ -90,6 +97,10 @@ class View:
         if number_ is None:
             return None
         _, of = self.kind.progress(state)
+        return self.done(number_, of)
+
+    def done(self, number_: int, of: int | None) -> str:
+        """Return that a unit is done."""
         return f"{self.kind.unit} {number_} done" + (f", {of} in all" if of is not None else "")
 
     def frame(
@@ -129,9 +140,61 @@ class View:
         click.echo(f"lineage: {'the same' if data['same_lineage'] else 'different'}")
 
 
+class StudyView(View):
+    """Plain texts of a run that a script decides: what it makes, measures and finds."""
+
+    def unit(self, state: Any, row: Any) -> str | None:
+        """Return a line for a segment, a measurement, or what the kind lists; None for other events.
+
+        Of types that the kind counts there is a line for every tenth of all tasks.
+        """
+        from agent_forge.studies.study import LISTED
+
+        kind: Any = self.kind  # a study
+        data, names = json.loads(row.data), kind.names(state)
+        if row.type in kind.counted:
+            number_, of = kind.progress(state)
+            return None if number_ % math.ceil((of or 1) / TENTHS) else self.done(number_, of)
+        if row.type == "advanced":
+            return self.segment(names.get(data["recipe_id"], ""), data) if data["curve"] else None
+        told = row.type == "observed" or row.type in kind.listed - LISTED - {kind.completed.type}
+        if not told or data.get("recipe_id", "") not in {"", *names}:
+            return None
+        gist = kind.gist(row.type, data, names)
+        if row.type == "observed":
+            return f"measured {gist}"
+        return f"{row.type.replace('_', ' ')}: {gist}" if gist else None
+
+    def segment(self, name: str, data: dict[str, Any]) -> str:
+        """Return a line for a segment of the training that is called `name`."""
+        last, speed = data["curve"][-1], data["tokens"] / max(data["seconds"], 1e-9)
+        return (
+            f"{name.partition(' ')[0]:14s} step {data['step']}  loss {last['loss']:.3f}  gradient "
+            f"{last['norm']:.2f}  rate {last['rate']:.1e}  {speed:,.0f} tokens/s"
+        )
+
+    def announce(self, state: Any, data: dict[str, Any], name: str) -> None:
+        """Print the report, what its folder has, the names as models, and what may come next."""
+        kind: Any = self.kind  # a study
+        for line in kind.lines(state):
+            say(line)
+        roles = kind.roles(state.submitted.config)
+        if folder := data.get("folder"):
+            first, *rest = (
+                f"{word}: {', '.join(f'{folder}/{part}' for part in parts)}"
+                for word, parts in kind.contents(state.submitted.config).items()
+            )
+            further = [value for key, value in data.items() if key.endswith("_folder") and value]
+            say("; ".join([", ".join([first, *further]), *rest]))
+        names = [f"{name}:{role}" for role in roles] if len(roles) > 1 else [name]
+        say(f"as {'models' if len(roles) > 1 else 'a model'}: {', '.join(names)}")
+        for command in kind.prose.next_steps(kind.run(state), name):
+            say(f"next: {command}")
+
+
 def of(kind: str) -> View:
     """Return the view of a kind of run. Raises UnknownKindError."""
-    study = hasattr(kinds.of(kind), "script")
-    usual = "cli.phases.training_view:TrainingView" if study else f"{__name__}:View"
-    module, _, name = VIEWS.get(kind, usual).partition(":")
-    return getattr(import_module(module), name)(kind)
+    if kind in VIEWS:
+        module, _, name = VIEWS[kind].partition(":")
+        return getattr(import_module(module), name)(kind)
+    return StudyView(kind) if hasattr(kinds.of(kind), "lines") else View(kind)

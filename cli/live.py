@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from cli import panels, screen
-from cli.options import wrapped
-from runs import kinds
-from runs.panels.head import Live, Panels
-from worker.queue.active_tasks import Hand
-from worker.queue.reporting import activity
+from agent_forge.cli import panels
+from agent_forge.cli.options import wrapped
+from agent_forge.runs import kinds
+from agent_forge.runs.panels.head import Live, Panels
+from agent_forge.worker.queue.device_table import Hand
+from agent_forge.worker.queue.reporting import activity
 
 #: Lines for what is under way, and for what happened last, at most.
 HANDS, NEWS = 6, 6
@@ -107,14 +107,14 @@ def _told(shown: Frame, width: int) -> list[Any]:
     if shown.seen is None:
         return []
     words = [pair for pair in panels.head_lines(shown.seen.head) if pair[0] in _TOLD]
-    return [line(text) for text in screen.told(words, width)]
+    return [line(text) for text in panels.told(words, width)]
 
 
 def _body(shown: Frame, width: int, room: int, plain: bool) -> list[Any]:
     """Return the panels that fit into `room` lines, and the names of the others."""
     if shown.seen is None:
         return []
-    drawn, footer = screen.fitting(shown.seen.panels, shown.run, width, room, plain)
+    drawn, footer = panels.fitting(shown.seen.panels, shown.run, width, room, plain)
     lines = []
     for title, *texts in drawn:
         name, colon, says = title.partition(": ")

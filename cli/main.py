@@ -1,4 +1,7 @@
-"""`forge`: the group of commands, loaded one by one when they are called."""
+"""`forge`: the group of commands, loaded one by one when they are called.
+
+`forge completion`: commands and options at the press of a key.
+"""
 
 from __future__ import annotations
 
@@ -13,90 +16,142 @@ import threading
 from typing import Any
 
 import click
+from click.shell_completion import get_completion_class
 
-from cli.options import Suggesting
-from runs.system.thread_waiting import sleep_by_default
+from agent_forge.cli.options import Suggesting
+from agent_forge.runs.system.open_files import sleep_by_default
 
 #: Command → (module, one line of help). The line stands here so that `--help` imports nothing.
 COMMANDS = {
-    "evo": ("cli.evomerge.evo", "Evolve merges of models; start a run or resume one."),
-    "init": ("cli.evomerge.init", "Write a config file to start from."),
-    "start": ("cli.runs.start", "Start or submit a run of any kind, from a config file."),
+    "evo": ("agent_forge.cli.evomerge.evo", "Evolve merges of models; start a run or resume one."),
+    "init": ("agent_forge.cli.evomerge.init", "Write a config file to start from."),
+    "start": (
+        "agent_forge.cli.runs.start",
+        "Start or submit a run of any kind, from a config file.",
+    ),
     "submit": (
-        "cli.evomerge.evo",
+        "agent_forge.cli.evomerge.evo",
         "Submit a run to the queue; a worker carries it out.",
     ),
-    "up": ("cli.operations.up", "Start Redis, a worker and perhaps PostgreSQL on this machine."),
-    "worker": ("cli.operations.worker", "Work on the queue's runs, on this machine's devices."),
-    "workers": ("cli.operations.worker", "List the devices and the task of each."),
-    "limits": ("cli.operations.worker", "Show or change how users share the workers."),
-    "queue": ("cli.runs.inspect", "List the runs that wait or are under way."),
-    "watch": ("cli.runs.watch", "Follow a run that another process carries."),
-    "pause": ("cli.runs.control", "Pause a run; tasks under way are finished."),
-    "resume": ("cli.runs.control", "Resume a paused run."),
-    "cancel": ("cli.runs.control", "Cancel a run for good."),
-    "retry": ("cli.runs.control", "Retry a run: forget its failed attempts."),
-    "priority": ("cli.runs.control", "Change a run's priority."),
-    "rename": ("cli.runs.control", "Call a run by another name."),
-    "note": ("cli.runs.control", "Write a note on a run."),
-    "tag": ("cli.runs.control", "Give a run tags, or take them away."),
-    "runs": ("cli.runs.inspect", "List the runs."),
-    "show": ("cli.runs.inspect", "Show a run: how far it is, and its result."),
-    "events": ("cli.runs.inspect", "Print the events of a run."),
-    "lineage": ("cli.runs.lineage", "Show what a model was made from, across runs."),
-    "replay": ("cli.runs.replay", "Show a run as it was at any event or generation."),
-    "diff": ("cli.runs.replay", "Show the differences between two places in runs."),
-    "compare": ("cli.runs.compare", "Compare two runs side by side."),
+    "up": (
+        "agent_forge.cli.operations.up",
+        "Start Redis, a worker and perhaps PostgreSQL on this machine.",
+    ),
+    "worker": (
+        "agent_forge.cli.operations.worker",
+        "Work on the queue's runs, on this machine's devices.",
+    ),
+    "workers": ("agent_forge.cli.operations.worker", "List the devices and the task of each."),
+    "limits": ("agent_forge.cli.operations.worker", "Show or change how users share the workers."),
+    "queue": ("agent_forge.cli.runs.inspect", "List the runs that wait or are under way."),
+    "watch": ("agent_forge.cli.runs.progress", "Follow a run that another process carries."),
+    "pause": ("agent_forge.cli.runs.control", "Pause a run; tasks under way are finished."),
+    "resume": ("agent_forge.cli.runs.control", "Resume a paused run."),
+    "cancel": ("agent_forge.cli.runs.control", "Cancel a run for good."),
+    "retry": ("agent_forge.cli.runs.control", "Retry a run: forget its failed attempts."),
+    "priority": ("agent_forge.cli.runs.control", "Change a run's priority."),
+    "rename": ("agent_forge.cli.runs.control", "Call a run by another name."),
+    "note": ("agent_forge.cli.runs.control", "Write a note on a run."),
+    "tag": ("agent_forge.cli.runs.control", "Give a run tags, or take them away."),
+    "runs": ("agent_forge.cli.runs.inspect", "List the runs."),
+    "show": ("agent_forge.cli.runs.inspect", "Show a run: how far it is, and its result."),
+    "events": ("agent_forge.cli.runs.inspect", "Print the events of a run."),
+    "lineage": ("agent_forge.cli.runs.inspect", "Show what a model was made from, across runs."),
+    "replay": ("agent_forge.cli.runs.compare", "Show a run as it was at any event or generation."),
+    "diff": ("agent_forge.cli.runs.compare", "Show the differences between two places in runs."),
+    "compare": ("agent_forge.cli.runs.compare", "Compare two runs side by side."),
     "verify": (
-        "cli.verify.verify",
+        "agent_forge.cli.verify",
         "Check a run, an archive or a champion's folder; rebuild its weights.",
     ),
-    "fork": ("cli.runs.fork", "Branch a run at any event or generation."),
-    "archive": ("cli.runs.fork", "Write a run's whole history to one file."),
-    "import": ("cli.runs.fork", "Import a run from an archive."),
-    "artifacts": ("cli.operations.artifacts", "List or re-encrypt the store that machines share."),
-    "db": ("cli.operations.db", "Upgrade, check or rebuild the database's tables."),
+    "fork": ("agent_forge.cli.runs.fork", "Branch a run at any event or generation."),
+    "archive": ("agent_forge.cli.runs.fork", "Write a run's whole history to one file."),
+    "import": ("agent_forge.cli.runs.fork", "Import a run from an archive."),
+    "artifacts": (
+        "agent_forge.cli.operations.artifacts",
+        "List or re-encrypt the store that machines share.",
+    ),
+    "db": ("agent_forge.cli.operations.db", "Upgrade, check or rebuild the database's tables."),
     "export": (
-        "cli.runs.export",
+        "agent_forge.cli.runs.export",
         "Write a run's champion as a Hugging Face folder, with a report.",
     ),
-    "decompress": ("cli.decompress", "Write the model in a file of coded weights as a folder."),
-    "wandb": ("cli.operations.wandb", "Send runs to Weights & Biases."),
-    "merge": ("cli.evomerge.merge", "Merge models as a mergekit config says, out of core."),
-    "extract": ("cli.extract", "Write a fine-tuned model as a LoRA adapter of its base."),
+    "decompress": (
+        "agent_forge.cli.decompress",
+        "Write the model in a file of coded weights as a folder.",
+    ),
+    "wandb": ("agent_forge.cli.operations.wandb", "Send runs to Weights & Biases."),
+    "merge": (
+        "agent_forge.cli.evomerge.merge",
+        "Merge models as a mergekit config says, out of core.",
+    ),
+    "extract": (
+        "agent_forge.cli.extract",
+        "Write a fine-tuned model as a LoRA adapter of its base.",
+    ),
     "recipe": (
-        "cli.evomerge.recipe",
+        "agent_forge.cli.evomerge.items",
         "Print how a candidate is made, as a config for `forge merge`.",
     ),
-    "score": ("cli.evomerge.score", "Measure models as runs do, without a run."),
-    "chat": ("cli.chat", "Talk with a model: what a run has made, or any other."),
-    "items": ("cli.evomerge.items", "Show where a candidate wins and loses, item by item."),
-    "check": ("cli.evomerge.evo", "Check config, models and data in seconds; start nothing."),
-    "kinds": ("cli.runs.settings", "List the kinds of run."),
-    "settings": ("cli.runs.settings", "List the settings of a run, with their defaults."),
-    "layers": ("cli.evomerge.layers", "Show each source's share of a candidate's layers."),
+    "score": ("agent_forge.cli.evomerge.score", "Measure models as runs do, without a run."),
+    "chat": ("agent_forge.cli.chat", "Talk with a model: what a run has made, or any other."),
+    "items": (
+        "agent_forge.cli.evomerge.items",
+        "Show where a candidate wins and loses, item by item.",
+    ),
+    "check": (
+        "agent_forge.cli.evomerge.evo",
+        "Check config, models and data in seconds; start nothing.",
+    ),
+    "kinds": ("agent_forge.cli.runs.start", "List the kinds of run."),
+    "settings": ("agent_forge.cli.runs.start", "List the settings of a run, with their defaults."),
+    "layers": (
+        "agent_forge.cli.evomerge.items",
+        "Show each source's share of a candidate's layers.",
+    ),
     "mergeability": (
-        "cli.evomerge.mergeability",
+        "agent_forge.cli.evomerge.mergeability",
         "Tell before a search if a merge can beat its sources.",
     ),
-    "models": ("cli.models", "List, show, register and remove models."),
-    "serve": ("cli.operations.serve", "Serve the dashboard and the API."),
-    "mcp": ("cli.operations.mcp", "Serve MCP clients: editors and chat programs."),
-    "users": ("cli.operations.users", "List and change who may use the API; make tokens."),
-    "pipeline": ("cli.pipeline.pipeline", "Run phases in a row, with gates between them."),
-    "override": ("cli.runs.control", "Let a pipeline go on behind a gate that has stopped it."),
-    "bake": ("cli.runs.start", "Bake a prompt into a model's weights."),
-    "bitnet": ("cli.runs.start", "Train a model to have ternary weights."),
-    "compress": ("cli.runs.start", "Encode a model in few bytes, at a measured rate."),
-    "cognate": ("cli.runs.start", "Train a small base and three specialists here."),
-    "quietstar": ("cli.runs.start", "Train a model to think before each token."),
-    "curriculum": ("cli.runs.start", "Train a model on tasks at the edge of what it can do."),
-    "student": ("cli.runs.start", "Train a smaller model to predict as a given one does."),
-    "baking": ("cli.runs.start", "Bake the use of tools, and personas, into a model."),
-    "experts": ("cli.runs.start", "Train experts for domains, and search their mixtures."),
-    "measure": ("cli.runs.start", "Measure a model beside others on the same documents."),
-    "doctor": ("cli.operations.doctor", "Check this machine."),
-    "completion": ("cli.completion", "Print what a shell needs to complete commands and options."),
+    "models": ("agent_forge.cli.models", "List, show, register and remove models."),
+    "serve": ("agent_forge.cli.operations.serve", "Serve the dashboard and the API."),
+    "mcp": ("agent_forge.cli.operations.mcp", "Serve MCP clients: editors and chat programs."),
+    "users": (
+        "agent_forge.cli.operations.users",
+        "List and change who may use the API; make tokens.",
+    ),
+    "pipeline": ("agent_forge.cli.pipeline", "Run phases in a row, with gates between them."),
+    "override": (
+        "agent_forge.cli.runs.control",
+        "Let a pipeline go on behind a gate that has stopped it.",
+    ),
+    "bake": ("agent_forge.cli.runs.start", "Bake a prompt into a model's weights."),
+    "bitnet": ("agent_forge.cli.runs.start", "Train a model to have ternary weights."),
+    "compress": ("agent_forge.cli.runs.start", "Encode a model in few bytes, at a measured rate."),
+    "cognate": ("agent_forge.cli.runs.start", "Train a small base and three specialists here."),
+    "quietstar": ("agent_forge.cli.runs.start", "Train a model to think before each token."),
+    "curriculum": (
+        "agent_forge.cli.runs.start",
+        "Train a model on tasks at the edge of what it can do.",
+    ),
+    "student": (
+        "agent_forge.cli.runs.start",
+        "Train a smaller model to predict as a given one does.",
+    ),
+    "baking": ("agent_forge.cli.runs.start", "Bake the use of tools, and personas, into a model."),
+    "experts": (
+        "agent_forge.cli.runs.start",
+        "Train experts for domains, and search their mixtures.",
+    ),
+    "measure": (
+        "agent_forge.cli.runs.start",
+        "Measure a model beside others on the same documents.",
+    ),
+    "doctor": ("agent_forge.cli.operations.doctor", "Check this machine."),
+    "completion": (
+        "agent_forge.cli.main",
+        "Print what a shell needs to complete commands and options.",
+    ),
 }
 
 #: The sections of `forge --help`: every command stands in one of them.
@@ -211,7 +266,7 @@ class _Plain(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Format the record, line by line."""
-        from runs.system.plain_text import visible
+        from agent_forge.runs.system.plain_text import visible
 
         return "\n".join(map(visible, super().format(record).split("\n")))
 
@@ -220,7 +275,7 @@ def _version(ctx: click.Context, _option: click.Parameter, requested: bool) -> N
     """Print the version and end, if the option was given."""
     if not requested:
         return
-    from runs.system import build
+    from agent_forge.runs.system import build
 
     click.echo(f"forge, version {build.sentence()}")
     ctx.exit()
@@ -320,7 +375,7 @@ def _explain(error: Exception) -> int:
     """Print what, why and what to do; the exit code."""
     if "--debug" in sys.argv:
         raise error
-    from cli.options import say
+    from agent_forge.cli.options import say
 
     code: int | None = getattr(error, "exit_code", None)
     if code is None:
@@ -332,3 +387,19 @@ def _explain(error: Exception) -> int:
         return 1
     say(f"error: {error}", err=True)
     return int(code)
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion_command(shell: str) -> None:
+    """Print what a shell needs to complete commands and options. Put it where the shell reads it.
+
+    \b
+    Example:
+      forge completion bash >> ~/.bashrc
+      forge completion zsh >> ~/.zshrc
+      forge completion fish > ~/.config/fish/completions/forge.fish
+    """
+    completer = get_completion_class(shell)
+    assert completer is not None
+    click.echo(completer(forge, {}, "forge", "_FORGE_COMPLETE").source())

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.options import Suggesting, emit, home, json_option, number, say, table
-from runs.system.plain_text import visible
+from agent_forge.cli.options import Suggesting, emit, home, json_option, number, say, table
+from agent_forge.runs.system.plain_text import visible
 
 if TYPE_CHECKING:
-    from runs.lists.measured import Across
+    from agent_forge.runs.lists.measured import Across
 
 KINDS = click.Choice(["base", "source", "specialist", "champion"])
 
@@ -44,7 +44,7 @@ def list_models(kind: str | None, tag: str | None, as_json: bool) -> None:
     Example:
       forge models list --kind champion
     """
-    from runs.lists import model_registry as reports_model_registry
+    from agent_forge.runs.lists import model_registry as reports_model_registry
 
     store = _store()
     try:
@@ -90,9 +90,9 @@ def show_model(model: str, as_json: bool) -> None:
       forge models show 2c29c716
       forge models show 20261121-3fa9c1/champion
     """
-    from runs.history.repository import load
-    from runs.lists import measured
-    from weights.storage import model_origin
+    from agent_forge.runs.history.repository import load
+    from agent_forge.runs.lists import measured
+    from agent_forge.weights.storage import model_origin
 
     store = _store()
     try:
@@ -186,7 +186,7 @@ def register_model(
       forge models register models/base --kind base
       forge models register model-Q4_1.gguf --kind base
     """
-    from worker.commands import model_registry as commands_model_registry
+    from agent_forge.worker.commands import model_registry as commands_model_registry
 
     store = _store()
     try:
@@ -210,7 +210,7 @@ def rename_model(model: str, name: str, as_json: bool) -> None:
       forge models rename 20261121-3fa9c1 best-25m
       forge evo --base-models best-25m,models/code --base-model models/base
     """
-    from worker.commands import model_registry as commands_model_registry
+    from agent_forge.worker.commands import model_registry as commands_model_registry
 
     store = _store()
     try:
@@ -258,8 +258,8 @@ def _describe(
     remove: bool = False,
 ) -> None:
     """Record a note or changed tags of a model, and say so."""
-    from weights.storage import model_origin
-    from worker.commands import model_registry as commands_model_registry
+    from agent_forge.weights.storage import model_origin
+    from agent_forge.worker.commands import model_registry as commands_model_registry
 
     store = _store()
     try:
@@ -289,7 +289,7 @@ def remove_model(model: str, reason: str | None, as_json: bool) -> None:
     Example:
       forge models rm 2c29c716 --reason "a test"
     """
-    from worker.commands import model_registry as commands_model_registry
+    from agent_forge.worker.commands import model_registry as commands_model_registry
 
     store = _store()
     try:

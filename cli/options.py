@@ -1,4 +1,7 @@
-"""Options and small things that several commands share."""
+"""Options and small things that several commands share.
+
+Config files of runs: JSON, TOML or YAML, of bounded size.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,17 @@ import json
 import shutil
 import sys
 import textwrap
+import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from runs.errors import ConfigError
-from runs.system.bounded_files import read_json, read_text
-from runs.system.plain_text import escaped, visible
-from runs.system.suggestions import did_you_mean
+from agent_forge.runs.errors import ConfigError, did_you_mean
+from agent_forge.runs.system import bounded_files
+from agent_forge.runs.system.bounded_files import read_json, read_text
+from agent_forge.runs.system.plain_text import escaped, visible
 
 
 class Suggesting(click.Group):
@@ -53,7 +57,7 @@ def emit(data: Any, indent: int | None = 2) -> None:
 
 def home() -> Any:
     """Return the user's home, imported when it is first needed."""
-    from runs.home import Home
+    from agent_forge.runs.home import Home
 
     return Home.default()
 
@@ -107,8 +111,8 @@ def load_run(run: str, kind: type[Any] | None = None) -> tuple[Any, list[Any]]:
 
     Raises ConfigError if the state must be of a kind's class and is not.
     """
-    from runs.history.repository import history
-    from runs.lists.finding import full_name, load, load_of
+    from agent_forge.runs.history.repository import history
+    from agent_forge.runs.lists.finding import full_name, load, load_of
 
     store = home().open_store()
     try:
@@ -122,7 +126,7 @@ def load_run(run: str, kind: type[Any] | None = None) -> tuple[Any, list[Any]]:
 
 def names_of(runs: Sequence[str]) -> dict[str, str]:
     """Return run → what it is called, of those that the log knows."""
-    from runs.lists import queries
+    from agent_forge.runs.lists import queries
 
     store = home().open_store()
     try:
@@ -303,7 +307,11 @@ def queue_options(function: Callable) -> Callable:
             "--priority", type=PRIORITY, help="Of one user's runs, high ones first (default 0)."
         ),
         click.option("--label", "labels", multiple=True, help="What a worker must offer."),
-        click.option("--key", help="Submitting twice with one key starts one run."),
+        click.option(
+            "--key",
+            help="The run of this key, begun if there is none. Without it: the run of the same "
+            "settings and inputs.",
+        ),
         click.option(
             "--quarantine",
             type=click.Choice(["fail", "worst-fitness"]),
@@ -314,3 +322,43 @@ def queue_options(function: Callable) -> Callable:
     for option in reversed(options):
         function = option(function)
     return function
+
+
+#: Bytes of the largest config file.
+MOST_BYTES = 4 << 20
+
+
+def read(path: str | None) -> dict[str, Any]:
+    """Return the content of a config file; empty without a path. Raises ConfigError."""
+    if path is None:
+        return {}
+    from agent_forge.runs.system import yaml_reader
+
+    file = Path(path)
+    try:
+        text = bounded_files.read_text(file, MOST_BYTES, ConfigError)
+    except ConfigError as error:
+        raise ConfigError(f"config file {file} cannot be read: {error}") from error
+    try:
+        data = _parsed(file.suffix.lower(), text)
+    except ConfigError as error:
+        raise ConfigError(f"config file {file}: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"config file {file} is nested too deep.") from error
+    except yaml_reader.UNREADABLE as error:
+        raise ConfigError(f"config file {file} is not valid: {error}") from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"config file {file} must hold one object of settings.")
+    return data
+
+
+def _parsed(suffix: str, text: str) -> Any:
+    """Return the content of a file. Raises ConfigError, RecursionError or one of UNREADABLE."""
+    if suffix in (".yml", ".yaml"):
+        from agent_forge.runs.system import yaml_reader
+
+        documents = yaml_reader.load(text)
+        if len(documents) > 1:
+            raise ConfigError("it holds several documents. Give one.")
+        return documents[0] if documents else None
+    return json.loads(text) if suffix == ".json" else tomllib.loads(text)

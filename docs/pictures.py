@@ -152,9 +152,9 @@ def copy(home: Path, to: Path) -> None:
 @contextmanager
 def serve(home: Path) -> Iterator[Any]:
     """Serve a home at a free port, with one user."""
-    from runs.home import Home
+    from agent_forge.runs.home import Home
+    from agent_forge.worker.commands import accounts
     from testing.worlds.dashboard_world import Site
-    from worker.commands import accounts
 
     store = Home(home).open_store()
     if USER not in accounts.read(store).roles:
@@ -233,9 +233,9 @@ def photograph(browser: Any, site: Any, picture: Picture, address: str, theme: s
 
 def draw_report(site: Any) -> None:
     """Draw the picture of the demo's report into docs/report.png."""
-    from evomerge.reports import report
-    from evomerge.reports.pictures import plot
-    from runs.history import repository
+    from agent_forge.evomerge.reports import report
+    from agent_forge.evomerge.reports.pictures import plot
+    from agent_forge.runs.history import repository
 
     run = str(addresses(site)["evomerge"])
     rows = list(repository.history(site.store, run))

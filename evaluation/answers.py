@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from evaluation.task_families.base import Item
-from runs.errors import SourceError
+from agent_forge.evaluation.task_families.base import Item
+from agent_forge.runs.errors import SourceError
 
 #: Tokens of a pass, padding included.
 PASS = 8192

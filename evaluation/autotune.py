@@ -9,11 +9,25 @@ Dtype: bfloat16 if the perplexity of every source on the calibration windows cha
 timed), or bfloat16 is timed to be at least a tenth faster (`halved`).
 Compiled passes: if they are as much faster with as small a change (`Trial.better`), and a run's
 search wins back the seconds that compiling takes (`Trial.pays`).
+
+The profile of this machine: what can change the last bit of a number that is computed here.
+
+Speed and memory, measured once per architecture and device; reported, never used in decisions.
+
+Several models are timed in turns, one pass of each after the other, so that a busy moment of the
+machine hits all of them. The models are compared by the median of the turns' ratios. Timed is the
+work that scores windows: a forward pass of the models' own batch, and the losses computed from it.
 """
 
 from __future__ import annotations
 
+import gc
+import itertools
 import math
+import os
+import platform
+import re
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,11 +35,16 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import transformers
 
-from evaluation.backends.inductor import NotCompiledError
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.data.packing import Packed
-from evaluation.measures.perplexity import calibration_loss
+from agent_forge.evaluation.backends.backend import BATCH_TOKENS
+from agent_forge.evaluation.backends.inductor import NotCompiledError
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.data.packing import Packed
+from agent_forge.evaluation.measures.perplexity import calibration_loss
+from agent_forge.runs.errors import UnavailableError
+from agent_forge.runs.event_types import Profile
+from agent_forge.weights.cost import Speed
 
 #: Most windows in one forward pass.
 MOST = 256
@@ -221,3 +240,139 @@ def _change(before: Sequence[float], after: Sequence[float]) -> float:
     moves = [abs(b - a) for a, b in zip(before, after, strict=True)]
     is_finite = all(move < 1 for move in moves)  # False for NaN
     return math.expm1(max(moves)) if is_finite else math.inf
+
+
+#: Flags of x86 processors for which the libraries of matrix products have code of its own.
+FURTHER_FLAGS = {"avx512_fp16": "fp16", "amx_tile": "amx"}
+#: Lines of /proc/cpuinfo that name who made a processor, on x86 and on ARM.
+_MAKER = re.compile(r"^(?:vendor_id|CPU implementer)\s*:\s*(\S+)", re.MULTILINE)
+
+
+def processor() -> str:
+    """Return what decides which code a library takes for a matrix product on this processor.
+
+    Its architecture, maker and instruction sets: MKL adds in another order on another maker's
+    processor, even where both have the same instructions.
+    """
+    try:
+        content = PROCESSORS.read_text("utf-8", "replace")
+    except OSError:  # not Linux
+        content = ""
+    flags = set(content.split())
+    parts = [
+        platform.machine(),
+        *_MAKER.findall(content)[:1],
+        torch.backends.cpu.get_cpu_capability(),
+    ]
+    parts += [name for flag, name in FURTHER_FLAGS.items() if flag in flags]
+    if has_bfloat16(torch.device("cpu")):  # emulated bfloat16 rounds sums differently
+        parts.append("bf16")
+    return " ".join(parts)
+
+
+def unsuited(differences: Sequence[str], more: str = "") -> UnavailableError:
+    """Return the error of a process that computes other numbers than a run is pinned to.
+
+    `more`: what else can be set beside the number of threads.
+    """
+    return UnavailableError(
+        "this process does not match the profile that the run is pinned to: "
+        f"{'; '.join(differences)}. Resume it where it was started (FORGE_THREADS sets the number of "
+        f"threads{more})."
+    )
+
+
+def machine_profile(device: str, dtype: str = "", attention: str = "") -> Profile:
+    """Return the profile of a device: all facts that can change the last bit of a number there."""
+    machine = processor()
+    if device.startswith("cuda"):
+        machine += f" {torch.cuda.get_device_name(torch.device(device))}"
+    return Profile(
+        device=device,
+        dtype=dtype,
+        threads=torch.get_num_threads(),
+        batch_tokens=BATCH_TOKENS,
+        attention=attention,
+        machine=machine,
+        torch=str(torch.__version__),
+        transformers=transformers.__version__,
+        numpy=np.__version__,
+    )
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A model's speed, and how it compares with the first model's."""
+
+    speed: Speed
+    #: How many times as fast as the first model: median, least and most of the turns.
+    ratio: float
+    least: float
+    most: float
+
+
+def measure(
+    model: ResidentModel, context: int, repetitions: int = 5, most: int | None = None
+) -> Speed:
+    """Time forward passes of the loaded model, each of at most `most` windows.
+
+    Wall-clock: another call gives other numbers.
+    """
+    return paired([model], context, repetitions, most)[0].speed
+
+
+def paired(
+    models: Sequence[ResidentModel], context: int, repetitions: int = 5, most: int | None = None
+) -> list[Beside]:
+    """Time forward passes of loaded models in turns, each with the smallest of their batches."""
+    rows = min(model.rows(context) for model in models)
+    rows = max(1, min(rows, most or rows))
+    ids = torch.zeros((rows, context), dtype=torch.int64)
+    peaks = [_peak(model, ids) for model in models]  # this warms up as well
+    turns = [[_seconds(model, ids) for model in models] for _ in range(repetitions)]
+    short = [[_seconds(model, ids[:1]) for model in models] for _ in range(repetitions)]
+    result = []
+    for place, peak in enumerate(peaks):
+        speeds = [ids.numel() / turn[place] for turn in turns]
+        latencies = [turn[place] for turn in short]
+        ratios = [turn[0] / turn[place] for turn in turns]
+        speed = Speed(
+            tokens_per_second=statistics.median(speeds),
+            spread=(max(speeds) - min(speeds)) / 2,
+            latency_seconds=statistics.median(latencies),
+            latency_spread=(max(latencies) - min(latencies)) / 2,
+            peak_bytes=peak,
+        )
+        result.append(Beside(speed, statistics.median(ratios), min(ratios), max(ratios)))
+    return result
+
+
+def _seconds(model: ResidentModel, ids: torch.Tensor) -> float:
+    started = time.perf_counter()
+    model.token_losses(ids)  # the results are on the CPU, so a GPU has finished
+    return time.perf_counter() - started
+
+
+def _peak(model: ResidentModel, ids: torch.Tensor) -> int:
+    """Return the bytes of tensors that a forward pass needs at once beyond what is allocated.
+
+    The first pass warms up. Scratch memory that libraries take past PyTorch's allocator is not counted.
+    What the kernel says of the process is of no use: other threads give memory back meanwhile, and
+    the kernel takes pages of files when it likes.
+    """
+    _seconds(model, ids)
+    if model.device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(model.device)
+        before = torch.cuda.memory_allocated(model.device)
+        _seconds(model, ids)
+        return torch.cuda.max_memory_allocated(model.device) - before
+    gc.collect()  # else garbage that goes during the pass makes room, unseen
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler writes to the terminal
+    with torch.autograd.profiler.profile(use_kineto=False, profile_memory=True) as profiler:
+        _seconds(model, ids)
+    changes = []
+    for event in profiler.function_events or ():  # pyright: ignore[reportOptionalMemberAccess]
+        change = event.self_cpu_memory_usage
+        # An operation's own tensors live while it runs: given back at its end, taken at its start.
+        changes.append((event.time_range.start if change > 0 else event.time_range.end, change))
+    return max(itertools.accumulate((change for _, change in sorted(changes)), initial=0))

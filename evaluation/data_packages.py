@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from evaluation.lm_eval.spec import is_task
-from runs.system import packages
+from agent_forge.evaluation.lm_eval.spec import is_task
+from agent_forge.runs.system import packages
 
 
 def check_packages(places: Iterable[str]) -> None:

@@ -2,24 +2,32 @@
 
 The worker that starts the run keeps the items. A worker that fetches them checks, before any use,
 the digest that `started` records, as it does for files of its own.
+
+A run's inputs in one process, and the work on its tasks: what kinds that measure have in common.
 """
 
 from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any, Generic, Self, TypeVar
 
-from evaluation.data import domains
-from evaluation.data import items as data_items
-from evaluation.data.items import Item
-from evaluation.data.slices import SLICES, Slice
-from evaluation.lm_eval import spec
-from runs.errors import DataError, ForgeError, UnavailableError
-from runs.system.digests import checked
-from weights.folders import checkpoint
-from weights.storage.inputs import Supply
+from agent_forge.evaluation.autotune import machine_profile, unsuited
+from agent_forge.evaluation.data import domains
+from agent_forge.evaluation.data import items as data_items
+from agent_forge.evaluation.data.items import Item
+from agent_forge.evaluation.data.slices import SLICES, Slice
+from agent_forge.evaluation.lm_eval import spec
+from agent_forge.runs.errors import DataError, ForgeError, UnavailableError
+from agent_forge.runs.event_types import Profile, checked
+from agent_forge.runs.kinds.state import State
+from agent_forge.weights.devices import of_run
+from agent_forge.weights.folders import checkpoint
+from agent_forge.weights.storage.inputs import Supply
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.threads import set_threads
 
 log = logging.getLogger(__name__)
 
@@ -83,3 +91,60 @@ def keep(supply: Supply, paths: tuple[str, ...], items: list[Item], digest: str)
             supply.put(digest, {ITEMS: Path(folder) / ITEMS})
     except OSError as error:
         log.warning("not shared with other machines: %s", error)
+
+
+S = TypeVar("S", bound=State)
+
+
+class TaskContext(Generic[S]):
+    """The opened inputs of a run whose tasks have no work in common."""
+
+    #: The items that are measured.
+    items: list[Item]
+
+    def __init__(self, state: S, cache: Artifacts) -> None:
+        self.state = state
+        self._cache = cache
+
+    @classmethod
+    def opened(cls, state: S, cache: Artifacts) -> Self:
+        """Open a started run in this process, with its number of threads, and check it.
+
+        Raises DataError or UnavailableError if other numbers would come out here.
+        """
+        set_threads(state.started.profile.threads)
+        context = cls(state, cache)
+        context.check_unchanged()
+        return context
+
+    @classmethod
+    def to_read(cls, state: S, cache: Artifacts, digests: Iterable[str]) -> Self:
+        """Open a run to read models of it by their digests. Raises the errors of `opened`.
+
+        What the cache has needs no training, and so no look at the machine.
+        """
+        is_cached = all(cache.files(digest) for digest in digests)
+        return cls(state, cache) if is_cached else cls.opened(state, cache)
+
+    def check_unchanged(self) -> None:
+        """Raise DataError for other items, UnavailableError for another profile."""
+        started = self.state.started
+        check_unchanged(self.items, started.data_digest)
+        if other := self.profile().unlike(started.profile):
+            raise unsuited(other)
+
+    def profile(self) -> Profile:
+        """Return the profile of this process: all facts that can change the last bit of a number."""
+        return machine_profile(self.device)
+
+    @property
+    def device(self) -> str:
+        """The run's device, as this process names it."""
+        return of_run(self.state)
+
+    def share(self, task: Any, tasks: Sequence[Any]) -> Sequence[Any]:
+        """Return the task alone."""
+        return [task]
+
+    def prepare(self, tasks: Sequence[Any]) -> None:
+        """Do nothing."""

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation.data import domains
-from evaluation.data import items as data_items
-from evaluation.data.builtin import corpus
-from evaluation.data.items import Item, Text
-from evaluation.data.slices import SLICES, Slice
-from evaluation.lm_eval import items as tasks
-from evaluation.lm_eval.spec import is_task
-from runs.errors import DataError, SourceError
-from weights.folders import model_config
+from agent_forge.evaluation.data import domains
+from agent_forge.evaluation.data import items as data_items
+from agent_forge.evaluation.data.builtin import corpus
+from agent_forge.evaluation.data.items import Item, Text
+from agent_forge.evaluation.data.slices import SLICES, Slice
+from agent_forge.evaluation.lm_eval import spec as tasks
+from agent_forge.evaluation.lm_eval.spec import is_task
+from agent_forge.runs.errors import DataError, SourceError
+from agent_forge.weights.folders import model_config
 
 
 def load_items(
@@ -59,7 +59,7 @@ def load_tokenizer(folder: str) -> Any:
 
     Of a folder without its files transformers makes a tokenizer for which every text is empty.
     """
-    from weights.architectures.auto_config import AutoTokenizer
+    from agent_forge.weights.architectures.auto_config import AutoTokenizer
 
     model_config.check_tokenizer(Path(folder))
     with model_config.described(f"model {folder} has no usable tokenizer"):

@@ -10,11 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from evaluation.backends.backend import Losses, batches
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.data.packing import Ids, Packed, Posed
-from runs.system.durations import duration
-from runs.system.stopwatch import least_of_both
+from agent_forge.evaluation.backends.backend import Losses, batches
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.data.packing import Ids, Packed, Posed
+from agent_forge.runs.system.durations import duration, least_of_both
 
 #: Seconds of work below which nothing is said, and between two messages at least.
 QUIET = 20.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from events.envelope import Context, Envelope, Event, canonical_json
-from events.errors import (
+from agent_forge.events.envelope import Context, Envelope, Event, canonical_json
+from agent_forge.events.errors import (
     ArchiveError,
     ChainError,
     ConcurrencyError,
@@ -18,10 +18,10 @@ from events.errors import (
     UnknownEventError,
     UnstorableError,
 )
-from events.registry import Registry
+from agent_forge.events.registry import Registry
 
 if TYPE_CHECKING:
-    from events.store import Appended, EventStore, New
+    from agent_forge.events.store import Appended, EventStore, New
 
 __all__ = [
     "Appended",
@@ -49,7 +49,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import the store on first use: the store needs a database library, which merging does not."""
     if name in ("Appended", "EventStore", "New"):
-        from events import store
+        from agent_forge.events import store
 
         return getattr(store, name)
     raise AttributeError(f"module 'events' has no attribute {name!r}")

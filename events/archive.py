@@ -8,10 +8,13 @@
 
 Reading checks every byte: the seal, the hash of every event, the chain of every stream, the heads. A
 stranger's file may be made to fill memory or the disk, so every read has a bound.
+
+Unpacking of an archive that a stranger may have made to fill memory or the disk: with bounds.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import io
@@ -20,7 +23,7 @@ import os
 import shutil
 import tarfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Annotated, Any, NotRequired
@@ -28,10 +31,9 @@ from typing import IO, Annotated, Any, NotRequired
 from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from events import chain, failpoints
-from events.bounded_unpacking import BoundedUnpacking
-from events.envelope import Envelope, canonical_json
-from events.errors import ArchiveError
+from agent_forge.events import chain, failpoints
+from agent_forge.events.envelope import Envelope, canonical_json
+from agent_forge.events.errors import ArchiveError
 
 FORMAT = "agent-forge archive 1"
 
@@ -359,3 +361,48 @@ class _Reader:
             if len(rows) != stream["events"]:
                 raise self.bad(f"stream {stream['stream']} has more events than the manifest says")
             yield stream["stream"], rows
+
+
+#: Bytes that one member's header may have, its long names included.
+HEADER = 1 << 20
+#: The unpacked content may be `EXPANSION` times as large as the file, and `SLACK` bytes more. Logs
+#: shrink to a tenth, weights to a half; a file that shrinks to a thousandth was made to fill the
+#: disk.
+EXPANSION, SLACK = 100, 64 << 20
+
+
+class BoundedUnpacking:
+    """A file's unpacked content, refused once it is out of proportion to the packed bytes read.
+
+    Long names stand before a member as content of their own, which `tarfile` reads into memory
+    whole: within `header` at most `HEADER` bytes can be read.
+    """
+
+    def __init__(
+        self, raw: IO[bytes], packed: gzip.GzipFile, bad: Callable[[str], ArchiveError]
+    ) -> None:
+        self._raw, self._packed, self._bad = raw, packed, bad
+        self._seen = 0
+        #: The number of bytes seen beyond which a header is too long; None outside of headers.
+        self._until: int | None = None
+
+    @contextlib.contextmanager
+    def header(self) -> Iterator[None]:
+        """Bound what is read by `HEADER` bytes."""
+        self._until = self._seen + HEADER
+        try:
+            yield
+        finally:
+            self._until = None
+
+    def read(self, size: int) -> bytes:
+        """Read at most `size` bytes. Raises ArchiveError."""
+        data = self._packed.read(size)
+        self._seen += len(data)
+        if self._until is not None and self._seen > self._until:
+            raise self._bad(f"the header of its next file has more than {HEADER:,} bytes")
+        if self._seen > SLACK + EXPANSION * self._raw.tell():
+            raise self._bad(
+                f"it unpacks to more than {EXPANSION} times its size: it was made to fill the disk"
+            )
+        return data

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from events.envelope import Envelope, canonical_json
+from agent_forge.events.envelope import Envelope, canonical_json
 
 #: `prev_hash` of the first row of every stream.
 GENESIS = "0" * 64

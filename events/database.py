@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, Dialect, Engine
 from sqlalchemy.exc import DatabaseError, DBAPIError
 
-from events.errors import StoreUnavailableError
+from agent_forge.events.errors import StoreUnavailableError
 
 #: Retries when the server goes away during an operation; the waits add up to about three seconds.
 RECONNECTS = 5

@@ -21,11 +21,16 @@ from sqlalchemy import Connection, Table, delete, func, insert, select, update
 from sqlalchemy.exc import DataError, IntegrityError
 from sqlmodel import BigInteger, Field, SQLModel
 
-from events import failpoints
-from events.database import Database
-from events.envelope import Envelope
-from events.errors import EventsError, PayloadError, ProjectionError, StoreUnavailableError
-from events.store import EVENTS, PAGE, EventStore
+from agent_forge.events import failpoints
+from agent_forge.events.database import Database
+from agent_forge.events.envelope import Envelope
+from agent_forge.events.errors import (
+    EventsError,
+    PayloadError,
+    ProjectionError,
+    StoreUnavailableError,
+)
+from agent_forge.events.store import EVENTS, PAGE, EventStore
 
 log = logging.getLogger(__name__)
 

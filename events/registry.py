@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from events.envelope import Envelope, Event
-from events.errors import PayloadError, UnknownEventError
+from agent_forge.events.envelope import Envelope, Event
+from agent_forge.events.errors import PayloadError, UnknownEventError
 
 E = TypeVar("E", bound=Event)
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Index, MetaData, inspect, text
 
-from events.database import Database
-from events.errors import SchemaError
-from events.store import EVENTS
+from agent_forge.events.database import Database
+from agent_forge.events.errors import SchemaError
+from agent_forge.events.store import EVENTS
 
 #: The revision that this program works with: the newest under `migrations/versions`.
 HEAD = "0001"

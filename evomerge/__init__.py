@@ -1,14 +1,11 @@
-"""EvoMerge, phase 2: evolution of merges.
-
-docs/map.md has a line for every module.
-"""
+"""EvoMerge, phase 2: evolution of merges."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evomerge.reports.outputs.notebook import Run
+    from agent_forge.evomerge.reports.outputs.tables import Run
 
 __all__ = ["Run"]
 
@@ -16,7 +13,7 @@ __all__ = ["Run"]
 def __getattr__(name: str) -> Any:
     """Return `Run`, imported only when it is asked for: importing the package costs nothing."""
     if name == "Run":
-        from evomerge.reports.outputs.notebook import Run
+        from agent_forge.evomerge.reports.outputs.tables import Run
 
         return Run
     raise AttributeError(f"module 'evomerge' has no attribute {name!r}")

@@ -7,6 +7,12 @@ Names are those of the source documents. If the documents had several names for 
 is the setting and the others are renamed on input. A setting that cannot be honoured is refused
 with the reason. Settings of the search may also be given flat, beside the others, as in the source
 documents. `docs/settings.md` is generated from this module.
+
+Settings by the names of docs/documents.md: which are taken, and why the others are left out.
+
+The documents have settings that cannot mean anything here (`evomerge.config.REFUSED`). In a request
+for a run such a setting is left out with a warning, so that the documents' files and requests work;
+with `strict` it is refused, and so it is by `EvoMergeConfig` itself, in pipelines and in forks.
 """
 
 from __future__ import annotations
@@ -27,9 +33,9 @@ from pydantic import (
     model_validator,
 )
 
-from evaluation.data.domains import DOMAINS
-from evomerge.fitness.composite import Skills, Weighting
-from evomerge.search_settings import (
+from agent_forge.evaluation.data.domains import DOMAINS
+from agent_forge.evomerge.fitness.composite import Skills, Weighting
+from agent_forge.evomerge.search_settings import (
     MODELS,
     NAMES,
     AnySearch,
@@ -38,10 +44,9 @@ from evomerge.search_settings import (
     having,
     model_of,
 )
-from runs.errors import ConfigError, StrategyError
-from runs.record.device_setting import AUTO
-from runs.system.plain_text import shown
-from runs.system.suggestions import did_you_mean
+from agent_forge.runs.errors import ConfigError, StrategyError, did_you_mean
+from agent_forge.runs.record.device_setting import AUTO
+from agent_forge.runs.system.plain_text import shown
 
 #: Strategies of this program; the first is for users who choose none.
 STRATEGIES = tuple(MODELS)
@@ -70,7 +75,7 @@ RENAMED = {
 }
 
 #: Settings of the source documents that have no meaning here, and why. This module refuses them; in a
-#: request for a run they are left out with a warning (`evomerge/document_settings.py`).
+#: request for a run they are left out with a warning (`evomerge/config.py`).
 REFUSED = {
     "selection_pressure": "elite-loser selects by rank: use elite_size and mutants_per_elite",
     "dare_amplification": "DARE divides by 1 - p, which fixes the amplification: use dare_drop",
@@ -120,8 +125,8 @@ class EvoMergeConfig(BaseModel):
     """Refuse sources whose settings differ, instead of warning."""
 
     budget_hours: float | None = Field(default=None, gt=0)
-    """The one dial: hours by the clock for the whole run since its start, or a time such as 30m, 1h
-    or 2h30m; pauses do not count. The search ends before a generation that would leave too little
+    """Time limit for the whole run, from its start: hours, or a time such as 30m, 1h or 2h30m; pauses
+    do not count. The search ends before a generation that would leave too little
     time for the final report, judging by the previous one. Generation 0 always completes. Unless
     generations is set too, nothing but this and a plateau ends the search."""
     max_hours: float | None = Field(default=None, gt=0)
@@ -151,8 +156,8 @@ class EvoMergeConfig(BaseModel):
     """Weight of each part of fitness; also domains: a weight for each; or the name of a scheme,
     composite (this) or domains (code, math, multilingual, data a quarter each)."""
     normalise: Literal["best_source", "none"] = "best_source"
-    """Unit of a part of fitness; best_source: 1 is the best source on the same items;
-    none: the source documents' raw formula."""
+    """Unit of a part of fitness; best_source: 1 is the best source on the same items; none: the parts
+    as they are, 1/perplexity, accuracy, 1/time and 1/memory."""
     skills: Skills = "pooled"
     """How the parts perplexity and accuracy put the domains together. pooled: over all domains at
     once, relative to the best source. mean, geometric or worst ask for all skills: each domain
@@ -383,3 +388,66 @@ def explain(error: Any) -> tuple[str, str]:
         return where, f"setting {where} is not known{hint}. The settings are: {', '.join(names)}"
     got = "" if error["type"] == "value_error" else f" (it is {shown(error.get('input'))})"
     return where, f"{'setting ' + where + ': ' if where else ''}{what}{got}"
+
+
+#: Settings of the documents whose value always holds here → that value.
+_ALWAYS = {"enable_caching": True, "use_holdout_validation": True, "early_stopping": True}
+#: Settings of the documents for checkpoints: every event is one.
+_EXCEEDED = frozenset({"checkpoint_every", "checkpoint_dir"})
+#: What the documents' `merge_operators` may hold.
+_OPERATORS = frozenset(
+    ("linear_weight", "slerp_t", "ties_threshold", "ties_density", "dare_threshold", "dare_drop")
+) | {"dare_amplification", "frankenmerge_layers", "dfs_merge_ratio"}
+
+
+def translated(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the settings that can be taken, and name → why of those that are left out.
+
+    Raises ConfigError for a setting that is given under two names, or a wrong `merge_operators`.
+    """
+    taken_settings: dict[str, Any] = {}
+    left: dict[str, str] = {}
+    for name, value in _flat(settings):
+        if name == "search" and isinstance(value, Mapping):
+            value, more = translated(value)
+            left |= more
+        if name == "mixed_precision":
+            name, value = "evaluation_dtype", "bfloat16" if value else "model"
+        if name in _EXCEEDED or (name in _ALWAYS and value == _ALWAYS[name]):
+            continue
+        if name in REFUSED and not (name == "early_stopping" and value is False):
+            left[name] = REFUSED[name]
+        elif RENAMED.get(name, name) in {RENAMED.get(key, key) for key in taken_settings}:
+            raise ConfigError(f"setting {RENAMED.get(name, name)} is given under two of its names.")
+        else:
+            taken_settings[name] = value
+    if (
+        taken_settings.pop("early_stopping", True) is False
+    ):  # the documents' way to say so, with any patience
+        taken_settings = {
+            n: v for n, v in taken_settings.items() if RENAMED.get(n, n) != "convergence_patience"
+        }
+        taken_settings["convergence_patience"] = 0
+    return taken_settings, left
+
+
+def _flat(settings: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the settings, those of `merge_operators` among the others. Raises ConfigError."""
+    inner = settings.get("merge_operators", {})
+    if not isinstance(inner, Mapping):
+        raise ConfigError("setting merge_operators: give an object of settings.")
+    if unknown := sorted(set(inner) - _OPERATORS):
+        raise ConfigError(f"merge_operators has no setting {unknown[0]}.")
+    return [*((n, v) for n, v in settings.items() if n != "merge_operators"), *inner.items()]
+
+
+def warnings(left: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a sentence for each setting that is left out."""
+    return tuple(f"setting {name} is left out: {why}." for name, why in left.items())
+
+
+def refuse(left: Mapping[str, str]) -> None:
+    """Raise ConfigError if a setting would be left out."""
+    if left:
+        lines = (f"setting {name} is refused: {why}." for name, why in left.items())
+        raise ConfigError("\n".join(lines))

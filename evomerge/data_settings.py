@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from evaluation.data import domains
-from evaluation.data.items import Item, absolute
-from evaluation.data.slices import SLICES
-from evomerge.config import EvoMergeConfig
-from evomerge.fitness.composite import Weighting
-from runs.errors import DataError
+from agent_forge.evaluation.data import domains
+from agent_forge.evaluation.data.items import Item, absolute
+from agent_forge.evaluation.data.slices import SLICES
+from agent_forge.evomerge.config import EvoMergeConfig
+from agent_forge.evomerge.fitness.composite import Weighting
+from agent_forge.runs.errors import DataError
 
 #: What a run without data is scored on, for users.
 SCORED_ON = (

@@ -6,28 +6,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from events import Envelope, Event
-from evomerge import config as settings_of
-from evomerge import document_settings
-from evomerge.config import EvoMergeConfig, parse
-from evomerge.run import events, origins, tasks
-from evomerge.run.answers import ANSWERS, unasked
-from evomerge.run.rules import fork_rules
-from evomerge.run.rules.decide import due
-from evomerge.run.state import RunState
-from evomerge.run.views import candidates, generations
-from evomerge.view import RunView
-from runs.event_types import Figure, MadeModel
-from runs.kinds.architecture import Architecture
-from runs.kinds.asked import Asked, Checked, Lookup, Plan
-from runs.kinds.forecast import Forecast
-from runs.kinds.kind import Kind
-from runs.kinds.origin import Origin
-from runs.kinds.tasks import Decision, Start
-from runs.record import events as common
+from agent_forge.events import Envelope, Event
+from agent_forge.evomerge import config
+from agent_forge.evomerge import config as settings_of
+from agent_forge.evomerge.config import EvoMergeConfig, parse
+from agent_forge.evomerge.run import events, origins, tasks
+from agent_forge.evomerge.run.answers import ANSWERS, unasked
+from agent_forge.evomerge.run.rules import fork_rules
+from agent_forge.evomerge.run.rules.decide import due
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.run.views import candidates, generations
+from agent_forge.evomerge.view import RunView
+from agent_forge.runs.event_types import Figure, MadeModel
+from agent_forge.runs.kinds.architecture import Architecture
+from agent_forge.runs.kinds.asked import Asked, Checked, Lookup, Plan
+from agent_forge.runs.kinds.decide import Decision, Start
+from agent_forge.runs.kinds.forecast import Forecast
+from agent_forge.runs.kinds.kind import Kind
+from agent_forge.runs.kinds.origin import Origin
+from agent_forge.runs.record import events as common
 
 if TYPE_CHECKING:
-    from runs.home import Home
+    from agent_forge.runs.home import Home
 
 
 class EvoMerge(RunView, Kind[RunState]):
@@ -118,7 +118,7 @@ class EvoMerge(RunView, Kind[RunState]):
 
     def fork_fields(self, config: EvoMergeConfig, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Return the version of the fork's strategy, if the strategy changes."""
-        from evomerge import search
+        from agent_forge.evomerge import search
 
         now = search.current(config) if changes else None
         return {"strategy": now if "strategy" in changes else None}
@@ -142,33 +142,26 @@ class EvoMerge(RunView, Kind[RunState]):
 
     def taken(self, settings: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Leave out settings of the source documents that have no meaning here."""
-        own_settings, left = document_settings.translated(settings)
-        return own_settings, document_settings.warnings(left)
+        own_settings, left = config.translated(settings)
+        return own_settings, config.warnings(left)
 
     def plan(self, request: Asked, lookup: Lookup) -> Plan:
         """Return the plan of a run over `sources` and a `base`. Raises ConfigError."""
-        from evomerge import submission
+        from agent_forge.evomerge import submission
 
         return submission.plan(request, lookup)
 
     def placed(self, data: str) -> str:
         """Return data with an absolute path; tasks and built-in items keep their names."""
-        from evaluation.data.items import absolute
+        from agent_forge.evaluation.data.items import absolute
 
         return absolute(data)
 
     def check(self, plan: Plan) -> Checked:
         """Open models (headers only), tokenizer and data; raise the errors of a start."""
-        from evomerge import submission
+        from agent_forge.evomerge import submission
 
         return submission.check(plan)
-
-    def texts(self, submitted: events.Submitted) -> Iterator[tuple[str, str]]:
-        """Yield the names of models and the paths of data."""
-        for model in (*submitted.sources, *filter(None, [submitted.base])):
-            yield model.name, "a model's name"
-        for path in submitted.data:
-            yield path, "a path"
 
     # ---- scheduling --------------------------------------------------------------------------
 
@@ -270,7 +263,7 @@ class EvoMerge(RunView, Kind[RunState]):
 
     def forecast(self, submitted: events.Submitted, cache: Any, folder: Path) -> Forecast:
         """Return what a run costs here, by a count of its tasks and a probe of their prices."""
-        from evomerge.tasks.estimate import forecast
+        from agent_forge.evomerge.tasks.estimate import forecast
 
         return forecast(submitted, folder)
 
@@ -286,33 +279,33 @@ class EvoMerge(RunView, Kind[RunState]):
         self, home: Home, state: RunState, head: str, recipe_id: str, folders: Sequence[Path]
     ) -> str:
         """Return a folder with a model of the run; build it if need be."""
-        from evomerge.tasks.results import model_folders
+        from agent_forge.evomerge.tasks.results import verify_folder
 
-        return model_folders.settle(home, state, head, recipe_id, folders)
+        return verify_folder.settle(home, state, head, recipe_id, folders)
 
     def context(self, state: RunState, cache: Any) -> Any:
         """Open the run's models and data in this process."""
-        from evomerge.tasks.execute import Context
-        from weights.threads import set_threads
+        from agent_forge.evomerge.tasks.execute import Context
+        from agent_forge.weights.threads import set_threads
 
         set_threads()
         return Context(state, cache)
 
     def keep(self, state: RunState, cache: Any) -> None:
         """Write the champion and the elites to disk, if in memory: a restart needs them most."""
-        from evomerge.tasks.results import champion
+        from agent_forge.evomerge.tasks.results import champion
 
         champion.keep(state, cache)
 
     def result_files(self, state: RunState, cache: Any) -> list[tuple[str, Path]]:
         """Return the champion's weight files, built into the cache if the cache lacks them."""
-        from evomerge.tasks.results import champion
+        from agent_forge.evomerge.tasks.results import champion
 
         return champion.files(state, cache)
 
     def write_result(self, home: Home, state: RunState, out: Path) -> dict[str, Any]:
         """Write the champion's folder and the report beside its files; return the report."""
-        from evomerge.tasks.results import champion_folder
+        from agent_forge.evomerge.tasks.results import champion_folder
 
         return champion_folder.write(home, state, out)
 
@@ -320,13 +313,13 @@ class EvoMerge(RunView, Kind[RunState]):
 
     def chosen(self, state: RunState, which: str) -> list[str]:
         """Return the recipe ids that "all", "champion" or the beginning of an id means."""
-        from evomerge.tasks.results import verify
+        from agent_forge.evomerge.tasks.results import verify
 
         return verify.chosen(state, which)
 
     def rebuild(self, state: RunState, cache: Any, ids: Sequence[str], say: Any) -> Iterator[Any]:
         """Build candidates from the sources again, and compare them with what is recorded."""
-        from evomerge.tasks.results import verify
+        from agent_forge.evomerge.tasks.results import verify
 
         yield from verify.rebuild(state, cache, ids, say)
 
@@ -337,25 +330,25 @@ class EvoMerge(RunView, Kind[RunState]):
 
     def reopened(self, state: RunState, cache: Any) -> tuple[Any, Sequence[str]]:
         """Return the context to measure again in, under another profile too, and how that differs."""
-        from evomerge.tasks.results import verify
+        from agent_forge.evomerge.tasks.results import verify
 
         return verify.reopened(state, cache)
 
     def comparable(self, event: Any, recorded: Any) -> dict[str, Any]:
         """Return the data of an answer that must come out again; of a score, what was measured."""
-        from evomerge.tasks.results import verify
+        from agent_forge.evomerge.tasks.results import verify
 
         return verify.comparable(event, recorded)
 
     def cached(self, state: RunState, cache: Any) -> Iterator[Any]:
         """Yield an error for each of the run's candidates whose cached files have another digest."""
-        from evomerge.tasks.results import verify
+        from agent_forge.evomerge.tasks.results import verify
 
         yield from verify.artifacts(state, cache)
 
     def document(self, folder: Path) -> dict[str, Any] | None:
         """Return the recipe file of a champion's folder; None if it has none."""
-        from evomerge.tasks.results import verify
+        from agent_forge.evomerge.tasks.results import verify
 
         return verify.read_recipe(folder) if (folder / verify.RECIPE_FILE).exists() else None
 
@@ -363,8 +356,8 @@ class EvoMerge(RunView, Kind[RunState]):
         self, home: Home, folder: Path, document: dict[str, Any], state: Any, is_known: bool
     ) -> Iterator[Any]:
         """Compare a champion's folder with its recipe file, and with its run if that is known."""
-        from evomerge.tasks.results import verify, verify_folder
-        from weights.folders.checkpoint import open_checkpoint
+        from agent_forge.evomerge.tasks.results import verify, verify_folder
+        from agent_forge.weights.folders.checkpoint import open_checkpoint
 
         weights = open_checkpoint(folder).tensors()
         yield from verify.exported(weights, document, state)

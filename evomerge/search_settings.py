@@ -26,8 +26,8 @@ from pydantic import (
     model_validator,
 )
 
-from evomerge.recipes.recipe import PIPELINES, SPECIES
-from runs.errors import StrategyError
+from agent_forge.evomerge.recipes.recipe import PIPELINES, SPECIES
+from agent_forge.runs.errors import StrategyError
 
 #: Group of entry points with which other packages register strategies.
 ENTRY_POINTS = "evomerge.strategies"
@@ -49,7 +49,7 @@ class SearchSettings(BaseModel):
     strategy: str
     """Search strategy: auto, elite-loser, tournament, cma-es, nsga2, or one that a package
     registers; see docs/search.md. Default auto; elite-loser if a setting is given that elite-loser
-    has and auto lacks, and in the Python API."""
+    has and auto lacks."""
     population_size: int = Field(default=8, ge=1, le=512)
     """Candidates of a generation."""
 
@@ -96,7 +96,7 @@ class MutationSettings(SearchSettings):
     """Norm of a mutant's weight noise relative to the tensor's task vector; with
     mutation_relative_to absolute, its standard deviation."""
     mutation_relative_to: Literal["task_vector", "absolute"] = "task_vector"
-    """Unit of a mutant's weight noise; absolute is the source documents' literal form."""
+    """Unit of mutation_sigma; task_vector: the norm of the tensor's task vector; absolute: none."""
     gene_sigma: float = Field(default=0.25, gt=0)
     """Step of a mutant's genes; the scale and density of a pipeline move by this standard deviation
     of their logarithms, other genes in proportion."""
@@ -165,7 +165,7 @@ class AutoSearch(GenomeSettings):
 
 
 class EliteLoserSearch(MutationSettings, EliteSettings):
-    """The search of the source documents: elites are mutated, losers are merged in threes.
+    """Search by elites and losers: elites are mutated, losers are merged in threes.
 
     elite_size × mutants_per_elite + (population_size − elite_size) / 3 must be population_size:
     8 = 2 × 3 + 6 / 3, 4 = 1 × 3 + 3 / 3.

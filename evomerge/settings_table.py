@@ -10,11 +10,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from evomerge.config import REFUSED, RENAMED, STRATEGIES, EvoMergeConfig
-from evomerge.fitness.composite import Weighting
-from evomerge.search_settings import MODELS, SearchSettings, having
-from runs.errors import ConfigError
-from runs.kinds.setting_words import Labels, labelled
+from agent_forge.evomerge.config import REFUSED, RENAMED, STRATEGIES, EvoMergeConfig
+from agent_forge.evomerge.fitness.composite import Weighting
+from agent_forge.evomerge.search_settings import MODELS, SearchSettings, having
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.kinds.setting_words import Labels, labelled
 
 #: Group of settings, for people → name → label.
 GROUPS: Labels = {

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evomerge import config as settings
-from evomerge import document_settings
-from evomerge.config import EvoMergeConfig
-from runs.errors import ConfigError
-from runs.event_types import ModelReference
-from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from agent_forge.evomerge import config as document_settings
+from agent_forge.evomerge import config as settings
+from agent_forge.evomerge.config import EvoMergeConfig
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.event_types import ModelReference
+from agent_forge.runs.kinds.asked import Asked, Checked, Lookup, Plan
 
 
 def planned(
@@ -31,9 +31,9 @@ def plan(request: Asked, lookup: Lookup) -> Plan:
 
     Raises ConfigError or UnavailableError before anything is started.
     """
-    from evomerge import search
-    from evomerge.data_settings import given as given_data
-    from weights.folders.sources import ALIASES, resolve, resolve_source
+    from agent_forge.evomerge import search
+    from agent_forge.evomerge.data_settings import given as given_data
+    from agent_forge.weights.folders.sources import ALIASES, resolve, resolve_source
 
     own_settings, left = document_settings.translated(request.config)
     config = settings.parse(own_settings)
@@ -64,7 +64,7 @@ def _base(sources: Sequence[ModelReference], base: ModelReference | None) -> Mod
 
     Raises ConfigError for adapters of several bases, or of another base than the given one.
     """
-    from weights.folders import adapter_folders
+    from agent_forge.weights.folders import adapter_folders
 
     pairs = [(model, *adapter_folders.parts(Path(model.path))) for model in sources]
     bases = {folder: model for model, folder, adapter in pairs if adapter is not None}
@@ -117,23 +117,23 @@ def _named(entries: Sequence[Any]) -> list[str]:
 
 def check(plan: Plan) -> Checked:
     """Open models (headers only), tokenizer and data; raise the errors that a run would raise."""
-    from evaluation.data.packing import pack
-    from evaluation.item_filter import measurable, why_not_run
-    from evaluation.loading import load_items, load_tokenizer, made_for_any_model
-    from evaluation.verifiers.verifier import Verifier
-    from evomerge.data_settings import SCORED_ON, check_settings
-    from evomerge.merging.dataflow import check_paths
-    from evomerge.tasks import source_warnings
-    from weights.folders.sources import open_family
+    from agent_forge.evaluation.data.packing import pack
+    from agent_forge.evaluation.evaluate import measurable, why_not_run
+    from agent_forge.evaluation.loading import load_items, load_tokenizer, made_for_any_model
+    from agent_forge.evaluation.verifiers.verifier import Verifier
+    from agent_forge.evomerge.data_settings import SCORED_ON, check_settings
+    from agent_forge.evomerge.merging.dataflow import check_paths
+    from agent_forge.evomerge.tasks import merge
+    from agent_forge.weights.folders.sources import open_family
 
     data = plan.fields["data"]
     family = open_family(plan.fields["sources"], plan.fields["base"], plan.config.strict)
     models = [plan.fields["base"] or plan.fields["sources"][0], *plan.fields["sources"]]
     folders = [opened_model.folder for opened_model in (family.base, *family.sources)]
     names = [model.name for model in models]
-    strange = source_warnings.other_tokens(names, folders, plan.config.strict)
-    strange += source_warnings.strange(models, folders)
-    strange += source_warnings.left_behind(models, folders)
+    strange = merge.other_tokens(names, folders, plan.config.strict)
+    strange += merge.strange(models, folders)
+    strange += merge.left_behind(models, folders)
     tokenizer = load_tokenizer(str(family.base.folder))
     notes: list[str] = [] if data else [f"no data: {SCORED_ON}."]
     allowed, parameters = plan.config.allow_benchmarks, family.base.parameters

@@ -6,22 +6,22 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from events import Envelope, Event
-from evomerge.config import EvoMergeConfig
-from evomerge.recipes.recipe import Source
-from evomerge.run import events
-from evomerge.run.state import RunState
-from evomerge.run.views import candidates, wording
-from runs.event_types import Measurement
-from runs.kinds import default_panels
-from runs.kinds.origin import Ancestor
-from runs.kinds.tracking import Parts, TrackedName
-from runs.kinds.view import OTHER_DATA, Outlook, View
-from runs.panels.head import Head
-from runs.panels.panels import Panel
+from agent_forge.events import Envelope, Event
+from agent_forge.evomerge.config import EvoMergeConfig
+from agent_forge.evomerge.recipes.recipe import Source
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.run.views import candidates, wording
+from agent_forge.runs.event_types import Measurement
+from agent_forge.runs.kinds import default_panels
+from agent_forge.runs.kinds.origin import Ancestor
+from agent_forge.runs.kinds.tracking import Parts, TrackedName
+from agent_forge.runs.kinds.view import OTHER_DATA, Outlook, View
+from agent_forge.runs.panels.head import Head
+from agent_forge.runs.panels.panels import Panel
 
 if TYPE_CHECKING:
-    from runs.home import Home
+    from agent_forge.runs.home import Home
 
 
 class RunView(View[RunState]):
@@ -45,13 +45,13 @@ class RunView(View[RunState]):
 
     def row(self, entry: dict[str, Any], event: Event) -> None:
         """Note an event in the run's row of the run list."""
-        from evomerge.reports import rows
+        from agent_forge.evomerge.reports import rows
 
         rows.note(entry, event)
 
     def summary(self, state: RunState, rows: Sequence[Envelope]) -> list[str]:
         """Return the verdict of a completed run, and what was searched."""
-        from evomerge.reports import report
+        from agent_forge.evomerge.reports import report
 
         if not state.completed:
             return []
@@ -61,7 +61,7 @@ class RunView(View[RunState]):
 
     def models(self, event: Event, state: RunState) -> list[dict[str, Any]]:
         """Return the base and the sources at `started`, the champion at `completed`."""
-        from evomerge.reports import rows
+        from agent_forge.evomerge.reports import rows
 
         return rows.models(event, state)
 
@@ -71,7 +71,7 @@ class RunView(View[RunState]):
 
     def measurements(self, state: RunState, digest: str) -> list[Measurement]:
         """Return scores and figures of a source or candidate on each slice and draw."""
-        from evomerge.reports import measured
+        from agent_forge.evomerge.reports import measured
 
         return measured.measurements(state, digest)
 
@@ -92,56 +92,56 @@ class RunView(View[RunState]):
 
     def view(self, state: RunState) -> dict[str, Any]:
         """Return what the API says of a merging run beside what it says of every run."""
-        from evomerge.reports import page
+        from agent_forge.evomerge.reports import page
 
         return page.run(state)
 
     def head(self, state: RunState) -> Head:
         """Return the head, with the champion's score as the result."""
-        from evomerge.reports import panels
+        from agent_forge.evomerge.reports import panels
 
         return default_panels.head(self, state, panels.result(state), panels.facts(state))
 
     def unchanged(self, state: RunState) -> str | None:
         """Return the source, base or fixed merge that the champion is, if it is one."""
-        from evomerge.reports import verdict
+        from agent_forge.evomerge.reports import verdict
 
         model = verdict.given(state)
         return model.name if model is not None and model.same_weights else None
 
     def panels(self, state: RunState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return rivals, skills, scores, diversity, front, generations and the champion's lineage."""
-        from evomerge.reports import panels
+        from agent_forge.evomerge.reports import panels
 
         return panels.panels(state) or [default_panels.tasks(self, state)]
 
     def part(self, state: RunState, name: str, **query: Any) -> dict[str, Any]:
         """Return `population`, `candidate`, `lineage` or `layers`, as the API says it."""
-        from evomerge.reports import parts
+        from agent_forge.evomerge.reports import page
 
-        return parts.part(state, name, query)
+        return page.part(state, name, query)
 
     def report(self, state: RunState, rows: Sequence[Envelope]) -> dict[str, Any]:
         """Return the report of a run that has completed."""
-        from evomerge.reports import report
+        from agent_forge.evomerge.reports import report
 
         return report.report(state, rows)
 
     def markdown(self, state: RunState, rows: Sequence[Envelope]) -> str:
         """Return the report as it lies beside an exported champion, without its picture."""
-        from evomerge.reports import report
+        from agent_forge.evomerge.reports import report
 
         return report.markdown(report.report(state, rows), picture=False)
 
     def picture(self, report: dict[str, Any]) -> bytes | None:
         """Return the picture that lies beside an exported champion as an SVG file."""
-        from evomerge.reports.pictures import plot
+        from agent_forge.evomerge.reports.pictures import plot
 
         return plot.draw(report, "svg")
 
     def message(self, state: RunState, unit: int | None = None) -> dict[str, Any]:
         """Return the source documents' progress message, at the end of a generation."""
-        from evomerge.reports import page
+        from agent_forge.evomerge.reports import page
 
         return page.progress(state, unit)
 
@@ -153,7 +153,7 @@ class RunView(View[RunState]):
 
     def ending(self, state: RunState) -> dict[str, Any]:
         """Return champion, score and results of the message that the run has ended."""
-        from evomerge.reports import report
+        from agent_forge.evomerge.reports import report
 
         done = state.completed
         return {
@@ -164,13 +164,13 @@ class RunView(View[RunState]):
 
     def snapshot(self, state: RunState) -> dict[str, Any]:
         """Return population, champion, diversity and pending tasks at a place of the history."""
-        from evomerge.reports import snapshot
+        from agent_forge.evomerge.reports import snapshot
 
         return snapshot.view(state)
 
     def difference(self, a: RunState, b: RunState) -> dict[str, Any]:
         """Return how run B differs from run A."""
-        from evomerge.reports import snapshot
+        from agent_forge.evomerge.reports import snapshot
 
         return snapshot.difference(a, b)
 
@@ -193,17 +193,17 @@ class RunView(View[RunState]):
         self, home: Home, state: RunState, recipe_id: str
     ) -> tuple[str, dict[str, Any] | None]:
         """Return the cache key of a candidate's attribution, and the attribution if it is known."""
-        from evomerge.tasks import attribution
+        from agent_forge.evomerge.tasks import attribution
 
         return attribution.key(state, recipe_id), attribution.kept(home, state, recipe_id)
 
     def layers_command(self, run: str, recipe_id: str) -> list[str]:
         """Return the command that works out a candidate's attribution."""
-        return [sys.executable, "-m", "evomerge.tasks.attribution", run, recipe_id]
+        return [sys.executable, "-m", "agent_forge.evomerge.tasks.attribution", run, recipe_id]
 
     def settings(self) -> dict[str, Any]:
         """Return the settings: one flat JSON schema, defaults and strategies."""
-        from evomerge import search, settings_table
+        from agent_forge.evomerge import search, settings_table
 
         schema = settings_table.flat_schema()
         weights = schema["properties"]["fitness_weights"]
@@ -214,61 +214,61 @@ class RunView(View[RunState]):
 
     def options(self, name: str) -> list[dict[str, Any]]:
         """Return the settings with `name` in their names, now or in the source documents."""
-        from evomerge import settings_table
+        from agent_forge.evomerge import settings_table
 
         return settings_table.options(name)
 
     def tables(self) -> Mapping[str, Any]:
         """Return name → function of the tables for Parquet and notebooks."""
-        from evomerge.reports.outputs import tables
+        from agent_forge.evomerge.reports.outputs import tables
 
         return tables.OWN
 
     def catalogue(self) -> Sequence[TrackedName]:
         """Return every name that is sent to a tracker."""
-        from evomerge.reports.outputs import wandb_names
+        from agent_forge.evomerge.reports.outputs import wandb_rows
 
-        return wandb_names.names()
+        return wandb_rows.names()
 
     def tracked_parts(self, state: RunState) -> Parts:
         """Return the run's domains, pipelines, sources and its champion's recipe, for a tracker."""
-        from evomerge.reports.outputs import wandb_names
+        from agent_forge.evomerge.reports.outputs import wandb_rows
 
-        return wandb_names.parts(state)
+        return wandb_rows.parts(state)
 
     def tracked(self, state: RunState, after: int) -> list[tuple[int, dict[str, Any]]]:
         """Return (generation, row) for a tracker."""
-        from evomerge.reports.outputs import wandb_rows
+        from agent_forge.evomerge.reports.outputs import wandb_rows
 
         return wandb_rows.rows(state, after)
 
     def tracked_config(self, state: RunState) -> dict[str, Any]:
         """Return the settings for a tracker."""
-        from evomerge.reports.outputs import wandb_rows
+        from agent_forge.evomerge.reports.outputs import wandb_rows
 
         return wandb_rows.config(state)
 
     def tracked_summary(self, state: RunState) -> dict[str, Any]:
         """Return the summary for a tracker."""
-        from evomerge.reports.outputs import wandb_rows
+        from agent_forge.evomerge.reports.outputs import wandb_rows
 
         return wandb_rows.summary(state)
 
     def tracked_result(self, state: RunState) -> dict[str, Any] | None:
         """Return the champion as a tracker's artifact is described, or None."""
-        from evomerge.reports.outputs import wandb_rows
+        from agent_forge.evomerge.reports.outputs import wandb_rows
 
         return wandb_rows.artifact(state)
 
     def rehearsable(self, state: RunState) -> bool:
         """Return True if a rehearsal of the run takes seconds."""
-        from evomerge.run.views import outlook
+        from agent_forge.evomerge.run.views import outlook
 
         return outlook.rehearsable(state)
 
     def rehearse(self, state: RunState) -> Any:
         """Return the count of the run's tasks, or None if this version cannot decide it."""
-        from evomerge.run.views import outlook
+        from agent_forge.evomerge.run.views import outlook
 
         return outlook.rehearsed(state)
 
@@ -276,6 +276,6 @@ class RunView(View[RunState]):
         self, state: RunState, rehearsal: Any, under_way: Sequence[tuple[str, float]] = ()
     ) -> Outlook:
         """Return the run's progress: its rehearsal counts its tasks, its log gives their prices."""
-        from evomerge.run.views import outlook
+        from agent_forge.evomerge.run.views import outlook
 
         return outlook.outlook(state, rehearsal, under_way)

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
-from runs.errors import ConfigError
-from runs.kinds.asked import Command
-from runs.kinds.setting_words import TRAINING, Labels
-from runs.panels.panels import Column, Panel, Units
-from runs.record.device_setting import on_cpu
-from runs.system.integers import Large
-from studies import paired_bits
-from studies.arm_panels import SAME_WINDOWS
-from studies.comparison import CHOOSING, TEST
-from studies.events import (
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.event_types import Large
+from agent_forge.runs.kinds.asked import Command
+from agent_forge.runs.kinds.setting_words import TRAINING, Labels
+from agent_forge.runs.panels.panels import Column, Panel, Units
+from agent_forge.runs.record.device_setting import on_cpu
+from agent_forge.studies import comparison, study_view
+from agent_forge.studies.arm_panels import SAME_WINDOWS
+from agent_forge.studies.comparison import CHOOSING, TEST
+from agent_forge.studies.events import (
     MODEL,
     GivenCompleted,
     GivenStarted,
@@ -31,20 +31,17 @@ from studies.events import (
     not_divided,
     without_watch,
 )
-from studies.making.events import Making
-from studies.making.making import MakingState
-from studies.run import Run, best
-from studies.script import Script
-from studies.settings import Positive, TrainingConfig
-from studies.study import Study
-from studies.tables import Arm, bits, count, lead, ratio
-from studies.training_plan import as_float32, mix, tokens, training
-from studies.training_settings import Watched
-from weights.recipes import Train, Transform
+from agent_forge.studies.making.making import Making, MakingState
+from agent_forge.studies.run import Arm, Run, Script, best, bits, count, lead, ratio
+from agent_forge.studies.settings import Positive, TrainingConfig, Watched
+from agent_forge.studies.study import Study
+from agent_forge.studies.study_view import Prose
+from agent_forge.studies.training_plan import as_float32, mix, tokens, training
+from agent_forge.weights.recipes import Train, Transform
 
 if TYPE_CHECKING:
-    from studies.work import Context
-    from weights.folders.checkpoint import Checkpoint
+    from agent_forge.studies.work import Context
+    from agent_forge.weights.folders.checkpoint import Checkpoint
 
 #: Role of the full-precision weights behind the ternary ones.
 MASTER = "master"
@@ -145,6 +142,60 @@ class Completed(GivenCompleted):
 # ---- the study -----------------------------------------------------------------------------------
 
 
+def fields(run: Run) -> dict[str, Any]:
+    """Return the sizes, and the way of rounding that was chosen."""
+    started = run.started
+    return {
+        "parameters": started.model.parameters,
+        "ternary": started.ternary,
+        "untrained": run.known[UNTRAINED],
+        #: Bytes of the tensors in float32, and packed.
+        "bytes": started.bytes,
+        "packed": started.packed,
+    }
+
+
+def lines(run: Run) -> list[str]:
+    """Return the report of a completed run, last the sizes, and the rounding without training."""
+    pins, way = run.started, run.known[UNTRAINED]
+    return [
+        *study_view.lines(run),
+        f"packed: {pins.packed:,} bytes, {pins.packed / pins.bytes:.1%} of {pins.bytes:,} in "
+        f"float32; {pins.ternary:,} of {pins.model.parameters:,} weights are ternary; best "
+        f"rounding without training: {way}",
+    ]
+
+
+def sentences(run: Run) -> list[str]:
+    """Return the quality beside the alternatives, and the size."""
+    figures, pins = run.state.completed.figures, run.started
+    more, way = run.leads[UNTRAINED], run.known[UNTRAINED]
+    beside = {name: 1 / figures[name].value - 1 for name in ("retention", "retention_of_start")}
+    out = [
+        f"- The ternary model has {figures['bits_per_byte'].value:.4f} bits per byte: "
+        f"{beside['retention']:+.1%} against continued training in full precision with as many "
+        f"tokens, {beside['retention_of_start']:+.1%} against the model that was given.",
+        f"- The best rounding without training ({way}) needs {more.value:.4f} bits per byte more "
+        f"({more.low:.4f} to {more.high:.4f}).",
+        f"- Packed it has {pins.packed:,} bytes, {figures['size'].value:.1%} of those in float32.",
+    ]
+    return [line.replace("%", " %") for line in out]
+
+
+def paragraphs(run: Run, role: str) -> list[str]:
+    """Return what a model is, and what it was trained on."""
+    words = {
+        MODEL: "ternary weights, as float32: −s, 0 or s in every matrix of a linear layer.",
+        MASTER: "the full-precision weights that the ternary ones are rounded from.",
+        PACKED: "ternary weights in two bits each, which transformers loads (format `bitnet`).",
+    }
+    given, read = run.started.model, tokens(run.trainings[MASTER])
+    return [
+        f"{role}: {given.parameters:,} parameters, {words[role]}",
+        f"Trained on {read:,} tokens from {given.name}.",
+    ]
+
+
 class Bitnet(Study[MakingState]):
     """A model with ternary weights (phase 4)."""
 
@@ -211,6 +262,7 @@ class Bitnet(Study[MakingState]):
     }
     slowest = MASTER
     slowest_words = "ternary training"
+    prose = Prose(fields=fields, sentences=sentences, lines=lines, paragraphs=paragraphs)
 
     # ---- recipes and script ----------------------------------------------------------------------
 
@@ -327,7 +379,7 @@ class Bitnet(Study[MakingState]):
         if way is None:
             return ()
         rows = [
-            (name, paired_bits.mean(run.state.answers[task.key]), name == way)
+            (name, comparison.mean(run.state.answers[task.key]), name == way)
             for name, task in run.candidates.items()
         ]
         return [
@@ -345,56 +397,6 @@ class Bitnet(Study[MakingState]):
             )
         ]
 
-    def report_fields(self, run: Run) -> dict[str, Any]:
-        """Return the sizes, and the way of rounding that was chosen."""
-        started = run.started
-        return {
-            "parameters": started.model.parameters,
-            "ternary": started.ternary,
-            "untrained": run.known[UNTRAINED],
-            #: Bytes of the tensors in float32, and packed.
-            "bytes": started.bytes,
-            "packed": started.packed,
-        }
-
-    def lines(self, state: MakingState) -> list[str]:
-        """Return the report of a completed run, last the sizes, and the rounding without training."""
-        pins, way = state.started, self.run(state).known[UNTRAINED]
-        return [
-            *super().lines(state),
-            f"packed: {pins.packed:,} bytes, {pins.packed / pins.bytes:.1%} of {pins.bytes:,} in "
-            f"float32; {pins.ternary:,} of {pins.model.parameters:,} weights are ternary; best "
-            f"rounding without training: {way}",
-        ]
-
-    def sentences(self, run: Run) -> list[str]:
-        """Return the quality beside the alternatives, and the size."""
-        figures, pins = run.state.completed.figures, run.started
-        more, way = run.leads[UNTRAINED], run.known[UNTRAINED]
-        beside = {name: 1 / figures[name].value - 1 for name in ("retention", "retention_of_start")}
-        out = [
-            f"- The ternary model has {figures['bits_per_byte'].value:.4f} bits per byte: "
-            f"{beside['retention']:+.1%} against continued training in full precision with as many "
-            f"tokens, {beside['retention_of_start']:+.1%} against the model that was given.",
-            f"- The best rounding without training ({way}) needs {more.value:.4f} bits per byte more "
-            f"({more.low:.4f} to {more.high:.4f}).",
-            f"- Packed it has {pins.packed:,} bytes, {figures['size'].value:.1%} of those in float32.",
-        ]
-        return [line.replace("%", " %") for line in out]
-
-    def card_words(self, run: Run, role: str) -> list[str]:
-        """Return what a model is, and what it was trained on."""
-        words = {
-            MODEL: "ternary weights, as float32: −s, 0 or s in every matrix of a linear layer.",
-            MASTER: "the full-precision weights that the ternary ones are rounded from.",
-            PACKED: "ternary weights in two bits each, which transformers loads (format `bitnet`).",
-        }
-        model, read = run.started.model, tokens(run.trainings[MASTER])
-        return [
-            f"{role}: {model.parameters:,} parameters, {words[role]}",
-            f"Trained on {read:,} tokens from {model.name}.",
-        ]
-
     # ---- what is its own -------------------------------------------------------------------------
 
     def memory_of(self, submitted: Submitted, started: Started) -> int:
@@ -403,7 +405,7 @@ class Bitnet(Study[MakingState]):
 
     def check_model(self, config: BitnetConfig, opened: Checkpoint) -> None:
         """Raise ConfigError for a model without matrices that can be ternary."""
-        from weights.ternary import linears, quantiser
+        from agent_forge.weights.ternary import linears, quantiser
 
         for name in (matrices := linears.of_config(opened.config)):
             if name not in opened.shapes:
@@ -416,8 +418,8 @@ class Bitnet(Study[MakingState]):
 
     def pinned_fields(self, context: Context, common: Mapping[str, Any]) -> dict[str, Any]:
         """Return the sizes of the ternary model."""
-        from weights import operations
-        from weights.ternary import linears, packing
+        from agent_forge.weights import operations
+        from agent_forge.weights.ternary import linears, packing
 
         whole = Transform(operation="float32@1", inputs={"of": common["model"].recipe_id})
         first = operations.apply(whole, {"of": context.given()})
@@ -431,7 +433,7 @@ class Bitnet(Study[MakingState]):
 
     def fitted_module(self, context: Context, module: Any, measure: str) -> Any:
         """Return a module whose linear layers read int8 activations, for the measure of those."""
-        from weights.ternary import linears
+        from agent_forge.weights.ternary import linears
 
         if measure == INT8:
             linears.compute_packed(module, context.state.submitted.config.group, int8=True)
@@ -441,9 +443,8 @@ class Bitnet(Study[MakingState]):
         """Write the model in the format `bitnet`, if its sizes and scales allow that."""
         import shutil
 
-        from studies.study_report import card
-        from weights.folders.checkpoint import open_checkpoint, publish
-        from weights.formats import bitnet_folder
+        from agent_forge.weights.folders.checkpoint import open_checkpoint, publish
+        from agent_forge.weights.formats import bitnet_folder
 
         checkpoint, place = open_checkpoint(out / MODEL), out / PACKED
         shutil.rmtree(place, ignore_errors=True)
@@ -456,9 +457,7 @@ class Bitnet(Study[MakingState]):
 
         def fill(folder: Path) -> None:
             bitnet_folder.write(checkpoint, folder)
-            (folder / "README.md").write_text(
-                card(self, run, self.card_words(run, PACKED)), "utf-8"
-            )
+            (folder / "README.md").write_text(self.prose.card(run, PACKED), "utf-8")
 
         publish(place, fill)
         return {"packed_folder": str(place)}

@@ -11,39 +11,35 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from runs.errors import ConfigError
-from runs.event_types import HalfPrecision
-from runs.kinds.architecture import Architecture
-from runs.kinds.asked import Command
-from runs.kinds.setting_words import TRAINING, Labels
-from runs.record.device_setting import on_cpu
-from runs.system.integers import Large
-from studies import comparison, given_dtype
-from studies.events import (
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.event_types import HalfPrecision, Large
+from agent_forge.runs.kinds.architecture import Architecture
+from agent_forge.runs.kinds.asked import Command
+from agent_forge.runs.kinds.setting_words import TRAINING, Labels
+from agent_forge.runs.record.device_setting import on_cpu
+from agent_forge.studies import comparison, given_dtype, study_view
+from agent_forge.studies.events import (
     MODEL,
     GivenCompleted,
     GivenStarted,
     GivenSubmitted,
+    Observe,
     history,
     not_divided,
     not_rounded,
     without_watch,
 )
-from studies.making.events import Making
-from studies.making.making import MakingState
-from studies.observing import Observe
-from studies.run import Run, best
-from studies.script import Make, Script
-from studies.settings import Positive, TrainingConfig
-from studies.study import Study
-from studies.tables import Arm, bits, count, ratio
-from studies.training_plan import tokens, training
-from studies.training_settings import Watched
-from weights.recipes import Train, Transform
+from agent_forge.studies.making.making import Making, MakingState
+from agent_forge.studies.run import Arm, Make, Run, Script, best, bits, count, ratio
+from agent_forge.studies.settings import Positive, TrainingConfig, Watched
+from agent_forge.studies.study import Study
+from agent_forge.studies.study_view import Prose
+from agent_forge.studies.training_plan import tokens, training
+from agent_forge.weights.recipes import Train, Transform
 
 if TYPE_CHECKING:
-    from studies.work import Context
-    from weights.folders.checkpoint import Checkpoint
+    from agent_forge.studies.work import Context
+    from agent_forge.weights.folders.checkpoint import Checkpoint
 
 MEASURE = "bits-per-byte@1"
 #: Arms: the given model, the student that learns from it, and the same without it.
@@ -242,6 +238,55 @@ def _int(value: int | tuple[str, ...]) -> int:
 # ---- the study -----------------------------------------------------------------------------------
 
 
+def fields(run: Run) -> dict[str, Any]:
+    """Return the sizes of both models, and the arm that is the result."""
+    started = run.started
+    return {
+        "given": started.model.parameters,
+        "parameters": started.parameters,
+        "sizes": started.sizes,
+        "chosen": run.result,
+    }
+
+
+def lines(run: Run) -> list[str]:
+    """Return the report of a completed run as lines of text, last the sizes of the result."""
+    student, teacher = run.started.parameters, run.started.model.parameters
+    fewer = f"{student:,} parameters, {teacher / student:.1f} times fewer than {teacher:,}"
+    return [*study_view.lines(run), f"result: {run.result}, {fewer}"]
+
+
+def sentences(run: Run) -> list[str]:
+    """Return the size and the quality of the student, and the lead over the other one."""
+    figures, parameters = run.state.completed.figures, run.started.parameters
+    retention = figures["retention"]
+    out = [
+        f"- The student has {parameters:,} parameters, {figures['ratio'].value:.1f} times fewer "
+        f"than the given model, and {figures['bits_per_byte'].value:.4f} bits per byte: "
+        f"{retention.value:.4f} of the quality ({retention.low:.4f} to {retention.high:.4f})."
+    ]
+    other = ALONE if run.result == DISTILLED else DISTILLED
+    if more := run.leads.get(other):
+        out.append(
+            f"- It is the arm {run.result}; the arm {other} needs {more.value:.4f} bits per byte "
+            f"more ({more.low:.4f} to {more.high:.4f}), with as many tokens."
+        )
+    return out
+
+
+def paragraphs(run: Run, role: str) -> list[str]:
+    """Return what the student was trained on."""
+    read = tokens(run.trainings[DISTILLED])
+    return [
+        f"Trained on {read:,} tokens from new weights: {run.study.arms[str(run.result)].words}."
+    ]
+
+
+def next_steps(run: Run, name: str) -> list[str]:
+    """Return the command that compresses the given model beside the student."""
+    return [f"forge compress {run.submitted.model.path} --student {name} --out DIR"]
+
+
 class Student(Study[MakingState]):
     """A smaller model, distilled from a given one (phase 8)."""
 
@@ -287,6 +332,13 @@ class Student(Study[MakingState]):
     }
     slowest = DISTILLED
     slowest_words = "distillation"
+    prose = Prose(
+        fields=fields,
+        sentences=sentences,
+        lines=lines,
+        paragraphs=paragraphs,
+        next_steps=next_steps,
+    )
 
     def models_of(self, submitted: Submitted, started: Started) -> dict[str, Making]:
         """Return the new weights and the students that begin with them, as trained and rounded."""
@@ -344,48 +396,6 @@ class Student(Study[MakingState]):
             "tokens of a training": (tokens(run.trainings[DISTILLED]), ""),
         }
 
-    def report_fields(self, run: Run) -> dict[str, Any]:
-        """Return the sizes of both models, and the arm that is the result."""
-        started = run.started
-        return {
-            "given": started.model.parameters,
-            "parameters": started.parameters,
-            "sizes": started.sizes,
-            "chosen": run.result,
-        }
-
-    def lines(self, state: MakingState) -> list[str]:
-        """Return the report of a completed run as lines of text, last the sizes of the result."""
-        student, teacher = state.started.parameters, state.started.model.parameters
-        fewer = f"{student:,} parameters, {teacher / student:.1f} times fewer than {teacher:,}"
-        return [*super().lines(state), f"result: {self.run(state).result}, {fewer}"]
-
-    def sentences(self, run: Run) -> list[str]:
-        """Return the size and the quality of the student, and the lead over the other one."""
-        figures, parameters = run.state.completed.figures, run.started.parameters
-        retention = figures["retention"]
-        out = [
-            f"- The student has {parameters:,} parameters, {figures['ratio'].value:.1f} times fewer "
-            f"than the given model, and {figures['bits_per_byte'].value:.4f} bits per byte: "
-            f"{retention.value:.4f} of the quality ({retention.low:.4f} to {retention.high:.4f})."
-        ]
-        other = ALONE if run.result == DISTILLED else DISTILLED
-        if more := run.leads.get(other):
-            out.append(
-                f"- It is the arm {run.result}; the arm {other} needs {more.value:.4f} bits per byte "
-                f"more ({more.low:.4f} to {more.high:.4f}), with as many tokens."
-            )
-        return out
-
-    def card_words(self, run: Run, role: str) -> list[str]:
-        """Return what the student was trained on."""
-        read = tokens(run.trainings[DISTILLED])
-        return [f"Trained on {read:,} tokens from new weights: {self.arms[str(run.result)].words}."]
-
-    def next_steps(self, state: MakingState, name: str) -> list[str]:
-        """Return the command that compresses the given model beside the student."""
-        return [f"forge compress {state.submitted.model.path} --student {name} --out DIR"]
-
     # ---- what is the student's own ---------------------------------------------------------------
 
     def parameters(self, state: MakingState) -> int:
@@ -408,7 +418,7 @@ class Student(Study[MakingState]):
 
     def check_model(self, config: StudentConfig, opened: Checkpoint) -> None:
         """Raise ConfigError unless the student is smaller than the given model."""
-        from weights.operations.resized import parameters, resized
+        from agent_forge.weights.operations.resized import parameters, resized
 
         size = parameters(resized(opened.config, changes(opened.config, config)))
         check_smaller(size, opened.parameters)
@@ -420,7 +430,7 @@ class Student(Study[MakingState]):
 
     def pinned_fields(self, context: Context, common: Mapping[str, Any]) -> dict[str, Any]:
         """Return the student's sizes. Raises ConfigError unless it is smaller than the given model."""
-        from weights.operations.resized import parameters
+        from agent_forge.weights.operations.resized import parameters
 
         size = parameters(context.settings)
         check_smaller(size, common["model"].parameters)

@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from runs.kinds.setting_words import LIMITS, Labels
-from runs.record.device_setting import AUTO, DEVICE
+from agent_forge.runs.kinds.setting_words import LIMITS, Labels
+from agent_forge.runs.record.device_setting import AUTO, DEVICE
 
 #: Names of phases: each ends the name of a run.
 NAME = r"^[a-z0-9][a-z0-9_-]{0,31}$"

@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from events import New
-from pipeline import plan
-from pipeline.config import GateConfig
-from pipeline.events import Completed, GateDecided, PassedThrough, PipelineState, Work
-from runs.event_types import Figure
-from runs.kinds.outcome import figure_metric
-from runs.kinds.retries import failure
-from runs.kinds.tasks import Decision
-from runs.kinds.view import UserDecision
-from runs.panels.head import measured
+from agent_forge.events import New
+from agent_forge.pipeline import plan
+from agent_forge.pipeline.config import GateConfig
+from agent_forge.pipeline.events import Completed, GateDecided, PassedThrough, PipelineState, Work
+from agent_forge.runs.event_types import Figure
+from agent_forge.runs.kinds.decide import Decision, failure
+from agent_forge.runs.kinds.outcome import figure_metric
+from agent_forge.runs.kinds.view import UserDecision
+from agent_forge.runs.panels.head import measured
 
 
 def due(state: PipelineState) -> Decision:

@@ -1,21 +1,25 @@
-"""Events and state of a pipeline."""
+"""Events and state of a pipeline.
+
+A pipeline's settings without names from outside, as its lineage digest covers them. Pure.
+
+Models and data that come from outside are numbered in the order of their first use: what they hold is
+pinned by digest in the phases' runs, and the phases' lineages stand in the pipeline's.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from events import Event
-from pipeline import nameless
-from pipeline.config import GateConfig, PipelineConfig
-from runs.event_types import Figure, MadeModel, ModelReference
-from runs.kinds import state as common_state
-from runs.kinds.state import State
-from runs.record import events as common
-from runs.record.device_setting import on_cpu
-from runs.record.user_events import Wish
-from runs.system.digests import Digest
-from runs.system.integers import Count
+from agent_forge.events import Event
+from agent_forge.pipeline.config import GateConfig, PipelineConfig
+from agent_forge.runs.event_types import Count, Digest, Figure, MadeModel, ModelReference
+from agent_forge.runs.kinds import state as common_state
+from agent_forge.runs.kinds.state import State
+from agent_forge.runs.record import events as common
+from agent_forge.runs.record.device_setting import on_cpu
+from agent_forge.runs.record.events import Wish
 
 #: The runs of a phase: the phase itself, and the measurement of what it made.
 Work = Literal["phase", "measure"]
@@ -213,7 +217,7 @@ class PipelineState(State):
         """Return the part of an event's data that the lineage digest covers: no name from outside."""
         part = super().shared(type_, data, rule, device)
         if rule > 1 and type_ == Submitted.type:
-            return {"config": nameless.settings(part["config"])}
+            return {"config": settings(part["config"])}
         if rule > 1 and type_ == PassedThrough.type:  # the settings say which model that is
             return {name: value for name, value in part.items() if name != "reference"}
         return part
@@ -261,3 +265,35 @@ class PipelineState(State):
         while (key := first + (f"/{len(answer_keys)}" if answer_keys else "")) in self.answers:
             answer_keys.append(key)
         return [*answer_keys, key]
+
+
+def settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a pipeline's recorded settings with numbers for models and data of no phase."""
+    phases: Sequence[Mapping[str, Any]] = config.get("phases", ())
+    names = {phase["name"] for phase in phases}
+    model, entry = _numbering("model", names), _numbering("data", names)
+
+    def phase(phase_settings: Mapping[str, Any]) -> dict[str, Any]:
+        roles = sorted(phase_settings.get("models", {}).items())
+        unchanged = phase_settings.get("unchanged")
+        return {
+            **phase_settings,
+            "models": {role: [model(name) for name in models] for role, models in roles},
+            "data": [entry(name) for name in phase_settings.get("data", ())],
+            "unchanged": None if unchanged is None else model(unchanged),
+        }
+
+    numbered = [phase(table) for table in phases]
+    return {**config, "phases": numbered, "test": [entry(name) for name in config.get("test", ())]}
+
+
+def _numbering(word: str, phases: set[str]) -> Callable[[str], str]:
+    """Return a function that leaves a reference to a phase as it is, and numbers all others."""
+    numbers: dict[str, int] = {}
+
+    def named(reference: str) -> str:
+        if reference.partition(":")[0] in phases:
+            return reference
+        return f"{word} {numbers.setdefault(reference, len(numbers) + 1)}"
+
+    return named

@@ -15,21 +15,20 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from events.store import CODE_VERSION
-from pipeline import plan
-from pipeline.events import PipelineState
-from pipeline.reports.children import gathered
-from pipeline.reports.document import markdown
-from pipeline.view import report as reported
-from runs import kinds
-from runs.errors import DataError, UnavailableError
-from runs.event_types import MadeModel
-from runs.history import repository
-from runs.history.audit import Finding
-from runs.home import Home
-from runs.panels import report_html
-from runs.system import bounded_files
-from weights.storage.output_folder import check_target, mark_of
+from agent_forge.events.store import CODE_VERSION
+from agent_forge.pipeline import plan
+from agent_forge.pipeline.events import PipelineState
+from agent_forge.pipeline.report import gathered, markdown
+from agent_forge.pipeline.view import report as reported
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import DataError, UnavailableError
+from agent_forge.runs.event_types import MadeModel
+from agent_forge.runs.history import repository
+from agent_forge.runs.history.audit import Finding
+from agent_forge.runs.home import Home
+from agent_forge.runs.panels import report_html
+from agent_forge.runs.system import bounded_files
+from agent_forge.weights.storage.output_folder import check_target, mark_of
 
 #: The report, which marks the folder.
 REPORT = mark_of("pipeline")
@@ -152,7 +151,7 @@ def _report(
 
 def _result(home: Home, folder: Path, state: PipelineState) -> Iterator[Finding]:
     """Yield a finding if the result's folder has not what the last phase gave."""
-    from weights.folders.holding import holds
+    from agent_forge.weights.folders.checkpoint import holds
 
     number = len(state.numbers)
     ended = state.ended_phase(number)

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from events import Envelope, Event
-from pipeline import decide, origins, plan
-from pipeline.config import PipelineConfig
-from pipeline.events import (
+from agent_forge.events import Envelope, Event
+from agent_forge.pipeline import decide, plan, report
+from agent_forge.pipeline.config import PipelineConfig
+from agent_forge.pipeline.events import (
     Forked,
     GateOverridden,
     PhaseEnded,
@@ -20,25 +20,23 @@ from pipeline.events import (
     Started,
     Submitted,
 )
-from pipeline.reports import document
-from pipeline.reports.children import gathered
-from pipeline.submission import file, names, writing
-from pipeline.view import PipelineView
-from runs import kinds
-from runs.errors import ConfigError, NotFoundError
-from runs.event_types import MadeModel
-from runs.kinds import commands
-from runs.kinds.asked import Asked, Checked, Lookup, Named, Plan
-from runs.kinds.kind import Kind
-from runs.kinds.origin import Origin
-from runs.kinds.state import State
-from runs.kinds.tasks import Decision, Delegate, Start, Task
-from runs.record.events import ChildEnded
-from runs.record.journal import Child
-from runs.record.user_events import Retried
+from agent_forge.pipeline.report import gathered
+from agent_forge.pipeline.submission import checks, file
+from agent_forge.pipeline.view import PipelineView
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError, NotFoundError
+from agent_forge.runs.event_types import MadeModel
+from agent_forge.runs.kinds import controls
+from agent_forge.runs.kinds.asked import Asked, Checked, Lookup, Named, Plan
+from agent_forge.runs.kinds.decide import Decision, Delegate, Start, Task
+from agent_forge.runs.kinds.kind import Kind
+from agent_forge.runs.kinds.origin import Origin
+from agent_forge.runs.kinds.state import State
+from agent_forge.runs.record.events import ChildEnded, Retried
+from agent_forge.runs.record.lineage import Child
 
 if TYPE_CHECKING:
-    from runs.home import Home
+    from agent_forge.runs.home import Home
 
 #: The action by which a user lets a pipeline go on although a gate has stopped it.
 OVERRIDE = "override"
@@ -117,7 +115,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
         if event.phase in state.overridden:
             return "the gate is overridden already"
         if state.cancelled or state.completed:
-            return commands.ended(state)
+            return controls.ended(state)
         stopped = [g for g in state.gates.get(event.phase, ()) if g.verdict == "stop"]
         return None if stopped else "no gate of that phase has stopped it"
 
@@ -216,34 +214,34 @@ class Pipeline(PipelineView, Kind[PipelineState]):
     def written(self, config: Mapping[str, Any]) -> str | None:
         """Return the text of a pipeline's file with these settings; None if TOML cannot say them."""
         try:
-            return writing.text(config)
+            return file.text(config)
         except ValueError:
             return None
 
     def again(self, submitted: Submitted) -> Asked:
         """Return a pipeline as a user would ask for it, with names that mean the same anywhere."""
         request = super().again(submitted)
-        return replace(request, config=names.again(submitted, request.config))
+        return replace(request, config=checks.again(submitted, request.config))
 
     def inputs_in(self, config: Mapping[str, Any], there: Callable[[str], bool]) -> Named:
         """Return the models and data from outside, of all phases and of `test`."""
-        return names.named(self, self.parse(config), there)
+        return checks.named(self, self.parse(config), there)
 
     def plan(self, request: Asked, lookup: Lookup) -> Plan:
         """Return the plan of a pipeline; every phase is checked before anything starts."""
-        from pipeline.submission import checks
+        from agent_forge.pipeline.submission import checks
 
         return checks.plan(self, request, lookup)
 
     def check_machine(self, config: PipelineConfig) -> None:
         """Raise UnavailableError for what any phase needs of this machine and is missing."""
-        from pipeline.submission import checks
+        from agent_forge.pipeline.submission import checks
 
         checks.check_machine(config)
 
     def check(self, plan: Plan) -> Checked:
         """Check what can be checked of each phase's own inputs; raise the errors of its start."""
-        from pipeline.submission import checks
+        from agent_forge.pipeline.submission import checks
 
         return checks.check(plan)
 
@@ -257,12 +255,12 @@ class Pipeline(PipelineView, Kind[PipelineState]):
 
     def result(self, state: PipelineState) -> str | None:
         """Return the digest of the last model so far, if it is one model."""
-        model = origins.last(state)
+        model = plan.last(state)
         return model.digest if model else None
 
     def result_id(self, state: PipelineState) -> str | None:
         """Return the recipe id of the last model so far, if it is one model."""
-        model = origins.last(state)
+        model = plan.last(state)
         return model.recipe_id if model else None
 
     def results(self, state: PipelineState) -> dict[str, MadeModel]:
@@ -271,15 +269,15 @@ class Pipeline(PipelineView, Kind[PipelineState]):
 
     def find(self, state: PipelineState, name: str) -> str:
         """Return the recipe id that PHASE, PHASE:ROLE, a role of the last phase or an id means."""
-        return origins.find(state, name)[1].recipe_id
+        return plan.find(state, name)[1].recipe_id
 
     def origin(self, state: PipelineState, rows: Sequence[Envelope], name: str) -> Origin:
         """Return the origin of a phase's model, in the phase's run; without a name, of the result."""
-        return origins.origin(state, name)
+        return plan.origin(state, name)
 
     def context(self, state: PipelineState, cache: Any) -> Any:
         """Return the work on the pipeline's first task."""
-        from pipeline.submission.checks import Context
+        from agent_forge.pipeline.submission.checks import Context
 
         return Context(state)
 
@@ -292,11 +290,11 @@ class Pipeline(PipelineView, Kind[PipelineState]):
         curve: Sequence[float | None] = (),
     ) -> str:
         """Return the report with a section for each phase, from the logs of the pipeline's runs."""
-        return document.markdown(state, rows, gathered(log, state))
+        return report.markdown(state, rows, gathered(log, state))
 
     def write_result(self, home: Home, state: PipelineState, out: Path) -> dict[str, Any]:
         """Write the folder of the last phase's result and the pipeline's report; return the report."""
-        from pipeline import folder
+        from agent_forge.pipeline import folder
 
         return folder.write(home, state, out, self.report(state, ()))
 
@@ -304,7 +302,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
 
     def document(self, folder: Path) -> dict[str, Any] | None:
         """Return the report in a pipeline's folder; None if the folder has none."""
-        from pipeline.folder import document
+        from agent_forge.pipeline.folder import document
 
         return document(folder)
 
@@ -312,7 +310,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
         self, home: Home, folder: Path, document: dict[str, Any], state: Any, is_known: bool
     ) -> Iterator[Any]:
         """Compare a pipeline's folder with its run."""
-        from pipeline.folder import verify
+        from agent_forge.pipeline.folder import verify
 
         yield from verify(home, folder, document, state)
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.events import PhaseEnded, PipelineState
-from runs.event_types import Figure
-from runs.panels.head import measured
-from runs.panels.panels import verdict
-from runs.system.durations import size
+from agent_forge.pipeline.events import PhaseEnded, PipelineState
+from agent_forge.runs.event_types import Figure
+from agent_forge.runs.panels.head import measured
+from agent_forge.runs.panels.panels import verdict
+from agent_forge.runs.system.durations import size
 
 #: Figures of a model: its quality, what is left of the beginning's, its size.
 BITS, CUMULATIVE, BYTES = "bits_per_byte", "cumulative", "bytes"

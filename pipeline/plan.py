@@ -1,4 +1,7 @@
-"""Inputs and results of a pipeline's phases: references to models, tasks, answers. Pure."""
+"""Inputs and results of a pipeline's phases: references to models, tasks, answers. Pure.
+
+Models of a pipeline by name. Pure.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,17 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline.config import ITEMS, GateConfig, PhaseConfig, PipelineConfig
-from pipeline.events import PhaseEnded, PhaseFailed, PhaseMeasured, PipelineState, Work
-from runs import kinds
-from runs.event_types import MadeModel, ModelReference
-from runs.kinds.asked import Asked, differ
-from runs.kinds.kind import Kind
-from runs.kinds.state import State
-from runs.kinds.tasks import Delegate
-from runs.record.device_setting import AUTO
+from agent_forge.pipeline.config import ITEMS, GateConfig, PhaseConfig, PipelineConfig
+from agent_forge.pipeline.events import PhaseEnded, PhaseFailed, PhaseMeasured, PipelineState, Work
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import NotFoundError
+from agent_forge.runs.event_types import MadeModel, ModelReference
+from agent_forge.runs.kinds.asked import Asked, differ
+from agent_forge.runs.kinds.decide import Delegate
+from agent_forge.runs.kinds.kind import Kind
+from agent_forge.runs.kinds.origin import Origin
+from agent_forge.runs.kinds.state import State
+from agent_forge.runs.record.device_setting import AUTO
 
 #: The kind of run that measures a phase's model, and what ends its name.
 MEASURE, TEST = "measure", "test"
@@ -369,3 +374,54 @@ def number_of(task: Delegate) -> int:
 def work_of(task: Delegate) -> Work:
     """Return whether a task is a phase's run or its measurement."""
     return "measure" if task.key.startswith("measure/") else "phase"
+
+
+def by_phase(state: PipelineState) -> dict[str, dict[str, tuple[str, MadeModel]]]:
+    """Return phase → role → (run, model), of the phases that have ended."""
+    phases = state.submitted.config.phases if state.submitted else ()
+    models_by_phase = {
+        phase.name: outgoing(state, number) for number, phase in enumerate(phases, start=1)
+    }
+    return {name: models for name, models in models_by_phase.items() if models}
+
+
+def last(state: PipelineState) -> MadeModel | None:
+    """Return the model that the newest phase gave; None if it gave none or several."""
+    models = list(by_phase(state).values())[-1:]
+    return next(iter(models[0].values()))[1] if models and len(models[0]) == 1 else None
+
+
+def find(state: PipelineState, name: str) -> tuple[str, MadeModel]:
+    """Return (run, model) that PHASE, PHASE:ROLE, a role of the last phase or an id means.
+
+    An empty name means the result. Raises NotFoundError.
+    """
+    phases = by_phase(state)
+    newest = list(phases.values())[-1] if phases else {}
+    phase, _, role = name.partition(":")
+    models = phases.get(phase)
+    if models is None:
+        models, role = newest, name
+    matches = [models[role]] if role in models else []
+    if not role:
+        matches = list(models.values()) if len(models) == 1 else []
+    elif not matches:
+        every = (pair for models in phases.values() for pair in models.values())
+        ids = {model.recipe_id: (run, model) for run, model in every}
+        matches = [pair for id_, pair in ids.items() if id_.startswith(role)]
+    if len(matches) != 1:
+        names = ", ".join(f"{p}:{r}" if r else p for p, roles in phases.items() for r in roles)
+        raise NotFoundError(f"run {state.run} has no model {name!r}. It has {names or 'none yet'}.")
+    return matches[0]
+
+
+def origin(state: PipelineState, name: str) -> Origin:
+    """Return a model's origin: the phase's run that made it. Raises NotFoundError."""
+    run, model = find(state, name)
+    return Origin(
+        name=f"{state.run}-{name.replace(':', '-')}" if name else state.run,
+        what=f"model {model.recipe_id[:12]} of run {run}",
+        digest=model.digest,
+        run=run,
+        recipe_id=model.recipe_id,
+    )

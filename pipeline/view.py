@@ -1,29 +1,98 @@
-"""Views of a pipeline: its phases, their gates, its models. Pure."""
+"""Views of a pipeline: its phases, their gates, its models. Pure.
+
+A pipeline in the run list: its phases, as its own events say that they stand. Pure.
+
+`runs.lists.stages` says what is noted; a phase's entry equals what the strip of the page has
+(`pipeline.panels.stages`), but for what only the log of its run tells.
+
+Rows of a pipeline for a tracker: one for each phase, with its figures and verdicts. Pure.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
-from events import Envelope, Event
-from pipeline import decide, ladder, listing, origins, plan, tracked
-from pipeline.events import GateDecided, PhaseEnded, PipelineState
-from pipeline.panels import along, gates, lineage, stages
-from pipeline.reports import document
-from runs import kinds
-from runs.event_types import Figure
-from runs.kinds import default_panels
-from runs.kinds.origin import Ancestor
-from runs.kinds.outcome import figure_text
-from runs.kinds.tracking import Parts
-from runs.kinds.view import Outlook, UserDecision, View
-from runs.panels.head import Fact, Head, Result
-from runs.panels.panels import Column, Metric, Panel, Units
-from runs.panels.stages import Stage, Strip
-from runs.panels.timeline import timeline
-from runs.record.journal import Child
+from agent_forge.events import Envelope, Event
+from agent_forge.pipeline import decide, ladder, plan
+from agent_forge.pipeline import report as document
+from agent_forge.pipeline.config import PipelineConfig
+from agent_forge.pipeline.events import (
+    Forked,
+    GateDecided,
+    GateOverridden,
+    PassedThrough,
+    PhaseEnded,
+    PhaseFailed,
+    PhaseMeasured,
+    PipelineState,
+    Submitted,
+)
+from agent_forge.pipeline.ladder import BITS, BYTES
+from agent_forge.pipeline.panels import along, gates, lineage, stages
+from agent_forge.runs import kinds
+from agent_forge.runs.event_types import Figure
+from agent_forge.runs.kinds import default_panels
+from agent_forge.runs.kinds.origin import Ancestor
+from agent_forge.runs.kinds.outcome import figure_text
+from agent_forge.runs.kinds.tracking import TEXT, Parts, TrackedName
+from agent_forge.runs.kinds.view import Outlook, UserDecision, View
+from agent_forge.runs.panels.head import Fact, Head, Result, listed
+from agent_forge.runs.panels.panels import Column, Metric, Panel, Units
+from agent_forge.runs.panels.stages import Stage, Strip, timeline
+from agent_forge.runs.record.lineage import Child
+from agent_forge.studies.training_panels import BITS as QUALITY
+
+NAMES = (
+    TrackedName("phase", "count", "number of the phase; the step of every row"),
+    TrackedName("name", TEXT, "name of the phase"),
+    TrackedName("kind", TEXT, "kind of its run"),
+    TrackedName(
+        "verdict", TEXT, "pass, pass unchanged or stop; the first of its gates that is not met"
+    ),
+    TrackedName("gates", "count", "gates of the phase"),
+    TrackedName("gates_met", "count", "gates that were met"),
+    TrackedName(
+        "figure/{figure}", "that of the figure", "figure of the phase's run or of its measurement"
+    ),
+)
+
+
+def figures(state: PipelineState) -> set[str]:
+    """Return the names of the figures that its phases have, or that their kinds declare."""
+    phases = state.submitted.config.phases if state.submitted else ()
+    names = {plan.MEASURE, *(phase.kind for phase in phases)}
+    had = {figure for number in range(1, len(phases) + 1) for figure in state.figures(number)}
+    return had | {figure for name in names for figure in kinds.of(name).figures_of}
+
+
+def rows(state: PipelineState, after: int) -> list[tuple[int, dict[str, Any]]]:
+    """Return (number, row) of each phase above `after` that has ended and whose gates are decided."""
+    phases = state.submitted.config.phases if state.submitted else ()
+    pairs = []
+    for number, phase in enumerate(phases, start=1):
+        gates = state.gates.get(number, ())
+        undecided = not gates and plan.gates(state, number)
+        if state.ended_phase(number) is None or undecided:
+            break
+        missed = [gate.verdict for gate in gates if gate.verdict != "pass"]
+        row: dict[str, Any] = {
+            "phase": number,
+            "name": phase.name,
+            "kind": phase.kind,
+            "verdict": missed[0] if missed else "pass",
+            "gates": len(gates),
+            "gates_met": len(gates) - len(missed),
+        }
+        figures = state.figures(number).items()
+        row |= {f"figure/{name}": figure.value for name, figure in figures}
+        pairs.append((number, row))
+    return [(number, row) for number, row in pairs if number > after]
+
 
 PHASES = tuple(
     Column(name=name, type="run" if name == "run" else "text")
@@ -34,13 +103,13 @@ PHASES = tuple(
 class PipelineView(View[PipelineState]):
     """The part of a pipeline that is shown."""
 
-    tracked_names = tracked.NAMES
+    tracked_names = NAMES
 
     def names(self, state: PipelineState) -> dict[str, str]:
         """Return recipe id → PHASE:ROLE, and "phase 2: METRIC" → the gate in words."""
         names = {
             model.recipe_id: f"{phase}:{role}" if role else phase
-            for phase, models in origins.by_phase(state).items()
+            for phase, models in plan.by_phase(state).items()
             for role, (_, model) in models.items()
         }
         for number, decided in state.gates.items():
@@ -90,11 +159,11 @@ class PipelineView(View[PipelineState]):
 
     def row(self, entry: dict[str, Any], event: Event) -> None:
         """Note the phases in the run's row of the run list."""
-        listing.note(entry, event)
+        note(entry, event)
 
     def ancestry(self, state: PipelineState, name: str) -> list[Ancestor]:
         """Return a model of the pipeline: the run of a phase, given by its digest, says the rest."""
-        run, model = origins.find(state, name)
+        run, model = plan.find(state, name)
         place = self.names(state)[model.recipe_id]
         words = f"the model {model.digest[:12]} of run {run}"
         recipe = {"run": run, "recipe_id": model.recipe_id, "digest": model.digest}
@@ -163,11 +232,11 @@ class PipelineView(View[PipelineState]):
 
     def tracked_parts(self, state: PipelineState) -> Parts:
         """Return the figures that its phases can have, for a tracker."""
-        return {"figure": tracked.figures(state)}
+        return {"figure": figures(state)}
 
     def tracked(self, state: PipelineState, after: int) -> list[tuple[int, dict[str, Any]]]:
         """Return (phase, row) for a tracker."""
-        return tracked.rows(state, after)
+        return rows(state, after)
 
     def stages(self, state: PipelineState, children: Sequence[Child]) -> Sequence[Stage]:
         """Return the phases."""
@@ -303,3 +372,143 @@ def _phases(state: PipelineState) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+#: Figures of the newest model that goes on, and the columns that they are noted in.
+FIGURES = {BITS: "quality", BYTES: "bytes"}
+
+
+def note(entry: dict[str, Any], event: Event) -> None:
+    """Note an event of a pipeline in its row of the run list."""
+    if isinstance(event, Submitted):
+        entry["stages"] = json.dumps(_all_waiting(event.config))
+        return
+    if isinstance(event, PhaseEnded):
+        entry["done"] = event.phase
+        models = list(event.models.values())
+        entry["result"] = models[0].recipe_id if len(models) == 1 else None
+    if entry["stages"] is None or not (isinstance(event, Forked) or hasattr(event, "phase")):
+        return
+    stages: list[dict[str, Any]] = json.loads(entry["stages"])
+    if isinstance(event, Forked):
+        stages = _forked(stages, event.config)
+    else:
+        _note_phase(stages, event)
+    for stage in stages:
+        record = stage["seen"]
+        stage |= {"state": _state(record), "gate": record["stopped"]}
+        stage["says"] = decide.held(stage["name"], record["unmet"]) if record["stopped"] else ""
+    entry["stages"] = json.dumps(stages)
+    _note_figures(entry, stages)
+
+
+def _note_phase(stages: list[dict[str, Any]], event: Any) -> None:
+    """Note an event about one phase; one of no phase, which a forged log may have, is nothing."""
+    if not 1 <= event.phase <= len(stages):
+        return
+    stage = stages[event.phase - 1]
+    record = stage["seen"]
+    match event:
+        case PhaseEnded():
+            record |= {"ended": "reused" if event.reused else "ended", "trouble": ""}
+            record["awaited"] = record["measures"] and len(event.models) == 1
+            record["figures"] = (
+                {BYTES: event.figures[BYTES].value} if BYTES in event.figures else {}
+            )
+        case PhaseMeasured():  # bytes that the phase's own run gives are those of its file, and stay
+            measured = {n: event.figures[n].value for n in FIGURES if n in event.figures}
+            record |= {
+                "measured": True,
+                "awaited": False,
+                "figures": {**measured, **record["figures"]},
+            }
+        case PhaseFailed():
+            word = "cancelled" if event.status == "cancelled" else "failed"
+            record |= {"trouble": word, "measuring": bool(record["ended"])}
+        case PassedThrough():
+            record |= {"passed": True, "figures": _passed(stages, event.reference)}
+        case GateOverridden():
+            record["overridden"] = True
+        case GateDecided():
+            record["awaited"] = False
+            if event.verdict == "stop":
+                record["stopped"] = record["stopped"] or event.gate.metric.replace("_", " ")
+                record["unmet"].append(decide.in_words(event, stage["what"]))
+    if isinstance(event, PhaseEnded | PhaseFailed) and not record["measuring"]:
+        stage["run"] = event.child if event.child_version else stage["run"]  # 0: not submitted
+
+
+def _all_waiting(config: PipelineConfig) -> list[dict[str, Any]]:
+    """Return the phases of a pipeline of which no event tells yet."""
+    return [_waiting(config, number) for number in range(1, len(config.phases) + 1)]
+
+
+def _waiting(config: PipelineConfig, number: int) -> dict[str, Any]:
+    """Return a phase of which no event tells yet."""
+    phase = config.phase(number)
+    record = {
+        "ended": "",
+        #: If it makes one model, its gates need the measurement of that.
+        "measures": plan.measures(config, number, 1),
+        "awaited": False,
+        #: The trouble is that of the measurement.
+        "measuring": False,
+        "measured": False,
+        "trouble": "",
+        "stopped": "",
+        "unmet": [],
+        "passed": False,
+        "overridden": False,
+        "figures": {},
+    }
+    shown = {"name": phase.name, "what": phase.kind, "state": "waiting", "gate": "", "run": None}
+    shown["says"] = ""
+    return {**shown, "seen": record}
+
+
+def _forked(stages: list[dict[str, Any]], config: PipelineConfig) -> list[dict[str, Any]]:
+    """Return the phases of a fork: those that have ended, and others as if they had not begun."""
+    ended = [
+        {**stage, "seen": {**stage["seen"], "trouble": "", "measuring": False}}
+        for stage in stages[: len(config.phases)]
+        if stage["seen"]["ended"]
+    ]
+    return [*ended, *_all_waiting(config)[len(ended) :]]
+
+
+def _state(record: dict[str, Any]) -> str:
+    """Return how a phase stands by the pipeline's events: `pipeline.panels.stages` in its order."""
+    if record["overridden"]:
+        return "overridden"
+    if record["stopped"]:
+        return "gate stopped"
+    if record["passed"]:
+        return "passed unchanged"
+    if record["trouble"] and not record["measured"]:
+        return record["trouble"]
+    return "measuring" if record["awaited"] else record["ended"] or "waiting"
+
+
+def _note_figures(entry: dict[str, Any], stages: list[dict[str, Any]]) -> None:
+    """Note quality and bytes of the newest measured model that goes on: `pipeline.ladder.newest`."""
+    ended = [stage["seen"] for stage in reversed(stages) if stage["seen"]["ended"]]
+    settled = (
+        record["figures"] for record in ended if record["passed"] or BITS in record["figures"]
+    )
+    figures = next(settled, {})
+    figures = figures if BITS in figures else {}
+    for name, column in FIGURES.items():
+        value = figures.get(name)
+        if value is not None and not math.isfinite(value):
+            value = None
+        entry[column] = int(value) if column == "bytes" and value is not None else value
+    measured = [s["seen"]["figures"].get("bits_per_byte") for s in stages if s["seen"]["measured"]]
+    entry |= listed(
+        QUALITY, next((bits for bits in reversed(measured) if bits), None), "test slice"
+    )
+
+
+def _passed(stages: list[dict[str, Any]], reference: str) -> dict[str, Any]:
+    """Return the figures of a model that passes unchanged; none if it is of no phase."""
+    name = reference.partition(":")[0]
+    return next((stage["seen"]["figures"] for stage in stages if stage["name"] == name), {})

@@ -1,13 +1,51 @@
-"""Value types that the events of a run are made of."""
+"""Value types that the events of a run are made of.
+
+Digests as events hold them: 64 hex digits, and nothing else.
+
+Caches and stores name files by digests. If a digest of a stranger's log were a path (`/home/ada`,
+`../x`), the caches and stores would read, or remove, files that do not belong to them.
+
+Whole numbers of events that every database's columns can hold.
+
+JSON does not bound the size of a number. A number that no column holds would stop every table that
+is made from the event, so the field does not accept such a number, and the row cannot be read. The
+bounds leave out no value that was ever recorded, so the schema stays the same.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
-from runs.system.digests import Digest, Pinned
-from runs.system.integers import Large
+from agent_forge.runs.errors import TamperedError
+
+_ANY = WithJsonSchema({"type": "integer"})
+
+#: A place or a number of things: 0 to 2³¹ − 1.
+Count = Annotated[int, Field(ge=0, lt=2**31), _ANY]
+#: A number with a sign that fits the same columns.
+Signed = Annotated[int, Field(gt=-(2**31), lt=2**31), _ANY]
+#: Bytes or parameters: 0 to 2⁶³ − 1.
+Large = Annotated[int, Field(ge=0, lt=2**63), _ANY]
+
+
+_HEX = r"[0-9a-f]{64}"
+_TEXT = WithJsonSchema({"type": "string"})  # nothing else was ever recorded: the schema is the same
+
+#: 64 hex digits.
+Digest = Annotated[str, Field(pattern=rf"^{_HEX}$"), _TEXT]
+#: 64 hex digits, or empty if nothing was pinned.
+Pinned = Annotated[str, Field(pattern=rf"^({_HEX})?$"), _TEXT]
+
+
+def checked(digest: str) -> str:
+    """Return a digest that may name a file. Raises TamperedError."""
+    if not re.fullmatch(_HEX, digest):
+        raise TamperedError(f"{digest[:80]!r} is no digest: a file cannot be named by it.")
+    return digest
+
 
 #: Dtypes of 16 bits, by torch's names.
 HalfPrecision = Literal["bfloat16", "float16"]

@@ -3,6 +3,8 @@
 FORGE_HOME, by default ~/.local/share/agent-forge, has the weights cache, and the log in a SQLite file
 unless FORGE_DATABASE_URL names another database. FORGE_ARTIFACT_STORE names a store of weights and
 models that machines without a common disk share.
+
+The user's home folder, which a container's user or a service may not have.
 """
 
 from __future__ import annotations
@@ -12,13 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runs.errors import ConfigError, UnavailableError
-from runs.streams import check_name
-from runs.system import user_folders
+from agent_forge.runs.errors import ConfigError, ForgeError, UnavailableError
+from agent_forge.runs.streams import check_name
 
 if TYPE_CHECKING:
-    from events import EventStore
-    from events.database import Database
+    from agent_forge.events import EventStore
+    from agent_forge.events.database import Database
 
 
 def threads() -> int | None:
@@ -124,7 +125,7 @@ class Home:
 
     def open_store(self) -> EventStore:
         """Open the log, creating folder and file if they are missing. Raises UnavailableError."""
-        from events import StoreUnavailableError
+        from agent_forge.events import StoreUnavailableError
 
         try:
             self.make()
@@ -139,14 +140,14 @@ class Home:
 
     def database_alone(self) -> Database:
         """Return the database without checking its tables, to upgrade or check them."""
-        from events.databases import postgres, sqlite
+        from agent_forge.events.databases import postgres, sqlite
 
         kind, place = self._parsed()
         self.make()
         return postgres.Postgres(place) if kind == "postgresql" else sqlite.Sqlite(Path(place))
 
     def _open(self) -> EventStore:
-        from events.databases import postgres, sqlite
+        from agent_forge.events.databases import postgres, sqlite
 
         kind, place = self._parsed()
         if kind == "postgresql":
@@ -170,7 +171,7 @@ class Home:
 def _usual() -> Path:
     """Return the home without a FORGE_HOME. Raises UnavailableError if the user has no home folder."""
     data = os.environ.get("XDG_DATA_HOME")
-    folder = Path(data) if data else user_folders.home("FORGE_HOME") / ".local" / "share"
+    folder = Path(data) if data else home("FORGE_HOME") / ".local" / "share"
     return folder / "agent-forge"
 
 
@@ -184,3 +185,39 @@ def _is_address(url: str) -> bool:
     except (ArgumentError, ValueError):
         return False
     return True
+
+
+def home(variable: str) -> Path:
+    """Return the user's home folder; `variable` names what to set if there is none.
+
+    Raises UnavailableError if HOME is not set and the user has no entry in the system's list.
+    """
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        raise UnavailableError(
+            "this user has no home folder: HOME is not set, and the system's list of users does not "
+            f"have the user. Set {variable} to a folder that you can write to."
+        ) from error
+
+
+def expanded(text: str | Path, error: type[ForgeError] = ConfigError) -> Path:
+    """Return a path with a leading ~ replaced by the home folder. Raise `error` if there is none."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as problem:
+        raise error(
+            f"{str(text)[:200]!r} begins with ~, and that user has no home folder here. Write the "
+            "whole path."
+        ) from problem
+
+
+def check_hub_cache() -> None:
+    """Raise UnavailableError if the Hub's cache would be in a home folder that there is none of.
+
+    The Hub's library would then make a folder with the name ~ where the program was started.
+    """
+    from huggingface_hub import constants
+
+    if str(constants.HF_HUB_CACHE).startswith("~"):
+        home("HF_HOME")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from runs.errors import ConfigError
+from agent_forge.runs.errors import ConfigError
 
 #: The names that a run may have: safe as a folder's name, in an address and on a terminal.
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")

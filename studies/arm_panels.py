@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from runs.event_types import Figure
-from runs.panels.head import Result
-from runs.panels.panels import Arm, Arms, Lead, Matrix, Metric
-from studies import comparison, training_panels
-from studies.comparison import BITS_PER_BYTE, Scale
-from studies.events import MODEL
-from studies.observing import Observed
-from studies.run import Run
-from studies.tables import Arm as StudyArm
-from studies.training_panels import BITS
+from agent_forge.runs.event_types import Figure
+from agent_forge.runs.panels.head import Result
+from agent_forge.runs.panels.panels import Arm, Arms, Lead, Matrix, Metric, Panel
+from agent_forge.studies import comparison, training_panels
+from agent_forge.studies.comparison import BITS_PER_BYTE, Scale
+from agent_forge.studies.events import MODEL, Observed
+from agent_forge.studies.run import Arm as StudyArm
+from agent_forge.studies.run import Run, words
+from agent_forge.studies.training_panels import BITS
 
 Seen = Mapping[str, Observed]
 #: Said of arms whose trainings are alike.
@@ -141,3 +140,12 @@ def groups_by_arm(
     return Matrix(
         rows=groups, columns=tuple(observations), metrics=(metric,), values=values, **fields
     )
+
+
+def compared(
+    run: Run, table: Mapping[str, StudyArm], ours: str, baseline: str, title: str, note: str
+) -> Sequence[Panel]:
+    """Return the panels of the arms of a run, once the arm `ours` is measured."""
+    told = words(table)
+    shown = (told, run.seen, run.leads, groups(table), ours, baseline)
+    return arms(title, *shown, note), domains(told, run.seen, ours)

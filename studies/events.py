@@ -1,23 +1,163 @@
-"""Parts of the events of runs that train from a given model: what every such kind records."""
+"""Parts of the events of runs that train from a given model: what every such kind records.
+
+Measuring as tasks of a run: what is asked, what is recorded, and what follows from it. No torch.
+
+An observation keeps a value for every item, and the figures that people read follow from these by the
+measure's rule, so an audit computes them again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from pydantic import create_model
+from pydantic import Field, create_model
 
-from events import Event
-from events.registry import Upcaster
-from runs.event_types import Figure, ModelReference, Part, Profile, SourceRecord
-from runs.kinds import state as common_state
-from runs.record import events as common
-from runs.system.digests import Digest
-from runs.system.integers import Count, Large
-from studies.making import events as making
-from studies.making.making import HANDLERS, MakingState
-from studies.observing import Observed
+from agent_forge.events import Event
+from agent_forge.events.registry import Upcaster
+from agent_forge.runs.event_types import (
+    Count,
+    Digest,
+    Figure,
+    Large,
+    ModelReference,
+    Part,
+    Profile,
+    SourceRecord,
+)
+from agent_forge.runs.kinds import state as common_state
+from agent_forge.runs.record import events as common
+from agent_forge.studies.making import making
+from agent_forge.studies.making.making import HANDLERS, MakingState
+
+#: Name of an item's group (a domain; of a line, "PLACE/DOMAIN") → a value for each item.
+Items = Mapping[str, Sequence[float]]
+Sizes = Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Observe:
+    """Task: measure a model."""
+
+    recipe_id: str
+    #: Name and version of the measure.
+    measure: str
+    #: The slice of the data.
+    on: str
+
+    @property
+    def key(self) -> str:
+        """`observe/MEASURE/SLICE/ID`, where ID is the recipe's."""
+        return f"observe/{self.measure}/{self.on}/{self.recipe_id}"
+
+
+class Observed(Event):
+    """A model was measured."""
+
+    type = "observed"
+
+    recipe_id: Digest
+    measure: str
+    on: str
+    #: Name → figure; a domain's, or a place's.
+    values: dict[str, float]
+    #: Group → for each item: Σ −log p in nats, or 1 if it is solved and 0 if not. Empty for a measure
+    #: of weights alone.
+    items: dict[str, tuple[float, ...]] = {}
+    #: Group → for each item: the bytes or the tokens that it is divided by.
+    sizes: dict[str, tuple[int, ...]] = {}
+    seconds: float = Field(ge=0)
+
+
+class Unmeasurable(Event):
+    """A model gives NaN or Inf where it was to be measured."""
+
+    type = "unmeasurable"
+
+    recipe_id: Digest
+    measure: str
+    on: str
+    reason: str
+
+
+def bits_per_byte(items: Items, sizes: Sizes) -> dict[str, float]:
+    """Return domain → bits per byte: −log₂ p of all windows (or documents) over their bytes."""
+    return {d: math.fsum(items[d]) / math.log(2) / sum(sizes[d]) for d in sorted(items)}
+
+
+def nats_per_token(items: Items, sizes: Sizes) -> dict[str, float]:
+    """Return group → nats a token: what all items have, over their tokens."""
+    return {group: math.fsum(items[group]) / sum(sizes[group]) for group in sorted(items)}
+
+
+def losses_along(items: Items, sizes: Sizes) -> dict[str, float]:
+    """Return place → mean over domains of −log p in nats a token. Groups are "PLACE/DOMAIN"."""
+    places: dict[str, list[float]] = {}
+    for group in sorted(items):
+        loss = math.fsum(items[group]) / sum(sizes[group])
+        places.setdefault(group.partition("/")[0], []).append(loss)
+    return {place: math.fsum(losses) / len(losses) for place, losses in places.items()}
+
+
+def solved(items: Items, sizes: Sizes) -> dict[str, float]:
+    """Return cell → share of its items that are solved. Items are scores from 0 to 1, of size 1."""
+    return {cell: math.fsum(items[cell]) / sum(sizes[cell]) for cell in sorted(items)}
+
+
+#: Measure → the rule that its figures follow from its items by. `int8-bits-per-byte` is of a ternary
+#: model whose linear layers read their inputs as int8, `prompt-divergence` from the
+#: given model under prompts, whose replies are the items. `hard-tokens` are of documents, in parts:
+#: the tokens that are hard, and all; of a model that thinks, pauses or has its thoughts exchanged, too.
+RULES: dict[str, Callable[[Items, Sizes], dict[str, float]]] = {
+    "behaviour@1": solved,
+    "bits-per-byte@1": bits_per_byte,
+    "exact-answers@1": solved,
+    "hard-tokens@1": nats_per_token,
+    "int8-bits-per-byte@1": bits_per_byte,
+    "loss-along-line@1": losses_along,
+    "pause-hard-tokens@1": nats_per_token,
+    "persona-tool-success@1": solved,
+    "prompt-divergence@1": nats_per_token,
+    "prompted-tool-success@1": solved,
+    "rolling-bits-per-byte@1": bits_per_byte,
+    "shuffled-hard-tokens@1": nats_per_token,
+    "thought-hard-tokens@1": nats_per_token,
+    "tool-success@1": solved,
+}
+
+
+def answered(task: Observe, items: Items, sizes: Sizes, began: float) -> Observed:
+    """Return the answer to a task whose measure has a rule; `began` is when the measuring began."""
+    return Observed(
+        recipe_id=task.recipe_id,
+        measure=task.measure,
+        on=task.on,
+        values=RULES[task.measure](items, sizes),
+        items={group: tuple(numbers) for group, numbers in items.items()},
+        sizes={group: tuple(numbers) for group, numbers in sizes.items()},
+        seconds=time.monotonic() - began,
+    )
+
+
+def unasked(task: Observe, event: Observed | Unmeasurable) -> str | None:
+    """Return why an event does not answer the task; None if it does. For the audit."""
+    if (event.recipe_id, event.measure, event.on) != (task.recipe_id, task.measure, task.on):
+        return "another model, measure or slice was measured than the one that was asked for"
+    if isinstance(event, Unmeasurable):
+        return None
+    if set(event.items) != set(event.sizes):
+        return "its items and their sizes are not of the same groups"
+    if any(len(event.items[group]) != len(event.sizes[group]) for group in event.items):
+        return "it has another number of items than of sizes"
+    rule = RULES.get(event.measure)
+    if rule is not None and rule(event.items, event.sizes) != event.values:
+        return "its figures do not follow from its items"
+    return None
+
 
 #: Role of a run's result.
 MODEL = "model"

@@ -13,17 +13,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evaluation.training_text.kept_text import ITEMS, STREAMS, write_items
-from runs.home import Home
-from studies import origins
-from studies.making import model_files
-from studies.making.events import Making
-from studies.training_context import TrainingContext
-from weights import architectures
-from weights.folders import model_card, model_config
-from weights.folders.checkpoint import SHARD_BYTES, publish, write_weights
-from weights.storage.output_folder import TRAINED, check_target, mark_of
-from weights.storage.weight_cache import Artifacts
+from agent_forge.evaluation.training_text.kept_text import ITEMS, STREAMS, write_items
+from agent_forge.runs.home import Home
+from agent_forge.studies import origins
+from agent_forge.studies.making import model_files
+from agent_forge.studies.making.making import Making
+from agent_forge.studies.training_context import TrainingContext
+from agent_forge.weights import architectures
+from agent_forge.weights.folders import model_card, model_config
+from agent_forge.weights.folders.checkpoint import SHARD_BYTES, publish, write_weights
+from agent_forge.weights.storage.output_folder import TRAINED, check_target, mark_of
+from agent_forge.weights.storage.weight_cache import Artifacts
 
 #: Folder of the items in a result.
 ITEMS_FOLDER = "items"
@@ -74,10 +74,12 @@ def write(study: Any, work: type[Any], home: Home, state: Any, out: Path) -> dic
     out, run = check_target(out), study.run(state)
     context = work.to_read(state, Artifacts.of(home), run.result_digests)
     for role in study.roles(state.submitted.config):
-        publish_model(context, out / role, run.name_of(role), state.head, study.card(run, role))
+        publish_model(
+            context, out / role, run.name_of(role), state.head, study.prose.card(run, role)
+        )
     folders = study.further_folders(run, out)
     publish(out / ITEMS_FOLDER, lambda folder: write_items(context.text, folder))
-    report = study.whole_report(run)
+    report = study.prose.report(run)
     digests = {role: model.digest for role, model in state.completed.models.items()}
     whole = {**report, "run": state.run, "chain_head": state.head, "models": digests}
     (out / mark_of(study.name)).write_text(json.dumps(whole, indent=2) + "\n", "utf-8")

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from runs.event_types import SourceRecord
-from studies.making.events import Making
-from weights.recipes import Train, Transform
+from agent_forge.runs.event_types import SourceRecord
+from agent_forge.studies.making.making import Making
+from agent_forge.weights.recipes import Train, Transform
 
 #: End of the name of a model in float32, beside the model that is rounded from it.
 FLOAT32 = "-float32"

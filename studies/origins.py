@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from runs.errors import NotFoundError
-from runs.kinds.origin import Ancestor, Origin
-from studies.making.events import Making
-from weights.recipes import Source, Train, Transform
+from agent_forge.runs.errors import NotFoundError
+from agent_forge.runs.kinds.origin import Ancestor, Origin
+from agent_forge.studies.making.making import Making
+from agent_forge.weights.recipes import Source, Train, Transform
 
 #: Name → recipe, each after those that it reads; a recipe may have two names.
 Recipes = Mapping[str, Making]
@@ -24,6 +24,12 @@ def find(state: Any, recipes: Recipes, name: str) -> str:
             f"run {state.run} has no model {name!r}. It has {model_names or 'none yet'}."
         )
     return ids.pop()
+
+
+def every(state: Any, recipes: Recipes) -> list[str]:
+    """Return the recipe ids of all models that are made."""
+    ids = dict.fromkeys(recipe.id for recipe in recipes.values())
+    return [id_ for id_ in ids if id_ in state.made]
 
 
 def origin(state: Any, recipes: Recipes, name: str, written: Sequence[str]) -> Origin:

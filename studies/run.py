@@ -1,30 +1,42 @@
 """A run of a study as its log stands: what its script has said and what it waits for. Pure.
 
 Views read a `Run`: what is not known yet is not in it.
+
+Scripts: what a run does, written down as it happens. Pure.
+
+A script is a generator. It yields what the run needs next and is sent the recorded answers. A run is
+decided by running its script over the log until an answer is missing, and what is known of it so far is
+what the script has said until then. Answers are found by key, so the order of the code is no part of
+the history.
+
+The table of a study: its arms, and the figures that follow from their comparison. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any, ClassVar, NamedTuple, Protocol
 
-from runs.event_types import Figure
-from runs.kinds.outcome import Figured
-from runs.kinds.tasks import Decision, Task
-from studies import comparison, given_dtype
-from studies.comparison import CHOOSING, Drawn, Scale
-from studies.events import MODEL, Result
-from studies.making.events import Making
-from studies.observing import Observe, Observed
-from studies.paired_bits import mean
-from studies.script import Ask, Make, Script, follow
-from weights.recipes import Train
+from agent_forge.events import Event, New
+from agent_forge.runs.event_types import Figure
+from agent_forge.runs.kinds.decide import Decision, Task, failure
+from agent_forge.runs.kinds.outcome import Figured
+from agent_forge.runs.record.events import Completed
+from agent_forge.runs.system.rounding import alike
+from agent_forge.studies import comparison, events, given_dtype
+from agent_forge.studies.comparison import CHOOSING, Drawn, Scale, figure, mean
+from agent_forge.studies.events import MODEL, Observe, Observed, Result
+from agent_forge.studies.making import making
+from agent_forge.studies.making.making import Advanced, Made, Making
+from agent_forge.weights.recipes import Train
 
 
 class Table(Figured, Protocol):
     """The part of a study that its runs follow from."""
 
+    arms: ClassVar[Mapping[str, Any]]
     figure_rules: ClassVar[Mapping[str, Any]]
     result_roles: ClassVar[Sequence[str]]
     scale: ClassVar[Scale]
@@ -38,6 +50,19 @@ class Table(Figured, Protocol):
     def script(self, run: Run) -> Script:
         """Run the study; at its end return the function that gives the fields of `completed`."""
         ...
+
+
+class Extent(NamedTuple):
+    """Amount of work of a whole run."""
+
+    #: Steps of all trainings, as steps of the slowest.
+    steps: int
+    #: Models in float32, and those rounded to the dtype of the given one.
+    models: int
+    rounded: int
+    measurements: int
+    #: What there is of steps, in words; empty: `steps`, none slower.
+    counted: str = ""
 
 
 class Run:
@@ -200,7 +225,239 @@ class Run:
         assert self.ending is not None
         return self.ending()
 
+    def due(self, completed: type[Completed]) -> Decision:
+        """Return what the script waits for, or the event that ends the run."""
+        if self.ending is None:
+            return self.decision
+        state = self.state
+        done = completed(
+            lineage_digest=state.lineage_digest(), chain_head=state.head, **self.conclusions
+        )
+        return Decision(facts=[New(done, f"{state.run}/completed")])
+
+    def contradictions(self) -> Iterator[str]:
+        """Yield what `completed` says that the events before it contradict."""
+        if self.ending is None:
+            yield "the run does not end with the events before"
+            return
+        for name, value in self.conclusions.items():
+            if not alike(getattr(self.state.completed, name), value):
+                yield f"the {name} are not those of the events before"
+
+    def extent(self) -> Extent:
+        """Return how much there is to do in all, by what a run that has just started foresees."""
+        rounded = given_dtype.halves(self.recipes)
+        return Extent(
+            steps=sum(recipe.upto for recipe in self.trainings.values()),
+            models=len(self.recipes) - rounded,
+            rounded=rounded,
+            measurements=len(self.observations),
+        )
+
 
 def best(answers: Mapping[str, Any]) -> str:
     """Return the candidate with the fewest bits per byte, mean over domains; of equals the first."""
     return min(answers, key=lambda name: mean(answers[name]))
+
+
+class Step(Protocol):
+    """Something that a run needs before its script goes on."""
+
+    def missing(self, state: Any) -> Decision:
+        """Return the facts or tasks that are open; an empty decision if there are none."""
+        ...
+
+    def answer(self, state: Any) -> Any:
+        """Return what the script is sent once nothing is missing."""
+        ...
+
+
+Script = Generator[Step, Any, Any]
+
+
+@dataclass(frozen=True)
+class Make:
+    """Make recipes side by side."""
+
+    recipes: Sequence[Making]
+
+    def missing(self, state: Any) -> Decision:
+        """Return the trainings that have ended as facts, or else what is to make."""
+        segment = getattr(state.started, "segment", 0)  # a run without trainings has none
+        return making.next_of(state, self.recipes, segment)
+
+    def answer(self, state: Any) -> None:
+        """Return nothing: a recipe says what was made."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Do tasks side by side; the script is sent name → answer."""
+
+    tasks: Mapping[str, Task]
+
+    def missing(self, state: Any) -> Decision:
+        """Return the tasks without an answer; tasks of one key once."""
+        tasks_by_key = {task.key: task for task in self.tasks.values()}
+        return Decision(
+            tasks=[task for key, task in tasks_by_key.items() if key not in state.answers]
+        )
+
+    def answer(self, state: Any) -> dict[str, Event]:
+        """Return name → answer."""
+        return {name: state.answers[task.key] for name, task in self.tasks.items()}
+
+
+@dataclass(frozen=True)
+class Note:
+    """Record what follows from the answers so far, under a key that is the run's alone.
+
+    The event's class has no handler in the state, so that it is found in `answers`. A function that
+    returns the event is called only until the event is recorded.
+    """
+
+    key: str
+    event: Event | Callable[[], Event]
+
+    def missing(self, state: Any) -> Decision:
+        """Return the fact until it is recorded."""
+        if self.key in state.answers:
+            return Decision()
+        event = self.event if isinstance(self.event, Event) else self.event()
+        return Decision(facts=[New(event, f"{state.run}/{self.key}")])
+
+    def answer(self, state: Any) -> Event:
+        """Return the event as it was recorded."""
+        return state.answers[self.key]
+
+
+@dataclass(frozen=True)
+class Fail:
+    """End the run as failed."""
+
+    reason: str
+
+    def missing(self, state: Any) -> Decision:
+        """Return the failure."""
+        return Decision(facts=[failure(state, self.reason)])
+
+    def answer(self, state: Any) -> None:
+        """Return nothing: no script goes on after it."""
+
+
+@dataclass(frozen=True)
+class Together:
+    """Run scripts side by side; the script is sent name → what each has returned."""
+
+    scripts: Mapping[str, Script]
+    _returned: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def missing(self, state: Any) -> Decision:
+        """Return the facts of all scripts, or else their tasks; those of one key once."""
+        facts, tasks = dict[str, New](), dict[str, Task]()
+        for name, script in self.scripts.items():
+            missing, self._returned[name] = follow(script, state)
+            facts |= {new.key: new for new in missing.facts}
+            tasks |= {task.key: task for task in missing.tasks}
+        return Decision(facts=[*facts.values()]) if facts else Decision(tasks=[*tasks.values()])
+
+    def answer(self, state: Any) -> dict[str, Any]:
+        """Return name → what the script has returned."""
+        return self._returned
+
+
+def follow(script: Script, state: Any) -> tuple[Decision, Any]:
+    """Return (what the script waits for, None), or (an empty decision, what the script returns)."""
+    answer = None
+    while True:
+        try:
+            step = script.send(answer)
+        except StopIteration as end:
+            return Decision(), end.value
+        missing = step.missing(state)
+        if missing.facts or missing.tasks:
+            return missing, None
+        answer = step.answer(state)
+
+
+def unasked(task: Task, event: Event) -> str | None:
+    """Return why an event does not answer a task of every study; None if it does, for the audit."""
+    if isinstance(task, making.Make) and isinstance(event, Made | Advanced):
+        return making.unasked(task, event)
+    if isinstance(task, Observe) and isinstance(event, Observed):
+        return events.unasked(task, event)
+    return None
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A model that is compared on the test slice: what it is in words, and its group in pictures."""
+
+    words: str
+    group: str
+
+
+def words(arms: Mapping[str, Arm]) -> dict[str, str]:
+    """Return arm → what it is, in words."""
+    return {name: arm.words for name, arm in arms.items()}
+
+
+@dataclass(frozen=True)
+class FigureRule:
+    """A figure of a completed run: "name in words: what it is", and how it follows from the run."""
+
+    words: str
+    value: Callable[[Run], Figure | None]
+    unit: str = ""
+
+
+#: A rule of a share of a whole, such as a relative gain.
+share = partial(FigureRule, unit="share")
+
+
+def bits(words: str, unit: str = "bits/byte") -> FigureRule:
+    """Return the rule of our arm's own figure: by default its bits per byte."""
+
+    def rule(run: Run) -> Figure:
+        assert run.ours is not None
+        return figure(run.mean(run.ours), run.drawn[run.ours], run.windows)
+
+    return FigureRule(words, rule, unit)
+
+
+def ratio(over: str, words: str) -> FigureRule:
+    """Return the rule of an arm's figure over our arm's."""
+
+    def rule(run: Run) -> Figure:
+        assert run.ours is not None
+        share = run.mean(over) / run.mean(run.ours)
+        return figure(share, run.drawn[over] / run.drawn[run.ours], run.windows)
+
+    return share(words, rule)
+
+
+def lead(over: str, words: str, unit: str = "bits/byte", arm: str | None = None) -> FigureRule:
+    """Return the rule of what an arm needs more than another one: by default ours."""
+
+    def rule(run: Run) -> Figure:
+        ahead = str(arm or run.ours)
+        more = run.mean(over) - run.mean(ahead)
+        return figure(more, run.drawn[over] - run.drawn[ahead], run.windows)
+
+    return FigureRule(words, rule, unit)
+
+
+def count(of: Callable[[Any], float], words: str, unit: str = "") -> FigureRule:
+    """Return the rule of a number that follows from what `started` pins; it has no interval."""
+    return FigureRule(words, lambda run: Figure(value=of(run.started)), unit)
+
+
+def derive(study: Any, types: Mapping[str, Any]) -> None:
+    """Give a class of studies its events and settings from its state, its figures from their rules."""
+    study.submitted, study.forked, study.completed = (
+        types[name] for name in ("submitted", "forked", "completed")
+    )
+    study.config = study.submitted.model_fields["config"].annotation
+    rules: Mapping[str, FigureRule] = getattr(study, "figure_rules", {})
+    study.figures_of = {name: rule.words for name, rule in rules.items()}
+    study.figure_units = {name: rule.unit for name, rule in rules.items() if rule.unit}

@@ -1,8 +1,7 @@
 """Studies: kinds of run that make models by a script, compare them as arms, and give one of them.
 
 A study is settings, recipes, a script, and a table of arms and figures. What is due, found, shown,
-written and verified follows from these. No torch: the work is in `studies/work.py`, which asks the
-study for what is its own, in functions that import what they need.
+written and verified follows from these. No torch: methods that work on weights import what they need.
 """
 
 from __future__ import annotations
@@ -10,29 +9,41 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from events import Envelope, Event
-from runs.errors import NotFoundError
-from runs.event_types import MadeModel, Measurement
-from runs.kinds.architecture import Architecture
-from runs.kinds.asked import Asked, Checked, Lookup, Plan
-from runs.kinds.forecast import Forecast
-from runs.kinds.origin import Ancestor, Origin
-from runs.kinds.tasks import Start, Task
-from studies import observing, origins, paired_bits, submission
-from studies.events import MODEL, GivenCompleted
-from studies.making import making, resuming
-from studies.making.events import Advanced, Made, Making, Trained
-from studies.making.making import Make, MakingState
-from studies.observing import Observe, Observed
-from studies.study_view import StudyView
-from studies.training_plan import as_float32
-from weights.recipes import Train
+from agent_forge.events import Envelope, Event
+from agent_forge.runs.errors import NotFoundError
+from agent_forge.runs.event_types import Figure, MadeModel, Measurement
+from agent_forge.runs.kinds import default_panels
+from agent_forge.runs.kinds.architecture import Architecture
+from agent_forge.runs.kinds.asked import Asked, Checked, Lookup, Plan
+from agent_forge.runs.kinds.decide import Decision, Start, Task
+from agent_forge.runs.kinds.forecast import Forecast
+from agent_forge.runs.kinds.kind import Kind
+from agent_forge.runs.kinds.origin import Ancestor, Origin
+from agent_forge.runs.kinds.state import EVERY
+from agent_forge.runs.kinds.tracking import Parts
+from agent_forge.runs.kinds.view import OTHER_DATA, Outlook
+from agent_forge.runs.panels.head import Head, Result
+from agent_forge.runs.panels.panels import Metric, Panel
+from agent_forge.runs.record.events import Completed
+from agent_forge.studies import arm_panels, given_dtype, origins, run, study_view, submission
+from agent_forge.studies.comparison import BITS_PER_BYTE, Scale
+from agent_forge.studies.events import MODEL, Observe, Observed
+from agent_forge.studies.making import making, resuming
+from agent_forge.studies.making.making import Advanced, Made, Make, Making, MakingState, Trained
+from agent_forge.studies.run import Arm, Extent, FigureRule, Run, Script, derive, words
+from agent_forge.studies.study_view import Plain, Prose
+from agent_forge.studies.training_pace import outlook
+from agent_forge.studies.training_panels import BITS, NAMES, Group
+from agent_forge.studies.training_panels import rows as training_rows
+from agent_forge.studies.training_plan import memory
+from agent_forge.weights.recipes import Train
 
 if TYPE_CHECKING:
-    from runs.home import Home
-    from studies.work import Context
+    from agent_forge.runs.home import Home
+    from agent_forge.studies.work import Context, Costs
+    from agent_forge.weights.folders.checkpoint import Checkpoint
 
 S = TypeVar("S", bound=MakingState)
 
@@ -40,68 +51,189 @@ S = TypeVar("S", bound=MakingState)
 LISTED = frozenset({Advanced.type, Made.type, Trained.type, Observed.type})
 
 
-class Study(StudyView[S]):
+class Study(Kind[S]):
     """A kind of run that is a script and a table."""
 
+    state: ClassVar[type[MakingState]]
+    #: The kind's own event of the end.
+    completed: type[Completed]
     main_role = "model"
     gives_items = True
+    curve_of = "losses of its trainings"
+    result_name = "models"
+    tracked_names = NAMES
     #: Beside what every study has: event → task that it answers, and types that are listed.
     answers: ClassVar[Mapping[type[Event], type]] = {}
     listed: ClassVar[frozenset[str]] = LISTED
+    #: Types of events of which a terminal has a line for every tenth of all tasks only.
+    counted: ClassVar[frozenset[str]] = frozenset()
+
+    # ---- the table -------------------------------------------------------------------------------
+
+    #: Arm → what it is. The order is that of pictures and tables.
+    arms: ClassVar[Mapping[str, Arm]]
+    #: The arm that the result stands beside, and trainings that curves show as references.
+    baseline: ClassVar[str]
+    references: ClassVar[Sequence[str]] = ()
+    #: Title of the comparison, a sentence on its arms, and what the result is called.
+    comparison_title: ClassVar[str]
+    comparison_note: ClassVar[str] = arm_panels.SAME_WINDOWS
+    result_title: ClassVar[str]
+    #: The training that takes longest, whose first steps are the canary; empty: it has one of its own.
+    slowest: ClassVar[str] = ""
+    slowest_words: ClassVar[str] = "training"
+    figure_rules: ClassVar[Mapping[str, FigureRule]]
+    #: What it says of a run that has completed.
+    prose: ClassVar[Prose] = Prose()
+    #: What arms are compared by.
+    scale: ClassVar[Scale] = BITS_PER_BYTE
+    #: The arm that the others are compared with; None: the result.
+    ours: ClassVar[str | None] = None
+    #: Roles of the models that it gives, the result first.
+    result_roles: ClassVar[Sequence[str]] = (MODEL,)
     #: Roles of its models that are of the given model's architecture and sizes.
     as_given: ClassVar[Sequence[str]] = ()
+    #: Column of the table of figures with what a figure is of.
+    figure_of: ClassVar[str] = "domain"
+    #: Figure of a completed run that the run list shows, if the run has it, and its metric.
+    row_figure: ClassVar[tuple[str, Metric]] = ("bits_per_byte", BITS)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Add answers and types of every study to those of this one."""
+        """Derive settings, events, answers and figures from the state and the table."""
         super().__init_subclass__(**kwargs)
         if hasattr(cls, "state"):
-            started = cls.state.registry.types()["started"]
-            every = {started: Start, Made: Make, Advanced: Make, Observed: Observe}
-            cls.answers = {**every, **cls.answers}
-            cls.listed |= LISTED
+            types: Any = cls.state.registry.types()
+            answers = {types["started"]: Start, Made: Make, Advanced: Make, Observed: Observe}
+            every = {event: task for event, task in answers.items() if event.type in types}
+            derive(cls, types)
+            cls.answers, cls.listed = {**every, **cls.answers}, cls.listed | LISTED
 
-    # ---- tasks -------------------------------------------------------------------------------
+    # ---- what a phase writes, or may write ---------------------------------------------------------
+
+    def script(self, run: Run) -> Script:
+        """Run the kind; at its end return the function that gives the fields of `completed`."""
+        raise NotImplementedError
+
+    def models_of(self, submitted: Any, started: Any) -> dict[str, Making]:
+        """Return name → recipe of all that follows from what was pinned, each after its inputs."""
+        raise NotImplementedError
+
+    def check_model(self, config: Any, opened: Checkpoint) -> None:
+        """Raise ConfigError for a given model that the run cannot be of, before any work."""
+
+    def sizes(self, given: Mapping[str, Any], config: Any) -> Plain:
+        """Return the settings of config.json in which the models differ from the given one."""
+        return {}
+
+    def pinned_fields(self, context: Context, common: Mapping[str, Any]) -> Plain:
+        """Return the fields of `started` beside those that every study has."""
+        return {}
+
+    def fitted_module(self, context: Context, module: Any, measure: str) -> Any:
+        """Return a model's module as it is measured."""
+        return module
+
+    def started_line(self, data: Mapping[str, Any]) -> str:
+        """Return what `started` says on one line."""
+        return f"{data['model']['parameters']:,} parameters, windows of {data['context']} tokens"
+
+    def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
+        """Return name → (value, unit) of what is shown beside the result."""
+        return {}
+
+    def comparison_panels(self, run: Run, ours: str) -> Sequence[Panel]:
+        """Return the panels of the arms, once the arm `ours` is measured."""
+        text = self.comparison_title, self.comparison_note
+        return arm_panels.compared(run, self.arms_of(run), ours, self.baseline, *text)
+
+    def own_panels(self, run: Run) -> Sequence[Panel]:
+        """Return the panels beside arms, domains, curves and models."""
+        return ()
+
+    def arms_of(self, run: Run) -> Mapping[str, Arm]:
+        """Return the arms of a run: those of the table."""
+        return self.arms
+
+    def references_of(self, run: Run) -> Sequence[str]:
+        """Return the trainings that curves show as references."""
+        return self.references
+
+    def slowest_of(self, models: Mapping[str, Making]) -> Train | None:
+        """Return the training that takes longest, of the recipes of a run by name."""
+        return given_dtype.trainings(models).get(self.slowest)
+
+    def further_folders(self, run: Run, out: Path) -> dict[str, str | None]:
+        """Write further folders into a result's; return name → folder, None for one left out."""
+        return {}
+
+    def memory_of(self, submitted: Any, started: Any) -> int:
+        """Return the bytes of weights, gradients and optimiser of a training, and of its teacher."""
+        return memory(started.model.parameters, getattr(started, "trainable", None))
+
+    def extent(self, run: Run) -> Extent:
+        """Return how much there is to do in all, by what a run that has just started foresees."""
+        return run.extent()
+
+    def costs(self, context: Any) -> Costs:
+        """Return what a run that has started does beside its start, and what it leaves."""
+        from agent_forge.studies.work import of_steps
+
+        return of_steps(self, context)
+
+    def parameters(self, state: S) -> int:
+        """Return the number of the result's parameters: as many as the given model has."""
+        return state.started.model.parameters
+
+    def contents(self, config: Any) -> Mapping[str, Sequence[str]]:
+        """Return word → what a result's folder has of it."""
+        return {"models": self.roles(config), "items": ["items"]}
+
+    # ---- deciding ------------------------------------------------------------------------------
+
+    @property
+    def purpose(self) -> str:
+        """Key of the random draws of trainings and intervals: all arms have the same."""
+        return self.name
+
+    def run(self, state: S) -> Run:
+        """Return a started run with all that its script has said."""
+        return state.remembered(EVERY, lambda: Run(self, state))
+
+    def begun(self, state: S) -> Run | None:
+        """Return a run with all that its script has said; None before it has started."""
+        return self.run(state) if state.started is not None else None
+
+    def due(self, state: S) -> Decision:
+        """Return what the script waits for, or the event that ends the run."""
+        return self.run(state).due(self.completed)
+
+    def wrong_result(self, state: S) -> Iterator[str]:
+        """Yield what `completed` says that the events before it contradict."""
+        yield from self.run(state).contradictions()
+
+    def essential(self, state: S, task: str) -> bool:
+        """Return True: without one of its models or figures the run has no result."""
+        return True
+
+    def roles(self, config: Any) -> Sequence[str]:
+        """Return the roles of the models that a run gives."""
+        return self.result_roles
 
     def agrees(self, state: S, recorded: Event, repeat: Event) -> bool:
-        """Return True if a second result does not contradict the recorded one.
-
-        How long segments are, and in how many parts a step is computed where there is less memory, is
-        settled by the first `started`.
-        """
-        first: Any = recorded
-        if recorded.type == repeat.type == "started":
-            settled = {"segment": first.segment}
-            parts = getattr(first, "accumulation", None)
-            if getattr(repeat, "accumulation", None) != parts:
-                names = ("accumulation", "canary", "warnings")
-                settled |= {name: getattr(first, name) for name in names}
-            repeat = repeat.model_copy(update=settled)
-        return super().agrees(state, recorded, repeat)
+        """Return True if a second result does not contradict the recorded one."""
+        return super().agrees(state, recorded, making.settled(recorded, repeat))
 
     def unasked(self, state: S, task: Task, event: Event) -> str | None:
         """Return why the event does not answer the open task; None if it does."""
-        if isinstance(task, Make) and isinstance(event, Made | Advanced):
-            return making.unasked(task, event)
-        if isinstance(task, Observe) and isinstance(event, Observed):
-            return observing.unasked(task, event)
-        return None
+        return run.unasked(task, event)
 
     def memory(self, state: S) -> int:
         """Return the bytes that its trainings need on a device."""
         return self.memory_of(state.submitted, state.started) if state.started is not None else 0
 
     def needs(self, task: Any) -> str | None:
-        """Return the id of the snapshot that a segment goes on from, or of the model that is read.
-
-        A task that reads a model, and makes none, has its `recipe_id`.
-        """
-        if not isinstance(task, Make):
-            return getattr(task, "recipe_id", None)
-        if isinstance(task.recipe, Train):
-            begun = task.done > task.recipe.first
-            return task.recipe.to(task.done).id if begun else task.recipe.start
-        inputs = task.recipe.inputs
-        return inputs.get("of") or inputs.get("svd") or inputs.get("end")
+        """Return the id of the snapshot that a segment goes on from, or of the model that is read."""
+        return making.needs(task)
 
     def built(self, row: Envelope) -> str | None:
         """Return the id of the model or snapshot that an event's row says was made, or None."""
@@ -117,8 +249,6 @@ class Study(StudyView[S]):
     def remeasured(self) -> tuple[type[Event], ...]:
         """The answers that `forge verify --recompute` obtains again; models are `--rebuild`'s."""
         return tuple(event for event in super().remeasured if self.answers[event] is not Make)
-
-    # ---- results -----------------------------------------------------------------------------
 
     def named(self, state: S) -> Mapping[str, Making]:
         """Return name → recipe of all that the run makes; `model` is there once it is known."""
@@ -137,10 +267,8 @@ class Study(StudyView[S]):
 
     def results(self, state: S) -> dict[str, MadeModel]:
         """Return role → model."""
-        return {
-            role: MadeModel(recipe_id=model.recipe_id, digest=model.digest)
-            for role, model in state.completed.models.items()
-        }
+        models = state.completed.models.items()
+        return {role: MadeModel(recipe_id=m.recipe_id, digest=m.digest) for role, m in models}
 
     def inputs(self, state: S) -> dict[str, list[str]]:
         """Return the digest of the given model."""
@@ -148,9 +276,7 @@ class Study(StudyView[S]):
 
     def unchanged(self, state: S) -> str | None:
         """Return the given model's name if the result is that model or its copy in float32."""
-        result, source = state.completed.models[MODEL], state.started.model
-        same = result.digest == source.digest or result.recipe_id == as_float32(state.started).id
-        return state.called.get(source.digest, source.name) if same else None
+        return study_view.unchanged(state)
 
     def architectures(
         self, config: Any, architectures_by_role: Mapping[str, Sequence[Architecture | None]]
@@ -161,34 +287,20 @@ class Study(StudyView[S]):
 
     def measurements(self, state: S, digest: str) -> list[Measurement]:
         """Return the bits per byte of the models of the run with these weights, made or given."""
-        ids = {id_ for id_, event in state.made.items() if event.digest == digest}
-        return paired_bits.measurements(state.answers.values(), ids, state.submitted.config.seed)
+        return study_view.measurements(state, digest)
 
     def measured(self, arm: Any) -> Mapping[str, float]:
         """Return what the model registry lists of an arm that was compared: bits per byte."""
         return arm.bits_per_byte
 
-    def models(self, event: Event, state: S) -> list[dict[str, Any]]:
+    def models(self, event: Event, state: S) -> list[Plain]:
         """Return the models that it gives for the model registry, once they are measured."""
-        if not isinstance(event, self.completed):
-            return []
-        folder, ended = state.submitted.output_dir, cast("GivenCompleted", event)
-        id_ = ended.models[MODEL].recipe_id
-        metrics = next(self.measured(arm) for arm in ended.arms.values() if arm.recipe_id == id_)
-        return [
-            {
-                "name": f"{state.run}-{role}",
-                "kind": "champion" if role == MODEL else "base",
-                "digest": model.digest,
-                "parameters": self.parameters(state),
-                "path": f"{folder}/{role}" if folder else None,
-                "metrics": metrics if role == MODEL else {},
-                "lineage": [state.started.model.digest],
-            }
-            for role, model in ended.models.items()
-        ]
+        done = isinstance(event, self.completed)
+        return study_view.models(self, event, state) if done else []
 
-    # ---- names -------------------------------------------------------------------------------
+    def figures(self, state: S) -> dict[str, Figure]:
+        """Return what a completed run has found."""
+        return dict(state.completed.figures)
 
     def find(self, state: S, name: str) -> str:
         """Return the recipe id that a name or the beginning of an id means. Raises NotFoundError."""
@@ -212,22 +324,14 @@ class Study(StudyView[S]):
     def chosen(self, state: S, which: str) -> list[str]:
         """Return the recipe ids that "all", "champion" (the result), a name or an id means."""
         if which == "all":
-            ids = dict.fromkeys(recipe.id for recipe in self.recipes(state).values())
-            return [id_ for id_ in ids if id_ in state.made]
+            return origins.every(state, self.recipes(state))
         return [self.find(state, MODEL if which == "champion" else which)]
 
     # ---- asking for a run --------------------------------------------------------------------
 
-    def texts(self, submitted: Any) -> Iterator[tuple[str, str]]:
-        """Yield the name of the model and the paths of data."""
-        if submitted.model is not None:
-            yield submitted.model.name, "a model's name"
-        for path in submitted.data:
-            yield path, "a path"
-
     def placed(self, data: str) -> str:
         """Return PATH or DOMAIN=PATH with an absolute path; a data set of the Hub is fetched."""
-        from evaluation.data.training_texts import absolute
+        from agent_forge.evaluation.data.training_texts import absolute
 
         return absolute(data)
 
@@ -238,42 +342,180 @@ class Study(StudyView[S]):
         return super().asked_for({**domains, **settings}, config)
 
     def plan(self, request: Asked, lookup: Lookup) -> Plan:
-        """Return the plan of the run of one `model`.
-
-        Raises ConfigError, DataError, UnavailableError.
-        """
+        """Return the plan of the run of one `model`; raise the errors of bad input."""
         return submission.plan(self, request, lookup)
 
     def check(self, plan: Plan) -> Checked:
         """Open model (header only), tokenizer and data; raise the errors that a start would raise."""
-        opened = submission.opened(plan)
-        self.check_model(plan.config, opened)
+        self.check_model(plan.config, opened := submission.opened(plan))
         return submission.checked(plan, opened)
+
+    # ---- shown -----------------------------------------------------------------------------------
+
+    def recipes(self, state: S) -> Mapping[str, Making]:
+        """Return name → recipe of all that a started run makes, as far as it is known."""
+        return self.run(state).recipes
+
+    def trainings(self, state: S) -> Mapping[str, Train]:
+        """Return name → recipe of every model that a started run trains."""
+        return self.run(state).trainings
+
+    def observations(self, state: S) -> Sequence[Observe]:
+        """Return all that a started run measures, as far as it is known."""
+        return [*self.run(state).observations.values()]
+
+    def made(self, state: S, digest: str) -> str | None:
+        """Return the recipe id of the model with these weights, or None."""
+        return next((id_ for id_, made in state.made.items() if made.digest == digest), None)
+
+    def yardstick(self, state: S) -> Plain:
+        """Return the items that results are measured on."""
+        return {OTHER_DATA: state.started.items if state.started else None}
+
+    def names(self, state: S) -> dict[str, str]:
+        """Return recipe id → name, of the given model and of snapshots too."""
+        run = self.begun(state)
+        if run is None:
+            return {}
+        given = self.baseline in self.arms and self.baseline not in run.recipes
+        return study_view.names(run, self.trainings(state), self.baseline if given else None)
+
+    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+        """Return the telling part of an event on one line; None for a type that is not its own."""
+        if type_ == "started":
+            return self.started_line(data)
+        return study_view.gist(self, type_, data, names)
+
+    def task_words(self, key: str, names: Mapping[str, str]) -> str:
+        """Return a task's key in words; empty if there are none."""
+        return study_view.task_words(key, names)
+
+    def row(self, entry: Plain, event: Event) -> None:
+        """Note steps, the last loss and the figure of the result in the run's row of the run list."""
+        study_view.row(entry, event, *self.row_figure)
+
+    def progress(self, state: S) -> tuple[int, int | None]:
+        """Return (steps of all trainings that are done, steps in all)."""
+        return study_view.progress(state, self.trainings(state)) if state.started else (0, None)
+
+    def outlook(
+        self, state: S, rehearsal: Any, under_way: Sequence[tuple[str, float]] = ()
+    ) -> Outlook:
+        """Return the run's progress in steps, and the time left once its trainings are known."""
+        trainings = () if state.started is None else tuple(self.trainings(state).values())
+        if not trainings and not state.completed:
+            return super().outlook(state, rehearsal, under_way)
+        unit, tasks = f"{self.unit}s", self.observations(state)
+        return outlook(state, trainings, tasks, under_way, unit)
+
+    def curves(self, state: S) -> study_view.Curves:
+        """Return name → points of its training: step, loss, norm of the gradient, rate."""
+        trainings = self.trainings(state).items() if state.started else ()
+        return study_view.curves(state, {name: (recipe,) for name, recipe in trainings})
+
+    def groups(self, state: S) -> Sequence[Group]:
+        """Return the trainings for a tracker in groups, one after the other; by default one group.
+
+        A run that learns of further trainings only adds groups.
+        """
+        return [{name: (recipe,) for name, recipe in self.trainings(state).items()}]
+
+    def tracked(self, state: S, after: int) -> list[tuple[int, Plain]]:
+        """Return (step, row) for a tracker: the points of the trainings."""
+        return training_rows(state, self.groups(state), after) if state.started else []
+
+    def tracked_parts(self, state: S) -> Parts:
+        """Return the models that the run trains, for a tracker."""
+        groups = self.groups(state) if state.started else ()
+        return {"model": {name for group in groups for name in group}}
+
+    def headline(self, run: Run) -> Result | None:
+        """Return the result beside the baseline; None until both are measured."""
+        arms = words(self.arms_of(run))
+        return arm_panels.headline(run, self.result_title, arms, self.baseline)
+
+    def head(self, state: S) -> Head:
+        """Return the head: the result beside the baseline, and facts."""
+        run = self.begun(state)
+        if run is None:
+            return default_panels.head(self, state)
+        facts = study_view.facts(state, self.trainings(state), self.facts(run))
+        result = study_view.called(self.headline(run), self.names(state))
+        return default_panels.head(self, state, result, facts)
+
+    def panels(self, state: S, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+        """Return arms, domains, training curves, the study's own panels, and models."""
+        run = self.begun(state)
+        return [] if run is None else study_view.panels(self, run, self.curves(state))
+
+    def report(self, state: S, rows: Sequence[Envelope]) -> Plain:
+        """Return the report of a run that has completed."""
+        return {**super().report(state, rows), **self.prose.report(self.run(state))}
+
+    def summary(self, state: S, rows: Sequence[Envelope]) -> list[str]:
+        """Return what a completed run has found."""
+        return self.prose.sentences(self.run(state)) if state.completed else []
+
+    def lines(self, state: S) -> list[str]:
+        """Return the report of a completed run as lines of text for a terminal."""
+        return self.prose.lines(self.run(state))
+
+    def view(self, state: S) -> Plain:
+        """Return the curves, and what was measured of each arm."""
+        seen = run.seen if (run := self.begun(state)) else {}
+        bits = {arm: dict(event.values) for arm, event in seen.items()}
+        return {"curves": self.curves(state), "bits_per_byte": bits}
+
+    def part(self, state: S, name: str, **asked: Any) -> Plain:
+        """Return `lineage`: every recipe, by name. Raises NotFoundError for any other part."""
+        if name != "lineage" or state.started is None:
+            return super().part(state, name, **asked)
+        recipes = self.recipes(state).items()
+        return {n: {"id": one.id, "recipe": one.model_dump(mode="json")} for n, one in recipes}
+
+    def tables(self) -> Mapping[str, Any]:
+        """Return the tables of training curves and of figures."""
+        training, figures = study_view.training_table, study_view.figures_table
+        return {
+            "training": lambda state, _: training(self.curves(state)),
+            "figures": lambda state, _: figures(state, self.names(state), self.figure_of),
+        }
 
     # ---- work, in a process that may load torch ----------------------------------------------
 
     def forecast(self, submitted: Any, cache: Any, folder: Path) -> Forecast:
         """Return what a run that is submitted so costs here. Raises the errors of a start."""
-        from studies.forecast import forecast
+        from agent_forge.studies.work import forecast
 
         return forecast(self, self._work(), submitted, cache, folder)
 
     def _work(self) -> type[Context]:
         """Return the class of contexts, which loads torch."""
-        from studies.work import Context
+        from agent_forge.studies.work import Context
 
         return Context
 
+    def context(self, state: S, cache: Any) -> Any:
+        """Open a run's inputs in this process."""
+        from agent_forge.weights.threads import set_threads
+
+        set_threads()
+        return self._work()(state, cache)
+
+    def reopened(self, state: S, cache: Any) -> tuple[Any, Sequence[str]]:
+        """Return the context of a started run, with its number of threads."""
+        return self._work().opened(state, cache), ()
+
     def items_address(self, state: S) -> str:
         """Return the content address of the run's text."""
-        from evaluation.training_text import kept_text
+        from agent_forge.evaluation.training_text import kept_text
 
-        started = state.started
-        return kept_text.address(started.streams, started.files, started.items)
+        pins = state.started
+        return kept_text.address(pins.streams, pins.files, pins.items)
 
     def items_file(self, state: S, cache: Any) -> Path:
         """Return this machine's file of the items that a run has pinned. Raises ForgeError."""
-        from evaluation.training_text.kept_text import ITEMS
+        from agent_forge.evaluation.training_text.kept_text import ITEMS
 
         return self._work()(state, cache).text.folder / ITEMS
 
@@ -294,56 +536,55 @@ class Study(StudyView[S]):
         """Return the seconds that it took to make weights of the run; 0: not known."""
         return state.making_seconds(digest)
 
-    # ---- folders -----------------------------------------------------------------------------
-
     def settle(
         self, home: Home, state: S, head: str, recipe_id: str, folders: Sequence[Path]
     ) -> str:
         """Return a folder with a model of the run; make it again if need be. Raises ForgeError."""
-        from studies import folders as files
+        from agent_forge.studies import folders as files
 
         recipes = self.recipes(state)
         return files.settle(self._work(), home, state, head, recipes, recipe_id, folders)
 
     def result_files(self, state: S, cache: Any) -> list[tuple[str, Path]]:
         """Return the weight files of the models that it gives, made again if the cache lacks them."""
-        from studies import folders as files
+        from agent_forge.studies import folders as files
 
         run, roles = self.run(state), self.roles(state.submitted.config)
         context = self._work().to_read(state, cache, run.result_digests)
         return files.files(context, cache, [run.name_of(role) for role in roles])
 
-    def write_result(self, home: Home, state: S, out: Path) -> dict[str, Any]:
+    def write_result(self, home: Home, state: S, out: Path) -> Plain:
         """Write the result's folder and return the report. Raises ForgeError."""
-        from studies import folders as files
+        from agent_forge.studies import folders as files
 
         return files.write(self, self._work(), home, state, out)
-
-    # ---- verification ------------------------------------------------------------------------
 
     def rebuild(
         self, state: S, cache: Any, ids: Sequence[str], say: Callable[[str], None]
     ) -> Iterator[Any]:
         """Make results again, and compare what comes out with what is recorded."""
-        from studies import verify
+        from agent_forge.studies import work
 
         recipes = {name: recipe for name, recipe in self.recipes(state).items() if recipe.id in ids}
-        yield from verify.rebuild(self._work(), state, cache, recipes, say)
+        yield from work.rebuild(self._work(), state, cache, recipes, say)
 
-    def document(self, folder: Path) -> dict[str, Any] | None:
+    def document(self, folder: Path) -> Plain | None:
         """Return the report of a result's folder; None if it has none. Raises DataError."""
-        from studies import verify
+        from agent_forge.studies import work
 
-        return verify.document(self.name, folder)
+        return work.document(self.name, folder)
 
     def verify_folder(
-        self, home: Home, folder: Path, document: dict[str, Any], state: S | None, is_known: bool
+        self, home: Home, folder: Path, document: Plain, state: S | None, is_known: bool
     ) -> Iterator[Any]:
         """Compare what is in a result's folder with the run."""
-        from studies.making import model_files
+        from agent_forge.studies import work
 
-        digests = None if state is None else {}
-        if state is not None and state.started:
-            recipes = self.named(state).items()
-            digests = {role: state.made[r.id].digest for role, r in recipes if r.id in state.made}
-        yield from model_files.folder(folder, document, digests)
+        recipes = self.named(state) if state is not None and state.started else {}
+        yield from work.folder(state, recipes, folder, document)
+
+    def cached(self, state: Any, cache: Any) -> Iterator[Any]:
+        """Yield an error for each of the run's cached files that has another digest."""
+        from agent_forge.studies.making import model_files
+
+        yield from model_files.cached((made.digest for made in state.made.values()), cache)

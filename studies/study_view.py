@@ -1,35 +1,30 @@
-"""Views of a study: names, lines of events, curves, lineage, tables, head, panels, report. Pure."""
+"""Views of runs of studies: names, lines of events, curves, tables, results, panels. Pure.
+
+Prose of a run of a study that has completed: report, sentences, lines, card. Pure.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from events import Envelope, Event
-from runs.event_types import Figure
-from runs.kinds import default_panels
-from runs.kinds.outcome import figure_text
-from runs.kinds.tasks import Start
-from runs.kinds.tracking import Parts
-from runs.kinds.view import OTHER_DATA, Outlook
-from runs.lists.tables import Kind, Table
-from runs.panels.head import Fact, Head, Result, listed
-from runs.panels.panels import Metric, Panel
-from studies import arm_panels, study_report, training_pace, training_panels, training_rows
-from studies.comparison import TEST
-from studies.declaration import Declaration
-from studies.events import MODEL, ModelsCompleted
-from studies.making.events import Advanced, Making
-from studies.making.making import MakingState
-from studies.observing import Observe, Observed
-from studies.run import Run
-from studies.tables import words
-from studies.training_panels import BITS
-from studies.training_rows import Group
-from weights.recipes import Train
-
-S = TypeVar("S", bound=MakingState)
+from agent_forge.events import Event
+from agent_forge.runs.event_types import Figure, Measurement
+from agent_forge.runs.kinds.decide import Start
+from agent_forge.runs.kinds.outcome import Figured, figure_text
+from agent_forge.runs.lists.tables import Kind, Table
+from agent_forge.runs.panels.head import Fact, Result, listed
+from agent_forge.runs.panels.panels import Metric, Panel
+from agent_forge.studies import comparison, training_panels, training_plan
+from agent_forge.studies import run as tables
+from agent_forge.studies.comparison import TEST
+from agent_forge.studies.events import MODEL, ModelsCompleted, Observed
+from agent_forge.studies.making.making import Advanced, MakingState
+from agent_forge.studies.run import Run
+from agent_forge.studies.training_plan import as_float32
+from agent_forge.weights.recipes import Train
 
 #: Columns of the table of training curves.
 CURVE: dict[str, Kind] = {
@@ -39,241 +34,268 @@ CURVE: dict[str, Kind] = {
     "norm": "float",
     "rate": "float",
 }
+#: Name → points of a training: step, loss, norm of the gradient, rate.
+Curves = Mapping[str, list[dict[str, float]]]
+
+# ---- names and lines -----------------------------------------------------------------------------
 
 
-class StudyView(Declaration[S]):
-    """The part of a study that is shown."""
+def names(run: Run, trainings: Mapping[str, Train], given: str | None) -> dict[str, str]:
+    """Return recipe id → name, of snapshots too, and of the given model if that has a name."""
+    names = {run.started.model.recipe_id: given} if given else {}
+    for name, recipe in trainings.items():
+        for step, event in run.state.advanced.get(recipe.stem, {}).items():
+            names[event.recipe_id] = f"{name} after {step} steps"
+    return names | {recipe.id: name for name, recipe in run.recipes.items()}
 
-    curve_of = "losses of its trainings"
-    result_name = "models"
-    tracked_names = training_rows.NAMES
-    #: Column of the table of figures with what a figure is of.
-    figure_of: ClassVar[str] = "domain"
-    #: Figure of a completed run that the run list shows, if the run has it, and its metric.
-    row_figure: ClassVar[tuple[str, Metric]] = ("bits_per_byte", BITS)
 
-    # ---- what is known -----------------------------------------------------------------------
+def gist(
+    study: Figured, type_: str, data: Mapping[str, Any], names: Mapping[str, str]
+) -> str | None:
+    """Return the telling part of an event on one line; None for a type that not every study has."""
+    name = names.get(str(data.get("recipe_id")), str(data.get("recipe_id"))[:12])
+    match type_:
+        case "submitted":
+            return f"{data['model']['name']}, {data['config']['tokens']:,} tokens"
+        case "made" | "trained":
+            return f"{name}: {data['digest'][:12]}"
+        case "advanced":
+            curve = data["curve"]
+            return f"{name}, loss {curve[-1]['loss']:.3f}" if curve else name
+        case "observed":
+            values = data["values"].values()
+            return f"{name}, {data['on']}: {sum(values) / len(values):.4f} bits per byte"
+        case "completed":
+            figures = {n: Figure(value=one["value"]) for n, one in data["figures"].items()}
+            return ", ".join(figure_text(study, n, one) for n, one in figures.items())
+    return None
 
-    def recipes(self, state: S) -> Mapping[str, Making]:
-        """Return name → recipe of all that a started run makes, as far as it is known."""
-        return self.run(state).recipes
 
-    def trainings(self, state: S) -> Mapping[str, Train]:
-        """Return name → recipe of every model that a started run trains."""
-        return self.run(state).trainings
+def task_words(key: str, names: Mapping[str, str]) -> str:
+    """Return a task's key in words; empty if there are none."""
+    first, _, rest = key.partition("/")
+    name = names.get(rest.rpartition("/")[2], "the next segment")
+    if first == "make":
+        return f"make: {name}"
+    if first == "observe":
+        return f"measure {name}"
+    return "prepare text and model" if key == Start.key else ""
 
-    def observations(self, state: S) -> Sequence[Observe]:
-        """Return all that a started run measures, as far as it is known."""
-        return [*self.run(state).observations.values()]
 
-    def made(self, state: S, digest: str) -> str | None:
-        """Return the recipe id of the model with these weights, or None."""
-        return next((id_ for id_, event in state.made.items() if event.digest == digest), None)
+def row(entry: Plain, event: Event, figure: str, metric: Metric) -> None:
+    """Note steps, the last loss and the figure of the result in the run's row of the run list."""
+    if isinstance(event, Advanced) and event.curve:
+        entry["curve"] = json.dumps([*json.loads(entry["curve"]), event.curve[-1].loss])
+        entry["done"] = (entry["done"] or 0) + event.step - event.begin
+    if isinstance(event, ModelsCompleted):
+        entry |= {"result": event.models[MODEL].recipe_id}
+        if figure in event.figures:
+            entry |= listed(metric, event.figures[figure].value, f"{TEST} slice")
 
-    def yardstick(self, state: S) -> dict[str, Any]:
-        """Return the items that results are measured on."""
-        return {OTHER_DATA: state.started.items if state.started else None}
 
-    # ---- names and lines ---------------------------------------------------------------------
+def called(result: Result | None, names: Mapping[str, str]) -> Result | None:
+    """Return a result with the name of its model."""
+    if result is None or not result.model:
+        return result
+    return result.model_copy(update={"called": names.get(result.model, "")})
 
-    def names(self, state: S) -> dict[str, str]:
-        """Return recipe id → name, of the given model and of snapshots too."""
-        run = self.begun(state)
-        if run is None:
-            return {}
-        baseline_given = self.baseline in self.arms and self.baseline not in run.recipes
-        names = {run.started.model.recipe_id: self.baseline} if baseline_given else {}
-        for name, recipe in self.trainings(state).items():
-            for step, event in state.advanced.get(recipe.stem, {}).items():
-                names[event.recipe_id] = f"{name} after {step} steps"
-        return names | {recipe.id: name for name, recipe in run.recipes.items()}
 
-    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
-        """Return the telling part of an event on one line; None for a type that is not its own."""
-        name = names.get(str(data.get("recipe_id")), str(data.get("recipe_id"))[:12])
-        match type_:
-            case "submitted":
-                return f"{data['model']['name']}, {data['config']['tokens']:,} tokens"
-            case "started":
-                return self.started_line(data)
-            case "made" | "trained":
-                return f"{name}: {data['digest'][:12]}"
-            case "advanced":
-                curve = data["curve"]
-                return f"{name}, loss {curve[-1]['loss']:.3f}" if curve else name
-            case "observed":
-                values = data["values"].values()
-                return f"{name}, {data['on']}: {sum(values) / len(values):.4f} bits per byte"
-            case "completed":
-                figures = {n: Figure(value=entry["value"]) for n, entry in data["figures"].items()}
-                return ", ".join(figure_text(self, n, figure) for n, figure in figures.items())
-        return None
+def facts(
+    state: MakingState, trainings: Mapping[str, Train], shown: Mapping[str, tuple[Any, str]]
+) -> list[Fact]:
+    """Return the speed of trainings, and what a study shows beside its result."""
+    speed = training_panels.speed(state, trainings.values())
+    return [*speed, *(Fact(name=n, value=v, unit=unit) for n, (v, unit) in shown.items())]
 
-    def task_words(self, key: str, names: Mapping[str, str]) -> str:
-        """Return a task's key in words; empty if there are none."""
-        first, _, rest = key.partition("/")
-        name = names.get(rest.rpartition("/")[2], "the next segment")
-        if first == "make":
-            return f"make: {name}"
-        if first == "observe":
-            return f"measure {name}"
-        return "prepare text and model" if key == Start.key else ""
 
-    def row(self, entry: dict[str, Any], event: Event) -> None:
-        """Note steps, the last loss and the figure of the result in the run's row of the run list."""
-        if isinstance(event, Advanced) and event.curve:
-            entry["curve"] = json.dumps([*json.loads(entry["curve"]), event.curve[-1].loss])
-            entry["done"] = (entry["done"] or 0) + event.step - event.begin
-        if isinstance(event, ModelsCompleted):
-            entry |= {"result": event.models[MODEL].recipe_id}
-            name, metric = self.row_figure
-            if name in event.figures:
-                entry |= listed(metric, event.figures[name].value, f"{TEST} slice")
+# ---- curves and tables ---------------------------------------------------------------------------
 
-    # ---- progress and curves -----------------------------------------------------------------
 
-    def progress(self, state: S) -> tuple[int, int | None]:
-        """Return (steps of all trainings that are done, steps in all)."""
-        if state.started is None:
-            return 0, None
-        trainings = self.trainings(state).values()
-        return sum(map(state.steps, trainings)), sum(recipe.upto for recipe in trainings)
-
-    def outlook(
-        self, state: S, rehearsal: Any, under_way: Sequence[tuple[str, float]] = ()
-    ) -> Outlook:
-        """Return the run's progress in steps, and the time left by the seconds of those done.
-
-        No time is left to be told of a run whose trainings are not known yet.
-        """
-        trainings = () if state.started is None else tuple(self.trainings(state).values())
-        if not trainings and not state.completed:
-            return super().outlook(state, rehearsal, under_way)
-        unit, tasks = f"{self.unit}s", self.observations(state)
-        return training_pace.outlook(state, trainings, tasks, under_way, unit)
-
-    def curves(self, state: S) -> dict[str, list[dict[str, float]]]:
-        """Return name → points of its training: step, loss, norm of the gradient, rate."""
-        if state.started is None:
-            return {}
-        return {
-            name: [
-                point.model_dump()
-                for _, event in sorted(state.advanced.get(recipe.stem, {}).items())
-                for point in event.curve
-            ]
-            for name, recipe in self.trainings(state).items()
-        }
-
-    def groups(self, state: S) -> Sequence[Group]:
-        """Return the trainings for a tracker, in groups: models side by side, then those after them.
-
-        By default all side by side. A run that learns of further trainings only adds groups.
-        """
-        return [{name: (recipe,) for name, recipe in self.trainings(state).items()}]
-
-    def tracked(self, state: S, after: int) -> list[tuple[int, dict[str, Any]]]:
-        """Return (step, row) for a tracker: the points of the trainings."""
-        if state.started is None:
-            return []
-        return training_rows.rows(state, self.groups(state), after)
-
-    def tracked_parts(self, state: S) -> Parts:
-        """Return the models that the run trains, for a tracker."""
-        groups = self.groups(state) if state.started else ()
-        return {"model": {name for group in groups for name in group}}
-
-    # ---- head, panels, report ----------------------------------------------------------------
-
-    def headline(self, run: Run) -> Result | None:
-        """Return the result beside the baseline; None until both are measured."""
-        arms = words(self.arms_of(run))
-        return arm_panels.headline(run, self.result_title, arms, self.baseline)
-
-    def head(self, state: S) -> Head:
-        """Return the head: the result beside the baseline, and facts."""
-        run = self.begun(state)
-        if run is None:
-            return default_panels.head(self, state)
-        shown = (
-            Fact(name=name, value=value, unit=unit)
-            for name, (value, unit) in self.facts(run).items()
-        )
-        facts = (*training_panels.speed(state, self.trainings(state).values()), *shown)
-        if (result := self.headline(run)) and result.model:
-            called = self.names(state).get(result.model, "")
-            result = result.model_copy(update={"called": called})
-        return default_panels.head(self, state, result, facts)
-
-    def panels(self, state: S, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
-        """Return arms, domains, training curves, the study's own panels, and models."""
-        run = self.begun(state)
-        return [] if run is None else study_report.panels(self, run, self.curves(state))
-
-    def whole_report(self, run: Run) -> dict[str, Any]:
-        """Return the report of a run that has completed, as its folder has it."""
-        return study_report.report(self, run)
-
-    def report(self, state: S, rows: Sequence[Envelope]) -> dict[str, Any]:
-        """Return the report of a run that has completed."""
-        return {**super().report(state, rows), **self.whole_report(self.run(state))}
-
-    def summary(self, state: S, rows: Sequence[Envelope]) -> list[str]:
-        """Return what a completed run has found."""
-        return self.sentences(self.run(state)) if state.completed else []
-
-    def lines(self, state: S) -> list[str]:
-        """Return the report of a completed run as lines of text for a terminal."""
-        return study_report.lines(self, self.run(state))
-
-    def card(self, run: Run, role: str) -> str:
-        """Return a model's card."""
-        return study_report.card(self, run, self.card_words(run, role))
-
-    def view(self, state: S) -> dict[str, Any]:
-        """Return the curves, and what was measured of each arm."""
-        run = self.begun(state)
-        observations = run.seen if run else {}
-        return {
-            "curves": self.curves(state),
-            "bits_per_byte": {arm: dict(event.values) for arm, event in observations.items()},
-        }
-
-    def part(self, state: S, name: str, **query: Any) -> dict[str, Any]:
-        """Return `lineage`: every recipe, by name. Raises NotFoundError for any other part."""
-        if name != "lineage" or state.started is None:
-            return super().part(state, name, **query)
-        return {
-            name: {"id": recipe.id, "recipe": recipe.model_dump(mode="json")}
-            for name, recipe in self.recipes(state).items()
-        }
-
-    # ---- tables ------------------------------------------------------------------------------
-
-    def tables(self) -> Mapping[str, Any]:
-        """Return the tables of training curves and of figures."""
-        return {"training": self._training, "figures": self._figures}
-
-    def _training(self, state: S, _rows: Sequence[Envelope]) -> Table:
-        """Return the points of all trainings."""
-        curves = self.curves(state).items()
-        rows = [{"model": name, **point} for name, points in curves for point in points]
-        return Table(CURVE, rows)
-
-    def _figures(self, state: S, _rows: Sequence[Envelope]) -> Table:
-        """Return every figure that was measured."""
-        names, of = self.names(state), self.figure_of
-        rows = [
-            {
-                "model": names[event.recipe_id],
-                "measure": event.measure,
-                "slice": event.on,
-                of: what,
-                "value": value,
-            }
-            for event in state.answers.values()
-            if isinstance(event, Observed)
-            for what, value in event.values.items()
+def curves(state: MakingState, trainings: Mapping[str, Sequence[Train]]) -> Curves:
+    """Return the curves of trainings, each by the recipes of its parts."""
+    return {
+        name: [
+            point.model_dump()
+            for recipe in chain
+            for _, event in sorted(state.advanced.get(recipe.stem, {}).items())
+            for point in event.curve
         ]
-        text: dict[str, Kind] = dict.fromkeys(("model", "measure", "slice", of), "text")
-        return Table({**text, "value": "float"}, rows)
+        for name, chain in trainings.items()
+    }
+
+
+def progress(state: MakingState, trainings: Mapping[str, Train]) -> tuple[int, int]:
+    """Return (steps of all trainings that are done, steps in all)."""
+    every = trainings.values()
+    return sum(map(state.steps, every)), sum(recipe.upto for recipe in every)
+
+
+def training_table(curves: Curves) -> Table:
+    """Return the points of all trainings."""
+    return Table(
+        CURVE, [{"model": name, **point} for name, points in curves.items() for point in points]
+    )
+
+
+def figures_table(state: MakingState, names: Mapping[str, str], of: str) -> Table:
+    """Return every figure that was measured; `of` is the column of what it is of."""
+    rows = [
+        {
+            "model": names[event.recipe_id],
+            "measure": event.measure,
+            "slice": event.on,
+            of: what,
+            "value": value,
+        }
+        for event in state.answers.values()
+        if isinstance(event, Observed)
+        for what, value in event.values.items()
+    ]
+    text: dict[str, Kind] = dict.fromkeys(("model", "measure", "slice", of), "text")
+    return Table({**text, "value": "float"}, rows)
+
+
+# ---- results and panels --------------------------------------------------------------
+
+
+def unchanged(state: MakingState) -> str | None:
+    """Return the given model's name if the result is that model or its copy in float32."""
+    made, given = state.completed.models[MODEL], state.started.model
+    same = made.digest == given.digest or made.recipe_id == as_float32(state.started).id
+    return state.called.get(given.digest, given.name) if same else None
+
+
+def measurements(state: MakingState, digest: str) -> list[Measurement]:
+    """Return the bits per byte of the models of a run with these weights, made or given."""
+    ids = {id_ for id_, made in state.made.items() if made.digest == digest}
+    return comparison.measurements(state.answers.values(), ids, state.submitted.config.seed)
+
+
+def models(study: Any, event: Any, state: MakingState) -> list[Plain]:
+    """Return the models that a run gives, as the model registry has them."""
+    folder, id_ = state.submitted.output_dir, event.models[MODEL].recipe_id
+    metrics = next(study.measured(arm) for arm in event.arms.values() if arm.recipe_id == id_)
+    return [
+        {
+            "name": f"{state.run}-{role}",
+            "kind": "champion" if role == MODEL else "base",
+            "digest": made.digest,
+            "parameters": study.parameters(state),
+            "path": f"{folder}/{role}" if folder else None,
+            "metrics": metrics if role == MODEL else {},
+            "lineage": [state.started.model.digest],
+        }
+        for role, made in event.models.items()
+    ]
+
+
+def panels(study: Any, run: Run, curves: Mapping[str, list[dict[str, Any]]]) -> list[Panel]:
+    """Return the panels of what is there: arms, domains, curves, the study's own, models."""
+    shown: list[Panel] = []
+    if run.ours in run.seen:
+        shown += study.comparison_panels(run, run.ours)
+    shown += training_panels.curves(curves, study.references_of(run), run.state, run.trainings)
+    return [*shown, *study.own_panels(run), training_panels.models(run.state, run.recipes)]
+
+
+#: Plain data, as JSON has it.
+Plain = dict[str, Any]
+
+
+def _study(run: Run) -> Any:
+    """Return the study that a run is of."""
+    return run.study
+
+
+def fields(run: Run) -> Plain:
+    """Return no fields of the report beside those that every study has."""
+    return {}
+
+
+def arms(arms: Mapping[str, Any]) -> Plain:
+    """Return the fields of the report with what was measured of the arms of `completed`."""
+    return {"bits_per_byte": {name: dict(arm.bits_per_byte) for name, arm in arms.items()}}
+
+
+def report(run: Run) -> Plain:
+    """Return the report of a run that has completed, as plain data."""
+    study, done = _study(run), run.state.completed
+    training = study.slowest_of(run.recipes)
+    return {
+        "model": run.started.model.name,
+        "seed": run.settings.seed,
+        #: Of each training.
+        **({"tokens": training_plan.tokens(training)} if training else {}),
+        #: Arm → domain → bits per byte on the test slice.
+        **study.prose.arms(done.arms),
+        #: Arm → what it needs more than the arm that the others are compared with.
+        "more": {name: figure.model_dump() for name, figure in run.leads.items()},
+        "figures": {name: figure.model_dump() for name, figure in done.figures.items()},
+        #: Of all tasks of the run.
+        "seconds": run.state.spent.device,
+        **study.prose.fields(run),
+    }
+
+
+def sentences(run: Run) -> list[str]:
+    """Return the figures of a run, as a list in Markdown."""
+    out, study = [], run.study
+    for name, figure in run.state.completed.figures.items():
+        text, words = figure_text(study, name, figure), study.figures_of[name].rpartition(": ")[2]
+        out.append(f"- {text[:1].upper()}{text[1:]}: {words}.")
+    return out
+
+
+def lines(run: Run) -> list[str]:
+    """Return the comparison of a run as lines of text for a terminal."""
+    measured, words = run.state.completed.arms, tables.words(_study(run).arms_of(run))
+    rows = {name: measured[name].bits_per_byte for name in words if name in measured}
+    more = ((name, run.leads[name]) for name in rows if name in run.leads)
+    ours = _study(run).result_title
+    return [
+        *comparison.table(rows),
+        *(comparison.lead_line(name, words[name], figure, f"the {ours}") for name, figure in more),
+    ]
+
+
+def paragraphs(run: Run, role: str) -> list[str]:
+    """Return what a model's card says before what the run has found: the arm that it is."""
+    return [f"The {tables.words(_study(run).arms_of(run)).get(str(run.result), role)}."]
+
+
+def card(run: Run, role: str) -> str:
+    """Return a model's card: what it is, and what the run has found."""
+    study = _study(run)
+    tags = ("tags:", f"- {study.name}")
+    head = ("---", "library_name: transformers", *tags, "---", "")
+    what = f"{study.result_title[:1].upper()}{study.result_title[1:]}"
+    title = f"# {what} of {run.started.model.name}, seed {run.settings.seed}"
+    words, found = study.prose.paragraphs(run, role), study.prose.sentences(run)
+    return "\n".join([*head, title, "", *words, "", *found, ""])
+
+
+def next_steps(run: Run, name: str) -> list[str]:
+    """Return no commands that make sense after a run."""
+    return []
+
+
+@dataclass(frozen=True)
+class Prose:
+    """Functions of what a study says of a run that has completed; a study gives those of its own."""
+
+    #: Fields of the report beside those that every study has.
+    fields: Callable[..., Plain] = fields
+    #: Fields of the report with what was measured of the arms of `completed`.
+    arms: Callable[..., Plain] = arms
+    #: The report as plain data, as the result's folder has it.
+    report: Callable[..., Plain] = report
+    #: What the run has found, as a list in Markdown.
+    sentences: Callable[..., list[str]] = sentences
+    #: The report as lines of text for a terminal.
+    lines: Callable[..., list[str]] = lines
+    #: Paragraphs of a model's card before what the run has found, by its role.
+    paragraphs: Callable[..., list[str]] = paragraphs
+    #: A model's card.
+    card: Callable[..., str] = card
+    #: Commands that make sense after the run, by its name.
+    next_steps: Callable[..., list[str]] = next_steps

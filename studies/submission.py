@@ -6,19 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation.data import training_texts
-from runs.errors import ConfigError
-from runs.event_types import ModelReference
-from runs.kinds.asked import Asked, Checked, Lookup, Plan
-from studies import training_plan
-from studies.settings import KNOWN
+from agent_forge.evaluation.data import training_texts
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.event_types import ModelReference
+from agent_forge.runs.kinds.asked import Asked, Checked, Lookup, Plan
+from agent_forge.studies import training_plan
+from agent_forge.studies.settings import KNOWN
 
 #: Settings and domains of the user's data → domains of built-in text beside them.
 Added = Callable[[Any, Sequence[str]], Sequence[str]]
 
 if TYPE_CHECKING:
-    from runs.kinds.kind import Kind
-    from weights.folders.checkpoint import Checkpoint
+    from agent_forge.runs.kinds.kind import Kind
+    from agent_forge.weights.folders.checkpoint import Checkpoint
 
 
 def plan(
@@ -31,7 +31,7 @@ def plan(
 
     Raises ConfigError, DataError or UnavailableError before anything is started.
     """
-    from evaluation.training_text import own_texts
+    from agent_forge.evaluation.training_text import own_texts
 
     config, model = of_model(kind, request, lookup)
     data = tuple(map(training_texts.absolute, map(str, request.data)))
@@ -54,8 +54,8 @@ def of_model(kind: Kind, request: Asked, lookup: Lookup) -> tuple[Any, ModelRefe
 
     Raises ConfigError or UnavailableError.
     """
-    from weights.devices import check_device
-    from weights.folders.sources import ALIASES, resolve
+    from agent_forge.weights.devices import check_device
+    from agent_forge.weights.folders.sources import ALIASES, resolve
 
     unknown = sorted(role for role, models in request.models.items() if models and role != "model")
     if unknown:
@@ -70,8 +70,8 @@ def of_model(kind: Kind, request: Asked, lookup: Lookup) -> tuple[Any, ModelRefe
 
 def opened(plan: Plan) -> Checkpoint:
     """Open the given model (header only). Raises SourceError; ConfigError for a window too long."""
-    from weights.folders import model_config
-    from weights.folders.checkpoint import open_checkpoint
+    from agent_forge.weights.folders import model_config
+    from agent_forge.weights.folders.checkpoint import open_checkpoint
 
     folder = Path(plan.fields["model"].path)
     checkpoint = open_checkpoint(folder)
@@ -88,14 +88,14 @@ def trainable(config: Any, settings: Mapping[str, Any]) -> int | None:
     """
     if config.train == "full":
         return None
-    from weights.training.models import low_rank
+    from agent_forge.weights.training.models import low_rank
 
     return low_rank.count(settings, config.lora_rank, config.lora_modules)
 
 
 def checked(plan: Plan, checkpoint: Checkpoint) -> Checked:
     """Open tokenizer and data; raise the errors that a start would raise."""
-    from evaluation.training_text.parts import given_tokenizer
+    from agent_forge.evaluation.training_text.kept_text import given_tokenizer
 
     given_tokenizer(Path(plan.fields["model"].path))
     if not plan.fields["data"]:

@@ -1,40 +1,56 @@
-"""The opened text and models of a run that trains, and its work that is the same for all kinds."""
+"""The opened text and models of a run that trains, and its work that is the same for all kinds.
+
+The opened text and model of a run that trains from one given model.
+
+The text of a training from a given model, cut by its tokenizer: as pinned, or made by settings.
+
+`submitted` has `config` (`TextConfig`) and `data`. `sizes` are settings of config.json in which the
+models of the run differ from the given one; `added` are domains of built-in text beside the user's.
+"""
 
 from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from evaluation.machine_profile import machine_profile, unsuited
-from evaluation.task_context import TaskContext
-from evaluation.training_text.kept_text import Text
-from events import Event
-from runs.errors import UnreproducedError
-from runs.event_types import HalfPrecision, Profile, SourceRecord
-from runs.kinds.tasks import Start
-from runs.system import freed_memory
-from runs.system.stopwatch import PATIENCE
-from studies import given_dtype
-from studies.making.events import Making
-from studies.making.maker import Maker, forget, snapshots
-from studies.making.making import Make, MakingState
-from studies.making.resuming import under
-from studies.making.shared_snapshots import SharedSnapshots
-from studies.observing import Observe, Observed
-from weights.folders import companions
-from weights.folders.checkpoint import half_precision, open_checkpoint
-from weights.model import Model
-from weights.recipes import Train
-from weights.tensors import Weights
-from weights.training.room import OutOfMemoryError, kept_below
-from weights.training.snapshots import Snapshots
-from weights.training.team import Team
-from weights.training.windows import Ids
+from agent_forge.evaluation.autotune import machine_profile, unsuited
+from agent_forge.evaluation.data import training_texts
+from agent_forge.evaluation.data.builtin import corpus as builtin_corpus
+from agent_forge.evaluation.data.packing import Packed
+from agent_forge.evaluation.data.slices import Slice
+from agent_forge.evaluation.kept_items import TaskContext
+from agent_forge.evaluation.training_text import kept_text
+from agent_forge.evaluation.training_text.kept_text import Text
+from agent_forge.events import Event
+from agent_forge.runs.errors import NotFiniteError, UnreproducedError
+from agent_forge.runs.event_types import HalfPrecision, Profile, SourceRecord
+from agent_forge.runs.home import segment_steps
+from agent_forge.runs.kinds.decide import Start
+from agent_forge.runs.system import open_files
+from agent_forge.runs.system.durations import PATIENCE
+from agent_forge.studies import given_dtype, training_plan
+from agent_forge.studies.comparison import CHOOSING, TEST
+from agent_forge.studies.events import Observe, Observed
+from agent_forge.studies.making.maker import Maker, forget, snapshots
+from agent_forge.studies.making.making import Make, Making, MakingState
+from agent_forge.studies.making.resuming import under
+from agent_forge.studies.making.shared_snapshots import SharedSnapshots
+from agent_forge.studies.settings import MIX
+from agent_forge.weights.folders import companions, gguf_note
+from agent_forge.weights.folders.checkpoint import Checkpoint, half_precision, open_checkpoint
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.storage.inputs import Supply, recorded
+from agent_forge.weights.tensors import Model, Weights
+from agent_forge.weights.training.canary import STEPS
+from agent_forge.weights.training.room import OutOfMemoryError, kept_below
+from agent_forge.weights.training.snapshots import Snapshots
+from agent_forge.weights.training.team import Team
+from agent_forge.weights.training.windows import Ids
 
 S = TypeVar("S", bound=MakingState)
 
@@ -175,7 +191,7 @@ class TrainingContext(TaskContext[S]):
             except OutOfMemoryError as error:
                 last = str(error)  # the error itself holds all that the attempt had in memory
             gc.collect()
-            freed_memory.give_back()
+            open_files.give_back()
         raise OutOfMemoryError(
             f"not even one window of {started.context} tokens fits in memory ({last}). Set a smaller "
             "context, or train on a machine with more memory."
@@ -221,7 +237,7 @@ class TrainingContext(TaskContext[S]):
         else:
             assert isinstance(task, Observe)
             event = self._observed(task)
-        freed_memory.give_back()
+        open_files.give_back()
         return event
 
     def profile(self) -> Profile:
@@ -248,3 +264,186 @@ class TrainingContext(TaskContext[S]):
                 f"three steps of training give {canary[:12]} here, not {started.canary[:12]}, and "
                 "nothing of the profile differs. Resume the run where it was started."
             )
+
+
+class GivenContext(TrainingContext[S]):
+    """The opened text and model of a run, and the part of its start that all such kinds share."""
+
+    # ---- what a kind says ------------------------------------------------------------------------
+
+    @cached_property
+    def sizes(self) -> Mapping[str, Any]:
+        """Sizes in config.json in which the models differ from the given one."""
+        return {}
+
+    @cached_property
+    def added(self) -> Sequence[str]:
+        """Domains of built-in text beside the user's own."""
+        return ()
+
+    @property
+    def unread(self) -> Sequence[str]:
+        """Domains of the training text that no training reads as text."""
+        return ()
+
+    def window(self, opened: Checkpoint) -> int:
+        """Return the tokens of a window of the opened model. Raises ConfigError for too many."""
+        return training_plan.window(self.state.submitted.config, opened.positions)
+
+    def pinned(self, common: dict[str, Any]) -> Any:
+        """Return `started`: the fields that all kinds have, and the kind's own."""
+        raise NotImplementedError
+
+    # ---- what is opened when it is first used ----------------------------------------------------
+
+    @cached_property
+    def text(self) -> Text:
+        """The run's text: as pinned, or made by the settings."""
+        submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
+        if started is None:
+            return make(supply, submitted, self.donor, self.changes, self.added)
+        donor, changes = lambda: self.donor, lambda: self.changes
+        return pinned(supply, started, submitted, donor, changes, self.added)
+
+    @property
+    def changes(self) -> Mapping[str, Any]:
+        """Settings of config.json in which the models differ from the given one in float32."""
+        return {**self.sizes, **self.form}
+
+    @cached_property
+    def donor(self) -> Path:
+        """Folder of this machine's own copy of the given model."""
+        started = self.state.started
+        return self._cache.supply.model(
+            self.state.submitted.model, started.model if started else None
+        )
+
+    @property
+    def record(self) -> SourceRecord:
+        """The record of the given model in `started`."""
+        return self.state.started.model
+
+    def held_out(self, on: str) -> dict[str, Packed]:
+        """Return domain → the packed items of a slice: CHOOSING, or else TEST."""
+        slice_: Slice = "selection" if on == CHOOSING else "test"
+        return self.text.held_out(self.state.started.context, slice_)
+
+    def check_text(self, started: Any) -> None:
+        """Raise DataError if the text is too short to train or to measure on."""
+        training_plan.check_lengths(started)
+        for on in (CHOOSING, TEST):
+            self.text.held_out(started.context, on)
+
+    def notes(self, started: Any) -> Sequence[str]:
+        """Return what users are to know of the text before anything is trained."""
+        return training_plan.readings(self.state.submitted, started, self.unread)
+
+    # ---- started ---------------------------------------------------------------------------------
+
+    def started(self) -> Any:
+        """Prepare text and model; return the event that pins them.
+
+        Raises DataError, SourceError, NotFiniteError, ConfigError, UnavailableError.
+        """
+        text, submitted = self.text, self.state.submitted
+        config, model = submitted.config, submitted.model
+        opened = open_checkpoint(self.donor, Path(model.path))
+        common = {
+            "warnings": (),
+            "model": recorded(model, self.donor, opened),
+            "streams": text.digests,
+            "tokens": {domain: len(ids) for domain, ids in text.streams.items()},
+            "files": text.files,
+            "items": text.items,
+            "profile": self.profile(),
+            "canary": "0" * 64,
+            "context": self.window(opened),
+            "segment": 1,
+        }
+        _check_finite(model.name, self.given().weights)
+        started = self.pinned(common)
+        self.check_text(started)
+        self._cache.supply.share_model(self.donor)
+        started, canary, self.stepping = self._fitting(started)
+        segment = min(config.steps_of(started.context), segment_steps(self.stepping / STEPS))
+        parts = getattr(started, "accumulation", None) or config.accumulation
+        divided = training_plan.divided(config.batch, config.accumulation, parts)
+        rounded = gguf_note.warnings(Path(model.path))
+        notes = (*rounded, *text.notes, *divided, *self.notes(started))
+        return started.model_copy(update={"canary": canary, "segment": segment, "warnings": notes})
+
+    def _fitting(self, started: Any) -> tuple[Any, str, float]:
+        """Return `started`, canary and seconds; if `started` has `accumulation`, it is found here."""
+        config, start = self.state.submitted.config, self.initial(started)
+        if hasattr(started, "accumulation"):
+            return self.fitted(started, start, config.batch, config.accumulation)
+        return (started, *self.canary(started, start))
+
+
+def _check_finite(name: str, weights: Weights) -> None:
+    """Raise NotFiniteError naming a tensor with NaN or Inf."""
+    for tensor, values in weights.items():
+        if values.is_floating_point() and not values.isfinite().all():
+            raise NotFiniteError(
+                f"tensor {tensor} of model {name} holds NaN or Inf: it cannot be trained."
+            )
+
+
+def make(
+    supply: Supply,
+    submitted: Any,
+    donor: Path,
+    sizes: Mapping[str, Any],
+    added: Sequence[str] = (),
+) -> Text:
+    """Make the text by the settings, keep it under its address, share it; return it.
+
+    `donor` is the folder of the given model. Raises DataError, SourceError, UnavailableError.
+    """
+    return kept_text.make(supply, lambda folder: fill(folder, submitted, donor, sizes, added))
+
+
+def pinned(
+    supply: Supply,
+    started: kept_text.Pins,
+    submitted: Any,
+    donor: Callable[[], Path],
+    sizes: Callable[[], Mapping[str, Any]],
+    added: Sequence[str] = (),
+) -> Text:
+    """Return the text that a run has pinned: this machine's, the store's, or made again.
+
+    Raises DataError if the text that is made here is another.
+    """
+    has_data = bool(submitted.data)
+    filled = lambda folder: fill(folder, submitted, donor(), sizes(), added)  # noqa: E731
+    return kept_text.pinned(supply, started, has_data, filled)
+
+
+def fill(
+    folder: Path,
+    submitted: Any,
+    donor: Path,
+    sizes: Mapping[str, Any],
+    added: Sequence[str] = (),
+) -> Sequence[str]:
+    """Write streams, items, tokenizer and configuration; return notes on how files were read."""
+    config, notes = submitted.config, ()
+    if submitted.data:
+        texts = training_texts.read(submitted.data)
+        documents = builtin_corpus.corpus(config.seed, config.characters, added) if added else {}
+        notes, rows = texts.notes, [*kept_text.rows(texts.documents, texts.others)]
+        rows += builtin_corpus.items(documents, config.seed) if added else []
+        every = {**texts.documents, **documents}
+        training = {domain: split["train"] for domain, split in every.items()}
+        if config.mix:
+            training = {domain: training[domain] for domain in config.mix}
+    else:
+        documents = builtin_corpus.corpus(config.seed, config.characters, config.domains)
+        rows = builtin_corpus.items(documents, config.seed)
+        mix = config.mix or MIX
+        training = kept_text.builtin(documents, config.seed, config.characters, mix)
+        training = {domain: training[domain] for domain in mix}
+    kept_text.write_given(folder, donor, sizes)
+    kept_text.write(folder, kept_text.given_tokenizer(donor), training, rows)
+    return notes

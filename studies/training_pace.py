@@ -6,11 +6,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
-from runs.kinds.view import Outlook
-from studies.making.events import Advanced, Making
-from studies.making.making import MakingState
-from studies.observing import Observe, Observed
-from weights.recipes import Train
+from agent_forge.runs.kinds.view import Outlook
+from agent_forge.studies.events import Observe, Observed
+from agent_forge.studies.making.making import Advanced, Making, MakingState
+from agent_forge.weights.recipes import Train
 
 
 def segments(state: MakingState, recipe: Train) -> list[Advanced]:

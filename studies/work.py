@@ -1,39 +1,60 @@
-"""The work of a study's tasks: pin model and text, make, measure; a study is asked for its own part."""
+"""The work of a study's tasks: pin model and text, make, measure; a study is asked for its own part.
+
+The part of an audit of a study that needs weights: make again and compare.
+
+Forecasts of runs: the start and some steps are done here, and nothing is recorded.
+
+A study gives `Costs`, what its run does and leaves; all else is the same for all.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.measures.perplexity import score_windows
-from runs import kinds
-from runs.event_types import HalfPrecision
-from studies.context import GivenContext
-from studies.declaration import Declaration
-from studies.making.events import Making
-from studies.observing import Observe, Observed, answered
-from weights import operations
-from weights.folders import companions
-from weights.model import Model
-from weights.recipes import Train, Transform
-from weights.training.canary import canary
-from weights.training.models import modules
-from weights.training.room import bounded
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.measures.perplexity import score_windows
+from agent_forge.evaluation.training_text.kept_text import ITEMS
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ForgeError, UnreproducedError
+from agent_forge.runs.event_types import HalfPrecision
+from agent_forge.runs.history.audit import Finding
+from agent_forge.runs.kinds.forecast import Amount, Forecast
+from agent_forge.runs.system.durations import duration, timed
+from agent_forge.studies import given_dtype
+from agent_forge.studies.events import Observe, Observed, answered
+from agent_forge.studies.folders import write_companions
+from agent_forge.studies.making import model_files
+from agent_forge.studies.making.making import Making, MakingState
+from agent_forge.studies.training_context import GivenContext, TrainingContext
+from agent_forge.studies.training_plan import as_float32
+from agent_forge.weights import operations
+from agent_forge.weights.folders import companions, stand_ins
+from agent_forge.weights.folders.checkpoint import SHARD_BYTES, digest, write_weights
+from agent_forge.weights.recipes import Train, Transform
+from agent_forge.weights.storage.output_folder import TRAINED, mark_of
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.threads import set_threads
+from agent_forge.weights.training.canary import STEPS, canary
+from agent_forge.weights.training.models import modules
+from agent_forge.weights.training.room import bounded
+from agent_forge.weights.training.windows import Ids
 
 
 class Context(GivenContext[Any]):
     """The opened text and model of a run, and the work on its tasks."""
 
     @property
-    def study(self) -> Declaration:
-        """The kind of run."""
-        kind = kinds.of(self.state.kind)
-        assert isinstance(kind, Declaration)
-        return kind
+    def study(self) -> Any:
+        """The kind of run, a study."""
+        return kinds.of(self.state.kind)
 
     @property
     def recipes(self) -> Mapping[str, Making]:
@@ -107,8 +128,23 @@ class Context(GivenContext[Any]):
             role: first if id_ == recipe.start else self._input(id_, models)
             for role, id_ in recipe.inputs.items()
         }
+        return self.tried(recipe, first, inputs)
+
+    def tried(
+        self,
+        recipe: Train,
+        first: Model,
+        inputs: Mapping[str, Model] | None = None,
+        streams: Mapping[str, Ids] | None = None,
+    ) -> tuple[str, float]:
+        """Return the digest of a training's first steps here, and the seconds they took."""
+        streams = self.text.streams if streams is None else streams
         with bounded():
-            return canary(recipe, first, self.text.streams, inputs=inputs, device=self.device)
+            return canary(recipe, first, streams, inputs=inputs, device=self.device)
+
+    def in_float32(self, started: Any) -> Model:
+        """Return the given model in float32, which a study may begin with."""
+        return operations.apply(as_float32(started), {"of": self.given()})
 
     def initial(self, started: Any) -> Model:
         """Return the model that the slowest training begins with."""
@@ -124,3 +160,147 @@ class Context(GivenContext[Any]):
     def _input(self, recipe_id: str, models: Mapping[str, Making]) -> Model:
         """Return the model of a recipe that no training precedes, or else the given one."""
         return self._applied(models[recipe_id], models) if recipe_id in models else self.given()
+
+
+Say = Callable[[str], None]
+
+
+def rebuild(
+    context_of: type[TrainingContext[Any]],
+    state: MakingState,
+    cache: Artifacts,
+    recipes: Mapping[str, Making],
+    say: Say,
+) -> Iterator[Finding]:
+    """Make the models of `recipes` again; yield an error for each that differs.
+
+    The log says what came out after every segment.
+    """
+    try:
+        context = context_of.opened(state, cache)
+    except ForgeError as error:
+        level = "error" if isinstance(error, UnreproducedError) else "unchecked"
+        yield Finding(level, "weights", f"nothing can be made again: {error}")
+        return
+    for name, recipe in recipes.items():
+        yield from _made(context, name, recipe, say)
+
+
+def _made(context: TrainingContext[Any], name: str, recipe: Making, say: Say) -> Iterator[Finding]:
+    try:
+        again = digest(context.weights(recipe))
+    except ForgeError as error:
+        yield Finding("error", "weights", f"{name}: {error}")
+        return
+    how = "trained" if isinstance(recipe, Train) else "made"
+    say(f"{how} {name} ({recipe.id[:12]}) again: digest {again[:12]} as recorded")
+
+
+def document(kind: str, folder: Path) -> dict[str, Any] | None:
+    """Return the document of a model's folder, or of the folder of all; None if there is none.
+
+    Raises DataError.
+    """
+    return model_files.document(folder, (mark_of(kind), TRAINED))
+
+
+def folder(
+    state: MakingState | None, recipes: Mapping[str, Making], place: Path, document: dict[str, Any]
+) -> Iterator[Finding]:
+    """Compare what is in a result's folder with the models of a run; None: the log lacks it."""
+    made = {} if state is None else state.made
+    digests = {role: made[one.id].digest for role, one in recipes.items() if one.id in made}
+    yield from model_files.folder(place, document, None if state is None else digests)
+
+
+#: Folder of the model that the stand-ins are made from.
+FIRST = "first"
+
+
+class Part(NamedTuple):
+    """A part of a run's work."""
+
+    #: Of all of it, by what was timed here.
+    seconds: float
+    #: What was timed, and how much there is of it.
+    how: str
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Costs of a run: the work beside its start, and the models that it leaves."""
+
+    parts: Sequence[Part]
+    #: Models in float32, those rounded to the dtype of the given one, and the numbers of each.
+    models: int
+    rounded: int
+    numbers: int
+    #: What is not timed.
+    besides: str = ""
+    #: Bytes on disk beside models and text, and what is said after the models.
+    further: tuple[int, str] = (0, "")
+    #: Bytes that tasks need at once; None: those of a training.
+    memory: Amount | None = None
+    #: Model of the shape of those that the run gives; None: what the slowest training begins with.
+    first: Model | None = None
+
+
+def begun(kind: Any, work: type[Any], submitted: Any, cache: Artifacts) -> tuple[Any, float]:
+    """Return the context of a run whose start is done here, and the seconds that it took.
+
+    `work` is the kind's class of contexts. Raises the errors of a start.
+    """
+    set_threads()
+    state = kind.state()
+    state.take(submitted)
+    context = work(state, cache)
+    return context, timed(lambda: state.take(context.started()))
+
+
+def of_steps(study: Any, context: Any) -> Costs:
+    """Return the costs of a run by its steps, timed as those of the slowest training."""
+    extent, stepping = study.extent(study.run(context.state)), context.step_seconds()
+    counted = extent.counted or f"there are {extent.steps:,} steps in all, none slower"
+    took = f"{STEPS} steps of {study.slowest_words} took {duration(stepping)}"
+    return Costs(
+        parts=(Part(extent.steps * stepping / STEPS, f"{took}, and {counted}"),),
+        models=extent.models,
+        rounded=extent.rounded,
+        numbers=study.parameters(context.state),
+        besides=f"{extent.measurements} measurements",
+    )
+
+
+def forecast(
+    study: Any, work: type[Any], submitted: Any, cache: Artifacts, folder: Path
+) -> Forecast:
+    """Return what a run of a study costs here. Raises the errors of a start."""
+    context, opening = begun(study, work, submitted, cache)
+    started, costs = context.state.started, study.costs(context)
+    timings = [*(part.how for part in costs.parts), f"the start {duration(opening)}"]
+    besides = f". {costs.besides} come on top" if costs.besides else ""
+    size, words = given_dtype.stored(started, costs.models, costs.rounded, costs.numbers)
+    text = sum(file.stat().st_size for file in context.text.folder.iterdir())
+    stand_in = folder / FIRST
+    stand_in.mkdir(parents=True)
+    write_weights(stand_in, (costs.first or context.initial(started)).weights, SHARD_BYTES)
+    write_companions(context, stand_in)
+    more, which = costs.further
+    return Forecast(
+        Amount(
+            opening + math.fsum(part.seconds for part in costs.parts),
+            f"timed here: {'; '.join(timings)}{besides}",
+        ),
+        Amount(size + more + text, f"counted: {words}{which}, and the text"),
+        costs.memory
+        or Amount(
+            study.memory_of(submitted, started),
+            "counted: weights, gradients and two moments of one training, and a teacher; activations "
+            "come on top",
+        ),
+        {
+            role: stand_ins.write(stand_in, folder / role, role)
+            for role in study.roles(submitted.config)
+        },
+        context.text.folder / ITEMS,
+    )

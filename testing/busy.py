@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from runs.system.linked_processes import tied
+from agent_forge.runs.system.linked_processes import tied
 
 #: Computes without end.
 SPIN = (sys.executable, "-S", "-c", "while True: pass")

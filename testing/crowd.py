@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from events import Envelope, EventStore, New, StoreUnavailableError
-from events.databases.postgres import Postgres
-from events.databases.postgres import open_store as open_postgres
+from agent_forge.events import Envelope, EventStore, New, StoreUnavailableError
+from agent_forge.events.databases.postgres import Postgres
+from agent_forge.events.databases.postgres import open_store as open_postgres
 from tests.acceptance.events.test_kill_at_syscalls import Noted, Verdict, breaks
 
 #: Seconds that somebody waits who was refused: a server that recovers must not be kept from it.

@@ -18,17 +18,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from events import Envelope, Event, chain
-from evomerge.run.events import Evaluated
-from runs import kinds
-from runs.history.places import appends
-from runs.history.repository import empty, fold
-from runs.home import Home
-from runs.kinds.decide import due, open_tasks
-from runs.record import events as run_events
-from runs.record.events import LUCK, ChildEnded
-from runs.record.user_events import Wish
-from studies.observing import RULES, Observed
+from agent_forge.events import Envelope, Event, chain
+from agent_forge.evomerge.run.events import Evaluated
+from agent_forge.runs import kinds
+from agent_forge.runs.history.repository import appends, empty, fold
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.decide import due, open_tasks
+from agent_forge.runs.record import events as run_events
+from agent_forge.runs.record.events import LUCK, ChildEnded, Wish
+from agent_forge.studies.events import RULES, Observed
 
 #: Events that are neither answers nor facts: people and failures cause them.
 FROM_OUTSIDE = (

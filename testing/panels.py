@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from runs.panels.panels import (
+from agent_forge.runs.panels.panels import (
     Arm,
     Arms,
     Axis,
@@ -32,7 +32,7 @@ from runs.panels.panels import (
     Timeline,
     Units,
 )
-from runs.panels.stages import Bar, Lane, Measured, Stage
+from agent_forge.runs.panels.stages import Bar, Lane, Measured, Stage
 
 _LOSS, _SUCCESS = Metric(name="loss", better="down"), Metric(name="success", better="up")
 _STEP = Axis(name="step", whole=True)

@@ -25,8 +25,8 @@ from typing import Any, Literal, NamedTuple
 import apsw
 from sqlalchemy import Engine, event
 
-from events import Envelope
-from events.databases.sqlite import open_store
+from agent_forge.events import Envelope
+from agent_forge.events.databases.sqlite import open_store
 from tests.acceptance.events.test_kill_at_syscalls import Batch, Verdict, judge, perform
 
 #: What a disk writes at once; a write may be torn between two of them.

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from evaluation.sandbox import seccomp
+from agent_forge.evaluation.sandbox import jail
 
 NUMBERS = Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h")
 #: The sandbox gives up root with these; a service is not root.
@@ -48,8 +48,8 @@ def left(unit: Path) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    arch, _ = seccomp.ARCHITECTURES["x86_64"]
-    seccomp.ARCHITECTURES["x86_64"] = (arch, left(Path(sys.argv[1])))
-    seccomp.GUARDED = ()
-    seccomp.apply()
+    arch, _ = jail.ARCHITECTURES["x86_64"]
+    jail.ARCHITECTURES["x86_64"] = (arch, left(Path(sys.argv[1])))
+    jail.GUARDED = ()
+    jail.apply()
     os.execvp(sys.argv[2], sys.argv[2:])

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
-from runs import kinds
-from runs.history import repository
-from runs.history.audit import Finding
-from runs.home import Home
-from studies.making.model_files import from_nothing
-from weights.storage.weight_cache import Artifacts
-from worker.tasks.verify_again import again
+from agent_forge.runs import kinds
+from agent_forge.runs.history import repository
+from agent_forge.runs.history.audit import Finding
+from agent_forge.runs.home import Home
+from agent_forge.studies.making.model_files import from_nothing
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.tasks.verify_again import again
 
 
 def verified_again(

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from runs.errors import ConfigError, UnknownAlgorithmError
+from agent_forge.runs.errors import ConfigError, UnknownAlgorithmError
 
 
 def find(table: Mapping[str, str], name: str, what: str) -> Any:

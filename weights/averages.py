@@ -16,8 +16,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
-from runs.errors import ConfigError
-from weights.recipes import Train, Transform
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.recipes import Train, Transform
 
 #: Decay → the share of the peak that is left after a share of it has passed.
 DECAYS: Mapping[str, Callable[[float], float]] = {

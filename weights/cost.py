@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from weights import block_names
-from weights.tensors import HEADS, Shape, elements
+from agent_forge.weights import block_names
+from agent_forge.weights.tensors import HEADS, Shape, elements
 
 
 class Cost(BaseModel):

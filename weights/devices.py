@@ -7,8 +7,8 @@ import re
 import sys
 from typing import Any
 
-from runs.errors import ConfigError, UnavailableError
-from runs.record.device_setting import AUTO, CPU
+from agent_forge.runs.errors import ConfigError, UnavailableError
+from agent_forge.runs.record.device_setting import AUTO, CPU
 
 _KNOWN = re.compile(r"auto|cpu|cuda(?::(\d+))?")
 

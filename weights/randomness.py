@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from runs import keys
+from agent_forge.runs import keys
 
 #: Values of one lane: probabilities are multiples of 1 / LANES.
 LANES = 1 << 16

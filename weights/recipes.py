@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from events import canonical_json
+from agent_forge.events import canonical_json
 
 #: Name and version of an algorithm, for example "adamw@1".
 Versioned = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*@[1-9][0-9]*$")]

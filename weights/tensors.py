@@ -1,10 +1,14 @@
-"""Names and shapes of tensors in model folders. Pure."""
+"""Names and shapes of tensors in model folders. Pure.
+
+A model in memory: its config.json and its tensors.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import torch
@@ -41,3 +45,13 @@ def as_rows(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.dim() < 2:
         return tensor.reshape(-1, 1)
     return tensor.reshape(tensor.shape[0], prod(tensor.shape[1:]))
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model as named tensors, and the config that says how to compute with them."""
+
+    #: The content of config.json.
+    config: Mapping[str, Any]
+    #: Parameters by name, tied ones once. Not to be written to.
+    weights: Weights

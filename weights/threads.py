@@ -6,7 +6,7 @@ import os
 
 import torch
 
-from runs.home import threads
+from agent_forge.runs.home import threads
 
 #: cuBLAS' workspaces: with these its products add in the same order every time (cuBLAS Library,
 #: "Results reproducibility"). torch asks for it when deterministic algorithms are on.

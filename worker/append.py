@@ -12,14 +12,22 @@ from collections.abc import Sequence
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from events import ConcurrencyError, Context, Envelope, EventsError, EventStore, New, failpoints
-from events.projection import catch_up
-from runs import kinds
-from runs.errors import ForgeError
-from runs.kinds.state import State
-from runs.lists.projections import Runs
-from runs.record.events import ENDED, Forked, Submitted
-from runs.system.plain_text import check
+from agent_forge.events import (
+    ConcurrencyError,
+    Context,
+    Envelope,
+    EventsError,
+    EventStore,
+    New,
+    failpoints,
+)
+from agent_forge.events.projection import catch_up
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ForgeError
+from agent_forge.runs.kinds.state import State
+from agent_forge.runs.lists.projections import Runs
+from agent_forge.runs.record.events import ENDED, Forked, Submitted
+from agent_forge.runs.system.plain_text import check
 
 log = logging.getLogger(__name__)
 

@@ -9,11 +9,11 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.access.authorization import address, bearer
-from api.options import Options
-from api.problems import UNPROCESSABLE, Problem, answer, problem_of
-from runs.errors import ConfigError
-from runs.system import plain_text
+from agent_forge.api.access.authorization import address, bearer
+from agent_forge.api.options import Options
+from agent_forge.api.problems import UNPROCESSABLE, Problem, answer, problem_of
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.system import plain_text
 
 #: What a browser may do with what we send.
 HEADERS = {

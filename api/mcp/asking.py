@@ -6,12 +6,12 @@ from typing import Any
 
 from pydantic import create_model
 
-from api.mcp import answers, inputs
-from api.mcp.tool import Call, Tool
-from api.routes import commands, control
-from api.schemas import bodies as schemas
-from runs.kinds.controls import Control
-from runs.lists import queries
+from agent_forge.api.mcp import inputs, tool
+from agent_forge.api.mcp.tool import Call, Tool
+from agent_forge.api.routes import commands, control
+from agent_forge.api.schemas import bodies as schemas
+from agent_forge.runs.kinds.controls import Control
+from agent_forge.runs.lists import queries
 
 
 async def check_run(call: Call, request: inputs.Wanted) -> schemas.Checked:
@@ -19,7 +19,7 @@ async def check_run(call: Call, request: inputs.Wanted) -> schemas.Checked:
     return schemas.Checked(**await commands.checked(call.state, request, call.user))
 
 
-async def start_run(call: Call, request: inputs.Started) -> answers.Started:
+async def start_run(call: Call, request: inputs.Started) -> tool.Started:
     """Submit a run of any kind; a worker carries it on, and it may take minutes to days.
 
     `check_run` finds mistakes first, `follow_run` tells how far the run is. Give a `key`, so that a
@@ -28,7 +28,7 @@ async def start_run(call: Call, request: inputs.Started) -> answers.Started:
     body = schemas.Wanted(**request.model_dump(exclude={"key"}))
     run, fresh, warnings = await commands.recorded(call.state, body, request.key, call.user)
     name = queries.name(call.desk.store, run)
-    return answers.Started(run=run, name=name, fresh=fresh, warnings=warnings)
+    return tool.Started(run=run, name=name, fresh=fresh, warnings=warnings)
 
 
 def tool_of(command: Control) -> Tool:

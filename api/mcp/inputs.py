@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.schemas import bodies as schemas
-from api.schemas.runs import Status
-from runs.lists.model_registry import Listed
+from agent_forge.api.schemas import bodies as schemas
+from agent_forge.api.schemas.runs import Status
+from agent_forge.runs.lists.model_registry import Listed
 
 #: The longest that one call of `follow_run` waits, seconds.
 LONGEST = 60.0

@@ -18,14 +18,14 @@ from starlette.requests import HTTPConnection
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from api.access.authorization import same_origin
-from api.access.guard import Guard
-from api.mcp.server import server
-from api.options import Options
-from api.problems import Problem
-from api.services import opened
-from runs.home import Home
-from worker.commands.accounts import User
+from agent_forge.api.access.authorization import same_origin
+from agent_forge.api.access.guard import Guard
+from agent_forge.api.mcp.server import server
+from agent_forge.api.options import Options
+from agent_forge.api.problems import Problem
+from agent_forge.api.services import opened
+from agent_forge.runs.home import Home
+from agent_forge.worker.commands.accounts import User
 
 PATH = "/mcp"
 

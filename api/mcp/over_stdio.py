@@ -5,11 +5,11 @@ from __future__ import annotations
 from mcp.server.stdio import stdio_server
 from starlette.datastructures import State
 
-from api.mcp.server import server
-from api.options import Options
-from api.services import opened
-from runs.home import Home
-from worker.commands.accounts import User
+from agent_forge.api.mcp.server import server
+from agent_forge.api.options import Options
+from agent_forge.api.services import opened
+from agent_forge.runs.home import Home
+from agent_forge.worker.commands.accounts import User
 
 
 async def serve(home: Home, options: Options, user: User) -> None:

@@ -6,16 +6,16 @@ import asyncio
 import json
 from typing import Any
 
-from api.mcp import answers, inputs
-from api.mcp.tool import Call
-from api.problems import Problem
-from api.routes import listings, panels, runs
-from api.schemas import listings as schemas
-from api.schemas.activity import Activity
-from api.state import head as heads
-from runs.lists import family, model_registry, queries
-from runs.panels import thinning
-from runs.record.events import ENDED
+from agent_forge.api.mcp import inputs, tool
+from agent_forge.api.mcp.tool import Call
+from agent_forge.api.problems import Problem
+from agent_forge.api.routes import listings, runs
+from agent_forge.api.schemas import listings as schemas
+from agent_forge.api.schemas.runs import Activity
+from agent_forge.api.state import children as heads
+from agent_forge.runs.lists import family, model_registry, queries
+from agent_forge.runs.panels import thinning
+from agent_forge.runs.record.events import ENDED
 
 #: Points of a series and rows of a table that `show_panel` gives.
 POINTS, ROWS = 200, 100
@@ -37,37 +37,37 @@ def show_settings(call: Call, request: inputs.OfKind) -> schemas.Settings:
     return schemas.Settings(**listings.settings_of(request.kind))
 
 
-def list_runs(call: Call, request: inputs.Runs) -> answers.Runs:
+def list_runs(call: Call, request: inputs.Runs) -> tool.Runs:
     """List runs, the newest first, filtered by state, kind, owner, label or text."""
     chosen = request.model_dump(exclude={"limit", "before"})
     page = runs.page_of_runs(call.desk, request.limit, request.before, **chosen)
-    rows = [{name: row[name] for name in answers.RunRow.model_fields} for row in page["runs"]]
+    rows = [{name: row[name] for name in tool.RunRow.model_fields} for row in page["runs"]]
     after = None if page["next"] is None else int(page["next"])
-    return answers.Runs.model_validate({"runs": rows, "total": page["total"], "next": after})
+    return tool.Runs.model_validate({"runs": rows, "total": page["total"], "next": after})
 
 
-def show_run(call: Call, request: inputs.Run) -> answers.Shown:
+def show_run(call: Call, request: inputs.Run) -> tool.Shown:
     """Return the head of a run (state, result, facts, what it does now) and the list of its panels.
 
     The panels hold what the run has measured: `show_panel` gives the data of one.
     """
-    overview = panels.overview(call.desk, request.run, request.at)
+    overview = runs.overview(call.desk, request.run, request.at)
     lines = [
-        answers.PanelLine(name=p.name, kind=p.kind, title=p.title, says=p.says)
+        tool.PanelLine(name=p.name, kind=p.kind, title=p.title, says=p.says)
         for p in overview.panels
     ]
     name = queries.name(call.desk.store, overview.head.run)
-    return answers.Shown(name=name, head=overview.head, panels=lines)
+    return tool.Shown(name=name, head=overview.head, panels=lines)
 
 
-def show_panel(call: Call, request: inputs.OfPanel) -> answers.Panel:
+def show_panel(call: Call, request: inputs.OfPanel) -> tool.Panel:
     """Return the data of one panel of a run; long series and tables are thinned.
 
     A series has at most 200 points, its extremes among them; a table has its newest 100 rows.
     """
-    panel = panels.panel_of(call.desk, request.run, request.panel, request.at)
+    panel = runs.panel_of(call.desk, request.run, request.panel, request.at)
     thin = thinning.thin(panel, POINTS, ROWS)
-    return answers.Panel(panel=thin.model_dump(mode="json"))
+    return tool.Panel(panel=thin.model_dump(mode="json"))
 
 
 async def follow_run(call: Call, request: inputs.Following) -> Activity:
@@ -109,14 +109,14 @@ def _words(activity: dict[str, Any]) -> str:
     return f"{activity['doing'] or waits}{share}"
 
 
-def read_events(call: Call, request: inputs.History) -> answers.Events:
+def read_events(call: Call, request: inputs.History) -> tool.Events:
     """Return a page of a run's history: who did what, and when; with `data`, all that was recorded.
 
     A page has at most 100,000 characters of data and goes on at `next`. Data of more than 20,000
     characters is left out.
     """
     page = runs.page_of_events(call.desk, request.run, request.after, request.before, request.limit)
-    events: list[answers.Event] = []
+    events: list[tool.Event] = []
     room = PAGE
     for row in page["events"]:
         event = _event(row, request.data)
@@ -126,23 +126,23 @@ def read_events(call: Call, request: inputs.History) -> answers.Events:
         events.append(event)
     whole = len(events) == len(page["events"])
     after = page["next"] if whole else events[-1].place
-    return answers.Events(events=events, total=page["total"], next=after)
+    return tool.Events(events=events, total=page["total"], next=after)
 
 
-def _event(row: dict[str, Any], with_data: bool) -> answers.Event:
+def _event(row: dict[str, Any], with_data: bool) -> tool.Event:
     """Return an event; its data if it is wanted and not too large."""
     size = len(json.dumps(row["data"], ensure_ascii=False))
     content = row["data"] if with_data and size <= EVENT else None
     names = ("place", "type", "actor", "recorded_at", "gist")
-    return answers.Event(**{name: row[name] for name in names}, data=content, characters=size)
+    return tool.Event(**{name: row[name] for name in names}, data=content, characters=size)
 
 
-def compare_runs(call: Call, request: inputs.Pair) -> answers.Compared:
+def compare_runs(call: Call, request: inputs.Pair) -> tool.Compared:
     """Compare two runs of any kinds: if their results compare, both heads, settings that differ."""
-    whole = panels.compared(call.desk, [request.run, request.other])
+    whole = runs.compared(call.desk, [request.run, request.other])
     heads = tuple(head.model_dump(mode="json") for head in whole.heads)
     names = dict(whole.names)
-    return answers.Compared(
+    return tool.Compared(
         names=names, heads=heads, judgements=whole.judgements, settings=whole.settings
     )
 
@@ -153,7 +153,7 @@ def list_models(call: Call, request: inputs.Models) -> schemas.ModelList:
     return schemas.ModelList.model_validate({"models": rows, "total": total})
 
 
-def explain_model(call: Call, request: inputs.Model) -> answers.Explained:
+def explain_model(call: Call, request: inputs.Model) -> tool.Explained:
     """Explain where a model came from: its ancestors, run by run, to given models or first weights."""
     store = call.desk.store
     runs = listings.in_words(store, family.named(store, request.model))["runs"]
@@ -165,4 +165,4 @@ def explain_model(call: Call, request: inputs.Model) -> answers.Explained:
             groups.append(schemas.OneRun(**{**group, "ancestors": ancestors}))
     total = sum(len(group["ancestors"]) for group in runs)
     left_out = total - (ANCESTORS - room)
-    return answers.Explained(runs=groups, ancestors=total, left_out=left_out)
+    return tool.Explained(runs=groups, ancestors=total, left_out=left_out)

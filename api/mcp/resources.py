@@ -1,4 +1,7 @@
-"""Resources: the reports of runs that have completed, as Markdown and as JSON."""
+"""Resources: the reports of runs that have completed, as Markdown and as JSON.
+
+The table of tools.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,15 @@ from urllib.parse import quote, unquote
 
 import mcp_types as types
 
-from api.mcp.tool import as_json
-from api.problems import Problem
-from api.routes.phases import completed
-from api.routes.runs import page_of_runs
-from api.state.run_cache import Desk
-from runs import kinds
-from runs.system import plain_text
+from agent_forge.api.mcp import asking, reading
+from agent_forge.api.mcp.tool import Tool, as_json
+from agent_forge.api.problems import Problem
+from agent_forge.api.routes.phases import completed
+from agent_forge.api.routes.runs import page_of_runs
+from agent_forge.api.state.run_cache import Desk
+from agent_forge.runs import kinds
+from agent_forge.runs.kinds.controls import CONTROLS
+from agent_forge.runs.system import plain_text
 
 #: Reports that are listed, the newest first, and characters of one.
 LISTED, LARGEST = 50, 1_000_000
@@ -89,3 +94,22 @@ def read(desk: Desk, uri: str) -> types.TextResourceContents:
         else:
             text = plain_text.for_reader(kind.markdown(state, rows))
     return types.TextResourceContents(uri=uri, mime_type=form.media_type, text=text)
+
+
+TOOLS = (
+    Tool(reading.list_kinds),
+    Tool(reading.show_settings),
+    Tool(asking.check_run, "submitter", outside=True),
+    Tool(asking.start_run, "submitter", reads=False, idempotent=False, outside=True),
+    Tool(reading.list_runs),
+    Tool(reading.show_run),
+    Tool(reading.show_panel),
+    Tool(reading.follow_run),
+    Tool(reading.read_events),
+    Tool(reading.compare_runs),
+    *map(asking.tool_of, CONTROLS.values()),
+    Tool(reading.list_models),
+    Tool(reading.explain_model),
+)
+
+BY_NAME = {tool.name: tool for tool in TOOLS}

@@ -13,11 +13,11 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from starlette.datastructures import State
 
-from api.mcp import resources
-from api.mcp.tool import Call, answered, words
-from api.mcp.tools import BY_NAME, TOOLS
-from api.problems import problem_of
-from worker.commands.accounts import User
+from agent_forge.api.mcp import resources
+from agent_forge.api.mcp.resources import BY_NAME, TOOLS
+from agent_forge.api.mcp.tool import Call, answered, words
+from agent_forge.api.problems import problem_of
+from agent_forge.worker.commands.accounts import User
 
 INSTRUCTIONS = """\
 Agent Forge trains, merges and measures language models. A run of any kind is a stream of events.

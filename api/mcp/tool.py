@@ -1,4 +1,7 @@
-"""A tool of the MCP server: its input, its answer, the role that it needs, and how a call ends."""
+"""A tool of the MCP server: its input, its answer, the role that it needs, and how a call ends.
+
+Answers of the tools, as structured content. Those that a route gives too are in `api.schemas`.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,22 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 import mcp_types as types
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 from starlette.datastructures import State
 
-from api.access.authorization import need
-from api.problems import UNPROCESSABLE, Problem, problem_of
-from api.state.run_cache import Desk
-from runs.system import plain_text
-from worker.commands.accounts import Role, User
+from agent_forge.api.access.authorization import need
+from agent_forge.api.problems import UNPROCESSABLE, Problem, problem_of
+from agent_forge.api.schemas.listings import OneRun
+from agent_forge.api.schemas.runs import Answer, Status
+from agent_forge.api.state.run_cache import Desk
+from agent_forge.runs.panels.head import Head
+from agent_forge.runs.panels.side_by_side import Judgement, SettingBeside
+from agent_forge.runs.system import plain_text
+from agent_forge.worker.commands.accounts import Role, User
 
 #: Characters of an answer, as JSON, at most.
 LARGEST = 200_000
@@ -158,3 +165,100 @@ def words(problem: Problem) -> str:
     """Return a problem in one line: its title and its sentence."""
     sentence = f"{problem.body['title']}: {problem.body['detail']}"
     return plain_text.visible(plain_text.for_reader(sentence))
+
+
+class RunRow(Answer):
+    """A run of a list; `value` is that of its result, or of the best so far, in `metric`."""
+
+    run: str
+    name: str
+    kind: str
+    status: Status
+    owner: str
+    priority: int
+    labels: list[str]
+    submitted_at: str
+    updated_at: str
+    parent: str | None
+    value: float | None
+    metric: str
+    unit: str
+    better: Literal["up", "down"] | None
+    measured_on: str
+
+
+class Runs(Answer):
+    """A page of runs, the newest first; `next` is `before` of the page after, or null."""
+
+    runs: list[RunRow]
+    total: int
+    next: int | None
+
+
+class PanelLine(Answer):
+    """A panel without its data: what it shows, in one sentence."""
+
+    name: str
+    kind: str
+    title: str
+    says: str
+
+
+class Shown(Answer):
+    """Head of a run, and the panels that `show_panel` gives the data of."""
+
+    name: str = Field(description="What the run is called.")
+    head: Head
+    panels: list[PanelLine]
+
+
+class Panel(Answer):
+    """One panel; docs/api.md has the eleven kinds. `total` counts its data if some is left out."""
+
+    panel: dict[str, Any]
+
+
+class Event(Answer):
+    """An event of a run."""
+
+    place: int
+    type: str
+    actor: str
+    recorded_at: str
+    gist: str = Field(description="The event in a few words.")
+    data: dict[str, Any] | None = Field(description="Null if not asked for, or too large.")
+    characters: int = Field(description="Length of the data as JSON.")
+
+
+class Events(Answer):
+    """A part of a run's history; `next` is `after` (or `before`) of the next part, or null."""
+
+    events: list[Event]
+    total: int
+    next: int | None
+
+
+class Compared(Answer):
+    """Two runs side by side: their heads as `show_run` has them."""
+
+    names: dict[str, str] = Field(description="Run → what it is called.")
+    heads: tuple[dict[str, Any], ...]
+    judgements: tuple[Judgement, ...]
+    settings: tuple[SettingBeside, ...]
+
+
+class Explained(Answer):
+    """Ancestors of a model, its own run first, then the runs that made what that one was given."""
+
+    runs: list[OneRun]
+    ancestors: int
+    left_out: int = Field(description="Ancestors left out: the farthest.")
+
+
+class Started(Answer):
+    """A run that was recorded; `fresh` is false if the key had started it before."""
+
+    run: str
+    name: str
+    fresh: bool
+    warnings: list[str]

@@ -9,8 +9,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
-from api.problems import UNPROCESSABLE, Problem
-from runs.system.linked_processes import tied
+from agent_forge.api.problems import UNPROCESSABLE, Problem
+from agent_forge.runs.system.linked_processes import tied
 
 #: Seconds in which a failure answers further requests, too.
 REMEMBERED = 60.0

@@ -20,10 +20,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
-from api.options import Options
-from api.problems import UNPROCESSABLE, Problem
-from runs import errors
-from runs.system.child_environment import child_environment
+from agent_forge.api.options import Options
+from agent_forge.api.problems import UNPROCESSABLE, Problem
+from agent_forge.runs import errors
+from agent_forge.runs.system.child_environment import child_environment
 
 log = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ class Reader:
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "worker.devices.reading_process"],
+            [sys.executable, "-P", "-m", "agent_forge.worker.devices.reading_process"],
             env=dict(env),
             start_new_session=True,
             stdin=subprocess.PIPE,

@@ -8,15 +8,15 @@ from typing import Any
 
 from fastapi import APIRouter, Depends, Request
 
-from api.access.authorization import SUBMITTER, VIEWER
-from api.routes.runs import desk_of
-from api.schemas import bodies as schemas
-from api.state.run_cache import Desk
-from events import chain
-from runs import kinds
-from runs.history import repository
-from runs.lists import checks
-from worker.commands.accounts import User
+from agent_forge.api.access.authorization import SUBMITTER, VIEWER
+from agent_forge.api.routes.runs import desk_of
+from agent_forge.api.schemas import bodies as schemas
+from agent_forge.api.state.run_cache import Desk
+from agent_forge.events import chain
+from agent_forge.runs import kinds
+from agent_forge.runs.history import repository
+from agent_forge.runs.lists import checks
+from agent_forge.worker.commands.accounts import User
 
 router = APIRouter(tags=["runs"])
 
@@ -84,7 +84,7 @@ async def begun(
         return name, kind is not None and not kind.delegates
 
     name, makes = await asyncio.to_thread(look)
-    command = [sys.executable, "-m", "worker.tasks.verify_run", name, user.name]
+    command = [sys.executable, "-m", "agent_forge.worker.tasks.verify_run", name, user.name]
     command += ["champion"] if order.rebuild and makes else []
     await request.app.state.work.begin(f"check {name}", command, again=True, by=user.name)
     return await asyncio.to_thread(listed, request, name)

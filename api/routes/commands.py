@@ -13,33 +13,33 @@ from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from starlette.datastructures import State
 
-from api import inputs
-from api.access.authorization import SUBMITTER
-from api.options import Options
-from api.problems import UNPROCESSABLE, Problem
-from api.routes.control import KEY, owned
-from api.routes.runs import desk_of
-from api.schemas import bodies as schemas
-from api.schemas import texts
-from api.state.run_cache import Desk
-from events import Envelope, EventStore
-from runs import kinds
-from runs.errors import ConfigError, ConflictError
-from runs.event_types import ModelReference
-from runs.history.repository import stream_of
-from runs.kinds import asked
-from runs.kinds.asked import Named, Plan
-from runs.kinds.commands import refusal
-from runs.kinds.kind import Kind
-from runs.lists import model_registry
-from runs.record import user_events as events
-from runs.streams import run_of
-from weights.storage import model_origin
-from worker import append
-from worker.commands import fork as forks
-from worker.commands import submit
-from worker.commands.accounts import User
-from worker.queue.reporting import wait_reason
+from agent_forge.api import inputs
+from agent_forge.api.access.authorization import SUBMITTER
+from agent_forge.api.options import Options
+from agent_forge.api.problems import UNPROCESSABLE, Problem
+from agent_forge.api.routes.control import KEY, owned
+from agent_forge.api.routes.runs import desk_of
+from agent_forge.api.schemas import bodies
+from agent_forge.api.schemas import bodies as schemas
+from agent_forge.api.state.run_cache import Desk
+from agent_forge.events import Envelope, EventStore
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError, ConflictError
+from agent_forge.runs.event_types import ModelReference
+from agent_forge.runs.history.repository import stream_of
+from agent_forge.runs.kinds import asked
+from agent_forge.runs.kinds.asked import Named, Plan
+from agent_forge.runs.kinds.controls import refusal
+from agent_forge.runs.kinds.kind import Kind
+from agent_forge.runs.lists import model_registry
+from agent_forge.runs.record import events
+from agent_forge.runs.streams import run_of
+from agent_forge.weights.storage import model_origin
+from agent_forge.worker import append
+from agent_forge.worker.commands import fork as forks
+from agent_forge.worker.commands import submit
+from agent_forge.worker.commands.accounts import User
+from agent_forge.worker.queue.reporting import activity
 
 router = APIRouter(tags=["asking"])
 
@@ -108,7 +108,7 @@ def _settings(kind: Kind, body: schemas.Wanted) -> tuple[dict[str, Any], dict[st
         raise ConfigError("the settings are given twice: as file and as config.")
     config = kind.read(body.file)
     try:
-        texts.plain_values(config)
+        bodies.plain_values(config)
     except ValueError as error:
         raise ConfigError(f"the file: {error}.") from error
     return asked.without_aliases(config)
@@ -186,9 +186,9 @@ def _waits(desk: Desk, plan: Plan, labels: list[str]) -> list[str]:
     """Return a warning if no connected worker could take the run."""
     row = {"run": "", "device": plan.config.device, "labels": " ".join(labels)}
     row, devices = {**row, "paused": None, "profile": None}, desk.roster.devices()
-    if not (why := wait_reason.reason(row, devices)):
+    if not (why := activity.reason(row, devices)):
         return []
-    helps = wait_reason.advice(row, devices)
+    helps = activity.advice(row, devices)
     return [f"The run would wait for {why}." + (f" What helps: `{helps}`." if helps else "")]
 
 
@@ -319,7 +319,15 @@ async def export(
     """Write the result, or another model of the run, into the server's home; GET says how it stands."""
     model = asked.model or ""
     name, out = await asyncio.to_thread(_deliverable, desk_of(request), run, model, user)
-    command = [sys.executable, "-m", "worker.exports.delivery", name, out, user.name, model]
+    command = [
+        sys.executable,
+        "-m",
+        "agent_forge.worker.exports.delivery",
+        name,
+        out,
+        user.name,
+        model,
+    ]
     work = request.app.state.work
     reason = asked.reason or ""
     await work.begin(_job(name, model), command, again=True, text=reason, by=user.name)

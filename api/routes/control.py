@@ -6,15 +6,15 @@ from typing import Any
 
 from fastapi import APIRouter, Depends, Header, Request
 
-from api.access.authorization import SUBMITTER, own
-from api.routes.runs import desk_of
-from api.schemas import bodies as schemas
-from api.state.run_cache import Desk
-from runs import imported_pasts
-from runs.kinds.controls import CONTROLS, Control
-from runs.record.user_events import Described
-from worker.commands import control
-from worker.commands.accounts import User
+from agent_forge.api.access.authorization import SUBMITTER, own
+from agent_forge.api.routes.runs import desk_of
+from agent_forge.api.schemas import bodies as schemas
+from agent_forge.api.state.run_cache import Desk
+from agent_forge.runs.history import repository
+from agent_forge.runs.kinds.controls import CONTROLS, Control
+from agent_forge.runs.record.events import Described
+from agent_forge.worker.commands import control
+from agent_forge.worker.commands.accounts import User
 
 router = APIRouter(tags=["asking"])
 
@@ -48,7 +48,7 @@ def owned(desk: Desk, run: str, user: User) -> str:
     name = desk.name(run)
     with desk.state(name) as state:
         owner = state.submitted.owner if state.submitted else ""
-        owner = "" if state.head in imported_pasts.heads(desk.store) else owner
+        owner = "" if state.head in repository.heads(desk.store) else owner
         first = next(desk.store.iterate(state.stream, upto=1))
     own(user, owner, first.position)
     return name

@@ -1,4 +1,7 @@
-"""Routes of the model registry, the queue, workers, settings."""
+"""Routes of the model registry, the queue, workers, settings.
+
+Fields of a query: those that a route knows.
+"""
 
 from __future__ import annotations
 
@@ -11,25 +14,26 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
+from starlette.requests import HTTPConnection
 
-from api.access.authorization import ADMIN, SUBMITTER, VIEWER, own
-from api.problems import UNPROCESSABLE, Problem
-from api.routes.runs import desk_of, tagged, told
-from api.schemas import bodies as schemas
-from api.state import children, model_folders
-from api.state.run_cache import Desk
-from events import EventsError, EventStore
-from runs import kinds
-from runs.errors import ForgeError, NotFoundError
-from runs.kinds import asked, wording
-from runs.lists import family, measured, queries
-from runs.lists import model_registry as reports_model_registry
-from weights.recipes import Source
-from weights.storage import model_origin
-from worker.commands import model_registry as commands_model_registry
-from worker.commands.accounts import User
-from worker.queue.device_table import Device, named_devices
-from worker.queue.reporting import wait_reason
+from agent_forge.api.access.authorization import ADMIN, SUBMITTER, VIEWER, own
+from agent_forge.api.problems import UNPROCESSABLE, Problem
+from agent_forge.api.routes.runs import desk_of, tagged, told
+from agent_forge.api.schemas import bodies as schemas
+from agent_forge.api.state import children, model_folders
+from agent_forge.api.state.run_cache import Desk
+from agent_forge.events import EventsError, EventStore
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ForgeError, NotFoundError
+from agent_forge.runs.kinds import asked, wording
+from agent_forge.runs.lists import family, measured, queries
+from agent_forge.runs.lists import model_registry as reports_model_registry
+from agent_forge.weights.recipes import Source
+from agent_forge.weights.storage import model_origin
+from agent_forge.worker.commands import model_registry as commands_model_registry
+from agent_forge.worker.commands.accounts import User
+from agent_forge.worker.queue.device_table import Device, named_devices
+from agent_forge.worker.queue.reporting import activity
 
 router = APIRouter(tags=["models, queue, workers"])
 
@@ -208,7 +212,7 @@ def queue(request: Request, limit: int = Query(200, ge=1, le=1000)) -> dict[str,
     """List the runs that have not ended, in their order, and what each waits for."""
     desk = desk_of(request)
     devices, held = named_devices(desk.store, desk.roster), desk.leases.held()
-    rows = wait_reason.told(queries.queue(desk.store, limit), devices, held)
+    rows = activity.told(queries.queue(desk.store, limit), devices, held)
     return {"runs": [told(row) for row in rows]}
 
 
@@ -288,3 +292,16 @@ def listed_kinds() -> dict[str, Any]:
             for k in run_kinds
         ]
     }
+
+
+async def known_fields(request: HTTPConnection) -> None:
+    """Raise Problem 422 for a field that the route does not have: a filter with a typing error."""
+    names = {param.alias for param in request.scope["route"].dependant.query_params}
+    faults = [
+        {"field": name, "message": f"there is no such field; known are {', '.join(sorted(names))}."}
+        for name in dict.fromkeys(request.query_params)
+        if name not in names
+    ]
+    if faults:
+        detail = "; ".join(f"{e['field']}: {e['message']}" for e in faults)
+        raise Problem(422, UNPROCESSABLE, detail, errors=faults)

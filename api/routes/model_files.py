@@ -15,15 +15,15 @@ from typing import Any
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
 
-from api.access.authorization import SUBMITTER, VIEWER, bearer
-from api.problems import Problem
-from api.schemas import listings as schemas
-from api.state import model_folders
-from runs.errors import ConflictError, DataError, NotFoundError
-from runs.system import bounded_files
-from weights.folders import model_card
-from weights.storage import model_origin
-from worker.commands.accounts import User
+from agent_forge.api.access.authorization import SUBMITTER, VIEWER, bearer
+from agent_forge.api.problems import Problem
+from agent_forge.api.schemas import listings as schemas
+from agent_forge.api.state import model_folders
+from agent_forge.runs.errors import ConflictError, DataError, NotFoundError
+from agent_forge.runs.system import bounded_files
+from agent_forge.weights.folders import model_card
+from agent_forge.weights.storage import model_origin
+from agent_forge.worker.commands.accounts import User
 
 router = APIRouter(tags=["models, queue, workers"])
 
@@ -37,7 +37,7 @@ PLAIN = {"Content-Encoding": "identity"}
 TYPE = Query(
     "F16", pattern="^[A-Za-z0-9_]{1,16}$", description="See `GET /models/{id}/gguf-types`."
 )
-#: Stands for the token where a browser opens an address (`api.access.tickets`).
+#: Stands for the token where a browser opens an address (`api.access.authorization`).
 TICKET = Query(None, max_length=100, description="Of `POST /models/{id}/tickets`.")
 
 
@@ -148,7 +148,14 @@ async def converted(
     entry, folder = await asyncio.to_thread(_readable, request, id)
     place = _ggufs(request) / f"{entry['digest']}-{type}.gguf"
     place.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "worker.exports.gguf_export", str(folder), str(place), type]
+    command = [
+        sys.executable,
+        "-m",
+        "agent_forge.worker.exports.gguf_export",
+        str(folder),
+        str(place),
+        type,
+    ]
     await work.begin(f"gguf {entry['digest']}", command, again=True, by=user.name)
     return await asyncio.to_thread(listed, request, id)
 

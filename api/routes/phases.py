@@ -1,4 +1,4 @@
-"""The source documents' paths: aliases of the resource form, in both spellings, for every kind."""
+"""Paths by phase (docs/api.md): aliases of the resource form, in both spellings, for every kind."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.datastructures import State
 
-from api.access.authorization import SUBMITTER, VIEWER
-from api.routes.commands import submitted
-from api.routes.control import KEY
-from api.routes.runs import desk_of
-from api.schemas import bodies as schemas
-from api.state import head as heads
-from api.state.run_cache import Desk
-from events import Envelope
-from runs import kinds
-from runs.errors import ConflictError, NotFoundError
-from runs.history import repository
-from runs.lists import queries
-from worker.commands.accounts import User
+from agent_forge.api.access.authorization import SUBMITTER, VIEWER
+from agent_forge.api.routes.commands import submitted
+from agent_forge.api.routes.control import KEY
+from agent_forge.api.routes.runs import desk_of
+from agent_forge.api.schemas import bodies as schemas
+from agent_forge.api.state import children as heads
+from agent_forge.api.state.run_cache import Desk
+from agent_forge.events import Envelope
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConflictError, NotFoundError
+from agent_forge.runs.history import repository
+from agent_forge.runs.lists import queries
+from agent_forge.worker.commands.accounts import User
 
 router = APIRouter(prefix="/phases", tags=["phases"])
 

@@ -6,13 +6,13 @@ from typing import Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from api.access.authorization import VIEWER
-from api.routes.runs import desk_of, tagged
-from api.schemas import pipelines as schemas
-from runs.lists import stages
-from runs.lists.stages import Chosen
-from worker.commands.accounts import User
-from worker.queue.device_table import Device, named_devices
+from agent_forge.api.access.authorization import VIEWER
+from agent_forge.api.routes.runs import desk_of, tagged
+from agent_forge.api.schemas import listings as schemas
+from agent_forge.runs.lists import stages
+from agent_forge.runs.lists.stages import Chosen
+from agent_forge.worker.commands.accounts import User
+from agent_forge.worker.queue.device_table import Device, named_devices
 
 router = APIRouter(tags=["pipelines"])
 

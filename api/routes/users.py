@@ -7,11 +7,11 @@ from typing import Any
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse
 
-from api.access.authorization import ADMIN, VIEWER, Access
-from api.routes.runs import desk_of
-from api.schemas import bodies as schemas
-from worker.commands import accounts
-from worker.commands.accounts import User
+from agent_forge.api.access.authorization import ADMIN, VIEWER, Access
+from agent_forge.api.routes.runs import desk_of
+from agent_forge.api.schemas import bodies as schemas
+from agent_forge.worker.commands import accounts
+from agent_forge.worker.commands.accounts import User
 
 router = APIRouter(tags=["users"])
 

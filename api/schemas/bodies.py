@@ -1,12 +1,21 @@
-"""Bodies of requests, and what answers look like: for the OpenAPI document."""
+"""Bodies of requests, and what answers look like: for the OpenAPI document.
+
+Schemas of events: those of one run with their data, and those of a run and its children without.
+
+Schemas of problem details (RFC 9457).
+
+Texts in bodies of requests: no character in them steers a terminal.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -14,11 +23,8 @@ from pydantic import (
     model_validator,
 )
 
-from api.schemas.activity import Activity
-from api.schemas.candidates import Candidate, Layers, Lineage, Population
-from api.schemas.checks import Checks
-from api.schemas.events import Events, Moments
-from api.schemas.listings import (
+from agent_forge.api.schemas.candidates import Candidate, Layers, Lineage, Population
+from agent_forge.api.schemas.listings import (
     IssuedToken,
     Kinds,
     ListedModel,
@@ -35,12 +41,79 @@ from api.schemas.listings import (
     Users,
     Workers,
 )
-from api.schemas.problems import Problem
-from api.schemas.runs import Again, Answer, Rows, Run, RunFacts, Status
-from api.schemas.texts import Config, Label, Lines, Name, NewName, Plain, Text
-from runs import kinds
-from runs.kinds.controls import CONTROLS
-from worker.commands.accounts import MOST_DAYS, NAME, Role
+from agent_forge.api.schemas.runs import (
+    Activity,
+    Again,
+    Answer,
+    Checks,
+    Json,
+    Rows,
+    Run,
+    RunFacts,
+    Status,
+)
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.kinds.controls import CONTROLS
+from agent_forge.runs.system import plain_text
+from agent_forge.worker.commands.accounts import MOST_DAYS, NAME, Role
+
+
+def plain(text: str) -> str:
+    """Return the text. Raises ValueError for characters that steer a terminal."""
+    try:
+        return plain_text.check(text, "the text")
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+
+
+def named(text: str) -> str:
+    """Return a new name. Raises ValueError for characters that steer a terminal or do not show."""
+    try:
+        return plain_text.check_name(text, "the name")
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+
+
+def one_line(text: Any) -> Any:
+    """Return what people write in several lines as one; anything else as it is."""
+    return re.sub(r"[ \t]*(\r\n|[\r\n\t])[ \t]*", " ", text) if isinstance(text, str) else text
+
+
+def plain_lines(text: str) -> str:
+    """Return a text of several lines. Raises ValueError for characters that steer a terminal."""
+    plain(re.sub(r"[\t\r\n]", " ", text))
+    return text
+
+
+def plain_values(setting: Any, depth: int = 0) -> Any:
+    """Return settings as they are. Raises ValueError where a name or a text in them is not plain."""
+    if depth > MOST_DEPTH:
+        raise ValueError(f"it is nested deeper than {MOST_DEPTH} levels")
+    if isinstance(setting, str):
+        plain(setting)
+    elif isinstance(setting, dict):
+        for key, value in setting.items():
+            plain(key)
+            plain_values(value, depth + 1)
+    elif isinstance(setting, list):
+        for value in setting:
+            plain_values(value, depth + 1)
+    return setting
+
+
+#: Levels of nested settings.
+MOST_DEPTH = 16
+
+Plain = Annotated[str, AfterValidator(plain)]
+Text = Annotated[Plain, BeforeValidator(one_line), Field(max_length=2000)]
+Lines = Annotated[str, AfterValidator(plain_lines)]
+Name = Annotated[Plain, Field(min_length=1, max_length=1000)]
+#: A name that is given to something, not one that is looked up.
+NewName = Annotated[str, AfterValidator(named)]
+Label = Annotated[NewName, Field(max_length=100)]
+Config = Annotated[dict[str, Any], AfterValidator(plain_values)]
+
 
 #: Metrics of a model.
 MOST_METRICS = 64
@@ -423,3 +496,74 @@ class Export(Answer):
     error: str | None
     #: Id of the model in the registry; null for a result of several models.
     model: str | None
+
+
+class Event(Answer):
+    """An event as recorded."""
+
+    place: int
+    position: int
+    run: str
+    version: int
+    type: str
+    #: It was appended together with the event before it: no place is between the two.
+    inside: bool
+    #: The unit of the run that it ends: a generation, a step.
+    unit: int | None
+    schema_: int = Field(alias="schema")
+    actor: str
+    recorded_at: str
+    gist: str
+    data: Json
+    key: str
+    hash: str
+
+
+class Events(Answer):
+    """A stretch of a run's history."""
+
+    events: list[Event]
+    total: int
+    next: int | None
+
+
+class Moment(Answer):
+    """An event of a run or of a run that it delegates, without its data."""
+
+    position: int
+    #: The run whose event it is, and the event's place in that run's history.
+    run: str
+    place: int
+    type: str
+    #: It was appended together with the event before it of the same run.
+    inside: bool
+    actor: str
+    recorded_at: str
+    gist: str
+    #: The unit of the asked run that it ends.
+    unit: int | None
+
+
+class Moments(Answer):
+    """Events of a run and of the runs that it delegates, in the order of the log."""
+
+    moments: list[Moment]
+    total: int
+    next: int | None
+
+
+class WrongField(Answer):
+    """A part of a body or query that is wrong, and why."""
+
+    field: str
+    message: str
+
+
+class Problem(Answer):
+    """Problem details (RFC 9457); `errors` only if parts of a body or query are wrong."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: list[WrongField] | None = None

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from api.schemas.runs import Answer, Components, Json
+from agent_forge.api.schemas.runs import Answer, Components, Json
 
 
 class PopulationRow(Answer):

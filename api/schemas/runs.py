@@ -1,4 +1,9 @@
-"""Schemas of the answers about a run: for the OpenAPI document and the dashboard's types."""
+"""Schemas of the answers about a run: for the OpenAPI document and the dashboard's types.
+
+Schemas of what a run does now; see runs.py.
+
+Schemas of the answers about checks of a run; see runs.py.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from weights.cost import Speed
+from agent_forge.runs.panels.head import OpenPart
+from agent_forge.weights.cost import Speed
 
 Status = Literal["submitted", "running", "paused", "completed", "failed", "cancelled"]
 Action = Literal["pause", "resume", "cancel", "retry", "priority", "export", "fork"]
@@ -395,3 +401,76 @@ class Run(RunFacts):
     test: Test | None
     rivals: list[Rival]
     verdict: Verdict | None
+
+
+class AtWork(Answer):
+    """A device or process, and the task that it has in hand, in words."""
+
+    who: str
+    doing: str
+    seconds: float | None
+
+
+class Activity(Answer):
+    """Current activity of a run, from leases and heartbeats. The log has none of it."""
+
+    run: str
+    status: Status
+    place: int
+    doing: str | None
+    at_work: list[AtWork]
+    waits_for: str | None
+    #: The command that ends the wait, if there is one.
+    helps: str | None
+    #: The run that works for it, or waits, if its tasks are runs.
+    part: OpenPart | None
+    done: int
+    of: int | None
+    #: What `done` and `of` count: tasks, or a kind's units.
+    unit: str
+    inside: float | None
+    eta_s: float | None
+    #: Share, units and time left in words.
+    progress: str
+    elapsed_s: float | None
+
+
+class CheckFinding(Answer):
+    """A finding of a check; `place` is the event's place in the history."""
+
+    level: Literal["error", "unchecked", "note"]
+    check: str
+    message: str
+    place: int | None
+
+
+class Check(Answer):
+    """A check of a run's history: `broken` means the history, `wrong` a model or a file."""
+
+    by: str
+    at: str
+    outcome: Literal["intact", "broken", "wrong", "unchecked"]
+    #: Models were made again from nothing and came out equal.
+    reproduced: bool
+    events: int
+    #: Version of the run at the check.
+    version: int
+    rebuilt: int | None
+    checks: list[str]
+    errors: int
+    findings: list[CheckFinding]
+
+
+class Checks(Answer):
+    """The newest checks of a run, the newest first, and those that must not be forgotten."""
+
+    checks: list[Check]
+    #: The newest check that found the history broken; null if none did.
+    broken: Check | None
+    #: The newest check that made models again and found them equal; null if none did.
+    reproduced: Check | None
+    #: How the history differs from what the last intact check saw; null if it does not.
+    changed: str | None
+    running: bool
+    #: Why the last check did not end with an outcome.
+    error: str | None

@@ -1,25 +1,34 @@
 """A run together with the runs that it delegates: its panels, its place in its parent, all events.
 
 Locks are taken from the parent down: no function here is called while the state of a child is held.
+
+Current activity of a run: tasks under way, share done, time left; from heartbeats, not the log.
+
+There is no past of it: a run at an earlier event has no head.
 """
 
 from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from heapq import merge
 from itertools import islice
 from typing import Any
 
-from api.state.run_cache import Desk
-from runs import kinds
-from runs.history import repository
-from runs.kinds.state import State
-from runs.kinds.view import View
-from runs.lists import queries
-from runs.panels.head import Panels
-from runs.record.journal import Child, Line
+from agent_forge.api.state.run_cache import Desk
+from agent_forge.runs import kinds
+from agent_forge.runs.history import repository
+from agent_forge.runs.kinds.state import State
+from agent_forge.runs.kinds.view import View
+from agent_forge.runs.lists import queries
+from agent_forge.runs.panels.head import Live, Panels
+from agent_forge.runs.record.lineage import Child, Line, elapsed
+from agent_forge.worker.queue.device_table import Hand, at_work, named_devices
+from agent_forge.worker.queue.reporting import activity
+from agent_forge.worker.queue.reporting.activity import Watched
 
 
 def overview(desk: Desk, run: str, at: int | None, upto: int | None) -> tuple[Panels, bool]:
@@ -103,9 +112,10 @@ def part_of(desk: Desk, run: str) -> dict[str, Any] | None:
 
 
 def moments(desk: Desk, run: str, after: int, limit: int) -> tuple[list[dict[str, Any]], int]:
-    """Return (events of a run and of the runs that it delegates, the number of all of them).
+    """Return (a page of events of a run and of the runs that it started, the number of all of them).
 
-    They are in the order of the log, from behind the position `after`. Raises NotFoundError.
+    The page has at most `limit` events after the position `after`, in the order of the log. Raises
+    NotFoundError.
     """
     with desk.state(run) as state, desk.journals.children(state) as children:
         child_lines = [(child.run, child.lines) for child in children if not child.reused]
@@ -128,3 +138,73 @@ def _told(run: str, line: Line, is_own: bool) -> dict[str, Any]:
     names = ("position", "place", "type", "inside", "actor", "recorded_at", "gist")
     fields = {name: getattr(line, name) for name in names}
     return {"run": run, **fields, "unit": line.unit if is_own else None}
+
+
+def head(desk: Desk, run: str) -> dict[str, Any]:
+    """Return what the run does now, and what it waits for if nothing of it is under way."""
+    with _watched(desk, run) as (watched, parts):
+        state, outlook = watched.state, watched.outlook
+        waits, helps = activity.waits_for(watched, named_devices(desk.store, desk.roster), parts)
+        part = activity.part(watched, parts)
+        return {
+            "run": run,
+            "status": state.status,
+            "place": state.place,
+            "done": outlook.done,
+            "of": outlook.of,
+            "unit": outlook.unit,
+            "inside": outlook.inside,
+            "eta_s": None if state.ended or state.paused else outlook.eta_s,
+            "progress": activity.progress(state, outlook),
+            "elapsed_s": _elapsed(state, watched.row),
+            "doing": activity.doing(watched, parts),
+            "at_work": [
+                {
+                    "who": h.who,
+                    "doing": activity.in_words(watched_run.state, h),
+                    "seconds": h.seconds,
+                }
+                for watched_run in (watched, *parts)
+                for h in watched_run.hands
+            ],
+            "waits_for": waits,
+            "helps": helps,
+            "part": part.model_dump() if part else None,
+        }
+
+
+def live(desk: Desk, run: str) -> Live | None:
+    """Return the same for the head of the run's panels; None if the run has ended."""
+    with _watched(desk, run) as (watched, parts):
+        return activity.live(watched, named_devices(desk.store, desk.roster), parts)
+
+
+@contextmanager
+def _watched(desk: Desk, run: str) -> Iterator[tuple[Watched, list[Watched]]]:
+    """Give a run, and the runs of its open tasks, with the hands that work on them now."""
+    with desk.state(run) as state, desk.journals.children(state) as children:
+        parts = activity.open_parts(state, children)
+        yield (
+            _one(desk, state, ""),
+            [_one(desk, child.state, child.task) for child in parts],
+        )
+
+
+def _one(desk: Desk, state: State, task: str) -> Watched:
+    row, hands = queries.row(desk.store, state.run), _hands(desk, state)
+    return Watched(state, row, hands, desk.rehearsals.of(state), task)
+
+
+def _hands(desk: Desk, state: State) -> list[Hand]:
+    return [] if state.ended else at_work(state.run, desk.roster, desk.leases)
+
+
+def _elapsed(state: State, row: Mapping[str, Any] | None) -> float | None:
+    """Return seconds since the start, pauses left out; before it, since the run was submitted."""
+    now = datetime.now(UTC).isoformat()
+    if state.started is None:
+        return (
+            elapsed(row["submitted_at"], now).total_seconds() if row and not state.ended else None
+        )
+    since = elapsed(state.clock, now).total_seconds() if state.clock and not state.ended else 0.0
+    return state.spent.wall + max(0.0, since)

@@ -11,11 +11,11 @@ from typing import Any
 
 from starlette.datastructures import State
 
-from runs.errors import DataError
-from runs.kinds.origin import Origin
-from runs.system import bounded_files
-from weights.storage import model_origin
-from weights.storage.output_folder import MARK, TRAINED
+from agent_forge.runs.errors import DataError
+from agent_forge.runs.kinds.origin import Origin
+from agent_forge.runs.system import bounded_files
+from agent_forge.weights.storage import model_origin
+from agent_forge.weights.storage.output_folder import MARK, TRAINED
 
 #: Endings of files that hold weights.
 WEIGHTS = (".safetensors", ".forge")

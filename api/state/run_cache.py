@@ -8,17 +8,16 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from events import Envelope
-from runs.errors import ConfigError
-from runs.history import repository
-from runs.history.journal import Journals
-from runs.history.run_cache import RunCache
-from runs.home import Home
-from runs.kinds.state import State
-from runs.lists import finding
-from worker.queue.device_table import Roster
-from worker.queue.leases import Leases
-from worker.queue.reporting.rehearsals import Rehearsals
+from agent_forge.events import Envelope
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.history import repository
+from agent_forge.runs.history.run_cache import Journals, RunCache
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.state import State
+from agent_forge.runs.lists import finding
+from agent_forge.worker.queue.device_table import Roster
+from agent_forge.worker.queue.leases import Leases
+from agent_forge.worker.queue.reporting.rehearsals import Rehearsals
 
 #: Runs, and past states of runs, that are kept folded.
 KEPT = 64

@@ -10,18 +10,17 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from events import Envelope
-from runs import kinds
-from runs.history.places import inside
-from runs.kinds import wording
-from runs.kinds.commands import refusal
-from runs.kinds.controls import CONTROLS
-from runs.kinds.decide import pending
-from runs.kinds.kind import Kind
-from runs.kinds.state import State
-from runs.lists.model_registry import id_of
-from runs.record.user_events import Described, Exported
-from runs.streams import run_of
+from agent_forge.events import Envelope
+from agent_forge.runs import kinds
+from agent_forge.runs.history.repository import inside
+from agent_forge.runs.kinds import wording
+from agent_forge.runs.kinds.controls import CONTROLS, refusal
+from agent_forge.runs.kinds.decide import pending
+from agent_forge.runs.kinds.kind import Kind
+from agent_forge.runs.kinds.state import State
+from agent_forge.runs.lists.model_registry import id_of
+from agent_forge.runs.record.events import Described, Exported
+from agent_forge.runs.streams import run_of
 
 #: What a user may ask of a run in some states → an event that asks it; its fields do not matter.
 ASKED = {

@@ -28,18 +28,18 @@ from typing import Any
 
 import httpx2
 
-from events import Event, New
-from evomerge.run import events as run_events
-from runs.home import Home
-from runs.lists import model_registry
-from runs.lists.queries import position
-from runs.streams import stream
+from agent_forge.events import Event, New
+from agent_forge.evomerge.run import events as run_events
+from agent_forge.runs.home import Home
+from agent_forge.runs.lists import model_registry
+from agent_forge.runs.lists.queries import position
+from agent_forge.runs.streams import stream
+from agent_forge.worker.commands import accounts
 from testing.worlds.fake_world import World, small
-from worker.commands import accounts
 
 #: Seconds of requests after the start of the server that are counted apart.
 BEGINNING = 4
-FORGE = [sys.executable, "-c", "from cli.main import main; main()"]
+FORGE = [sys.executable, "-c", "from agent_forge.cli.main import main; main()"]
 
 
 def template(count: int) -> list[tuple[str, Event]]:

@@ -20,12 +20,12 @@ from typing import Any
 
 from playwright.sync_api import sync_playwright
 
+from agent_forge.events import New
+from agent_forge.evomerge.run import events
+from agent_forge.runs.home import Home
+from agent_forge.runs.streams import stream
+from agent_forge.worker.commands import accounts
 from benchmarks.api.latency import FORGE, quantile, wait_for
-from events import New
-from evomerge.run import events
-from runs.home import Home
-from runs.streams import stream
-from worker.commands import accounts
 
 PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
 

@@ -17,14 +17,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from agent_forge.events import Envelope
+from agent_forge.events.databases.sqlite import open_store
+from agent_forge.events.projection import catch_up
+from agent_forge.evomerge.run import events as run_events
+from agent_forge.runs.lists.projections import Runs
+from agent_forge.runs.streams import stream
 from benchmarks.common import best, machine
 from benchmarks.events.log_reading import chained, stored
-from events import Envelope
-from events.databases.sqlite import open_store
-from events.projection import catch_up
-from evomerge.run import events as run_events
-from runs.lists.projections import Runs
-from runs.streams import stream
 from testing.worlds.fake_world import World
 
 
@@ -76,7 +76,7 @@ def measured(folder: Path, runs: int, count: int) -> float:
         f"({seen / took:,.0f} events/s)"
     )
     env = {**os.environ, "FORGE_HOME": str(folder), "FORGE_DATABASE_URL": ""}
-    code = "from cli.main import main; main()"
+    code = "from agent_forge.cli.main import main; main()"
     command = [sys.executable, "-c", code, "runs"]
     done = subprocess.run(command, env=env, check=True, capture_output=True, text=True)
     assert len(done.stdout.splitlines()) == min(runs, 50)

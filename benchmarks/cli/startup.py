@@ -18,7 +18,7 @@ def _run(*code: str) -> None:
 def main() -> None:
     """Print both times and the difference."""
     bare = best(lambda: _run("pass"), 10)
-    shown = best(lambda: _run("from cli.main import main; main()", "--help"), 10)
+    shown = best(lambda: _run("from agent_forge.cli.main import main; main()", "--help"), 10)
     extra = shown - bare
     print(
         f"bare Python {bare * 1000:.0f} ms, forge --help {shown * 1000:.0f} ms: "

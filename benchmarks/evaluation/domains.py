@@ -19,26 +19,26 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.data import domains, outcomes
+from agent_forge.evaluation.data import items as data_items
+from agent_forge.evaluation.data.builtin import phrase_grammar
+from agent_forge.evaluation.data.outcomes import Outcomes
+from agent_forge.evaluation.data.packing import Packed, fitting, pack
+from agent_forge.evaluation.evaluate import Judge, evaluate
+from agent_forge.evaluation.loading import load_tokenizer
+from agent_forge.evaluation.measures.bootstrap import Comparison
+from agent_forge.evomerge.fitness import composite
+from agent_forge.evomerge.fitness.composite import Components, Weighting
+from agent_forge.evomerge.fitness.paired_bootstrap import compare, rounding
+from agent_forge.phases.cognate.script import Cognate
+from agent_forge.phases.cognate.settings import PRESETS
+from agent_forge.runs import keys
+from agent_forge.runs.home import Home
+from agent_forge.weights.folders import checkpoint
+from agent_forge.weights.threads import set_threads
 from benchmarks.common import machine
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.data import domains, outcomes
-from evaluation.data import items as data_items
-from evaluation.data.builtin import phrase_grammar
-from evaluation.data.outcomes import Outcomes
-from evaluation.data.packing import Packed, fitting, pack
-from evaluation.evaluate import Judge, evaluate
-from evaluation.loading import load_tokenizer
-from evaluation.measures.bootstrap import Comparison
-from evomerge.fitness import composite
-from evomerge.fitness.composite import Components, Weighting
-from evomerge.fitness.paired_bootstrap import compare, rounding
-from phases.cognate.presets import PRESETS
-from phases.cognate.script import Cognate
-from runs import keys
-from runs.home import Home
 from testing.miniatures import cognate_runs
-from weights.folders import checkpoint
-from weights.threads import set_threads
 
 TINY = PRESETS["tiny"]
 

@@ -30,17 +30,17 @@ import numpy as np
 import torch
 from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
 
+from agent_forge.evaluation import autotune
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.data import items as data_items
+from agent_forge.evaluation.data import outcomes, packing
+from agent_forge.evaluation.data.packing import Packed
+from agent_forge.evaluation.evaluate import Judge, evaluate
+from agent_forge.evaluation.lm_eval import spec
+from agent_forge.evaluation.measures.perplexity import score_windows
+from agent_forge.evomerge.merging.builder import not_finite
+from agent_forge.phases.cognate.settings import PRESETS
 from benchmarks.common import best, configuration, folders, machine
-from evaluation import autotune
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.data import items as data_items
-from evaluation.data import outcomes, packing
-from evaluation.data.packing import Packed
-from evaluation.evaluate import Judge, evaluate
-from evaluation.lm_eval import items
-from evaluation.measures.perplexity import score_windows
-from evomerge.merging.builder import not_finite
-from phases.cognate.presets import PRESETS
 from testing.models import lm_eval_reference, lm_eval_tasks
 
 M25 = PRESETS["25m"]
@@ -157,7 +157,7 @@ def harness(config: Qwen2Config, name: str, where: Path) -> None:
     theirs = lm_eval_reference.reference(base, task)["sums"]
     tokenizer = AutoTokenizer.from_pretrained(base)
     model = ResidentModel.from_module(Qwen2ForCausalLM.from_pretrained(base))
-    rows: list[Any] = items.rows([f"lm-eval:{task}"], False)
+    rows: list[Any] = spec.rows([f"lm-eval:{task}"], False)
     found = data_items.from_rows([{**row, "slice": "test"} for row in rows])
     packed = packing.pack(found, tokenizer, 256)["test"]
     draws = outcomes.whole({d: p.pool() for d, p in packed.items()})

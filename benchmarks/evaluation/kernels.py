@@ -15,8 +15,8 @@ import os
 import subprocess
 import sys
 
-from runs.system.thread_waiting import sleep_by_default
-from weights.threads import KERNEL_CACHES
+from agent_forge.runs.system.open_files import sleep_by_default
+from agent_forge.weights.threads import KERNEL_CACHES
 
 OWN = 1024
 WORK = """

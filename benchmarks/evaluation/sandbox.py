@@ -9,8 +9,8 @@ import argparse
 import statistics
 import time
 
+from agent_forge.evaluation.sandbox.sandbox import Sandbox
 from benchmarks.common import best
-from evaluation.sandbox.sandbox import Sandbox
 
 #: A short function of the kind that models are asked for, and the calls of its problem's test.
 PROGRAM = "def mean(values):\n    return sum(values) / len(values)\n"

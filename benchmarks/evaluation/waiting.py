@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 
-from runs.system.thread_waiting import DECIDES
+from agent_forge.runs.system.open_files import DECIDES
 
 BUSY = "while True: pass"
 WORK = """

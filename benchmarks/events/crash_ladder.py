@@ -39,10 +39,10 @@ from xml.etree import ElementTree
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-import events.databases.sqlite
-from events import failpoints
-from events.databases.postgres import open_store as open_postgres
-from events.databases.sqlite import open_store
+from agent_forge.events import failpoints
+from agent_forge.events.databases import sqlite
+from agent_forge.events.databases.postgres import open_store as open_postgres
+from agent_forge.events.databases.sqlite import open_store
 from testing.crowd import Crowd
 from testing.power_loss import capture, judge_cut, judge_two_cuts, places, record
 from testing.services.servers import Postgres as Server
@@ -161,7 +161,7 @@ def sqlite_rungs(most: int, seed: int) -> list[Rung]:
     """Test all SQLite rungs in both journal modes, also in the one that is not used here."""
     rungs = []
     for mode in MODES:
-        events.databases.sqlite.journal_mode = lambda *_, mode=mode: mode
+        sqlite.journal_mode = lambda *_, mode=mode: mode
         where = f"SQLite, {mode}"
         rungs += [
             climb("failpoints", where, lambda: sqlite_failpoints(most, seed)),

@@ -30,11 +30,11 @@ from unittest import mock
 
 import psycopg
 
+from agent_forge.events import Envelope, Event, EventStore, New
+from agent_forge.events.databases import postgres, sqlite
+from agent_forge.events.store import CODE_VERSION
 from benchmarks.events import log_reading
 from benchmarks.events.log_reading import verdict
-from events import Envelope, Event, EventStore, New
-from events.databases import postgres, sqlite
-from events.store import CODE_VERSION
 from testing.services.servers import Postgres
 
 ROOT = Path(__file__).parents[2]

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from evaluation.data.outcomes import Pool
-from events import Envelope, canonical_json, chain
-from events.databases import sqlite
-from evomerge.config import parse
-from evomerge.run import state
-from evomerge.run.events import REGISTRY
+from agent_forge.evaluation.data.outcomes import Pool
+from agent_forge.events import Envelope, canonical_json, chain
+from agent_forge.events.databases import sqlite
+from agent_forge.evomerge.config import parse
+from agent_forge.evomerge.run import state
+from agent_forge.evomerge.run.events import REGISTRY
 from testing.worlds import fake_world
 
 ROOT = Path(__file__).parents[2]
@@ -76,7 +76,7 @@ def chained(contents: Iterable[tuple[str, int, str, str]], stream: str) -> Itera
 _FOLLOWER = """
 import sys
 from pathlib import Path
-from events.databases.sqlite import open_store
+from agent_forge.events.databases.sqlite import open_store
 def kilobytes(what):
     return int(Path("/proc/self/status").read_text().partition(what + ":")[2].split()[0])
 store = open_store(Path(sys.argv[1]))

@@ -21,10 +21,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from evomerge.reports import report
-from runs.history.repository import load
-from runs.home import Home
-from runs.streams import run_of, stream
+from agent_forge.evomerge.reports import report
+from agent_forge.runs.history.repository import load
+from agent_forge.runs.home import Home
+from agent_forge.runs.streams import run_of, stream
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

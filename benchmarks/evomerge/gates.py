@@ -13,12 +13,12 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 
-from evaluation.data import outcomes
-from evomerge.fitness import early_stopping
-from evomerge.fitness.early_stopping import Gate
-from evomerge.run.state import RunState
-from runs.history import repository
-from runs.home import Home
+from agent_forge.evaluation.data import outcomes
+from agent_forge.evomerge.fitness import early_stopping
+from agent_forge.evomerge.fitness.early_stopping import Gate
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.runs.history import repository
+from agent_forge.runs.home import Home
 
 #: (gate_perplexity, stop_error)
 RULES = ((2.0, 0.0), (0.0, 0.01), (0.0, 0.05), (0.0, 0.2), (2.0, 0.05))

@@ -22,14 +22,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from agent_forge.events import Envelope
+from agent_forge.evomerge.reports import report
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.runs.history.repository import load
+from agent_forge.runs.home import Home
+from agent_forge.runs.streams import stream
 from benchmarks.common import folders, machine
 from benchmarks.evomerge.demo_seeds import runs, unfinished
-from events import Envelope
-from evomerge.reports import report
-from evomerge.run.state import RunState
-from runs.history.repository import load
-from runs.home import Home
-from runs.streams import stream
 
 FORGE = Path(sys.prefix) / "bin" / "forge"
 #: Limits that are asked for: minutes by the clock, GiB.

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 from cmaes import CMA
 
+from agent_forge.evaluation.data.outcomes import Draw, Draws
+from agent_forge.evomerge.fitness import composite
+from agent_forge.evomerge.fitness.composite import Weighting
+from agent_forge.evomerge.recipes import tensor_groups
+from agent_forge.evomerge.recipes.recipe import Grouped
+from agent_forge.evomerge.run import state as run_budget
+from agent_forge.evomerge.run.state import RunState
 from benchmarks.evomerge.laboratory import Curve, Laboratory
-from evaluation.data.outcomes import Draw, Draws
-from evomerge.fitness import composite
-from evomerge.fitness.composite import Weighting
-from evomerge.recipes import tensor_groups
-from evomerge.recipes.recipe import Grouped
-from evomerge.run import budget as run_budget
-from evomerge.run.state import RunState
 
 SIGMA = 1 / 6
 #: Two merge methods of mergekit-evolve, with their genes: its README's, and the plainest.

@@ -12,22 +12,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from evaluation.data.outcomes import Draws, Outcomes, Pool
-from evaluation.data.slices import Slice
-from events import Event
-from evomerge.config import EvoMergeConfig, parse
-from evomerge.fitness import composite
-from evomerge.fitness.composite import Components, Fitness, Reference, Weighting
-from evomerge.recipes.layer_choice import choose
-from evomerge.recipes.recipe import Recipe
-from evomerge.run import budget as run_budget
-from evomerge.run import events
-from evomerge.run.state import RunState
-from evomerge.run.tasks import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Task
-from evomerge.search import current
-from evomerge.search.proposals import Family
-from runs.kinds.decide import decide
-from runs.kinds.tasks import Start
+from agent_forge.evaluation.data.outcomes import Draws, Outcomes, Pool
+from agent_forge.evaluation.data.slices import Slice
+from agent_forge.events import Event
+from agent_forge.evomerge.config import EvoMergeConfig, parse
+from agent_forge.evomerge.fitness import composite
+from agent_forge.evomerge.fitness.composite import Components, Fitness, Reference, Weighting
+from agent_forge.evomerge.recipes.recipe import Recipe
+from agent_forge.evomerge.recipes.tensor_groups import choose
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run import state as run_budget
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.run.tasks import (
+    Build,
+    BuildBaseline,
+    ChooseLayers,
+    Evaluate,
+    Measure,
+    Task,
+)
+from agent_forge.evomerge.search import current
+from agent_forge.evomerge.search.proposals import Family
+from agent_forge.runs.kinds.decide import Start, decide
 
 #: Slices on which sources are measured before a search.
 SLICES: tuple[Slice, ...] = ("search", "selection")

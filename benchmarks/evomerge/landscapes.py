@@ -26,14 +26,22 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.data.outcomes import DomainOutcomes, Draws, Outcomes, Pool
-from evaluation.data.slices import SLICES, Slice
-from evomerge.recipes import tensor_groups
-from evomerge.recipes.recipe import Flow, Grouped, Merge, Mutate, Pipeline, Recipe, Source
-from evomerge.run import events
-from evomerge.search.proposals import Family
-from runs import keys
-from weights.cost import Cost
+from agent_forge.evaluation.data.outcomes import DomainOutcomes, Draws, Outcomes, Pool
+from agent_forge.evaluation.data.slices import SLICES, Slice
+from agent_forge.evomerge.recipes import tensor_groups
+from agent_forge.evomerge.recipes.recipe import (
+    Flow,
+    Grouped,
+    Merge,
+    Mutate,
+    Pipeline,
+    Recipe,
+    Source,
+)
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.search.proposals import Family
+from agent_forge.runs import keys
+from agent_forge.weights.cost import Cost
 
 DEPTHS, BLOCKS, COUNT = 4, 12, 3
 GROUPS = tensor_groups.count(DEPTHS)

@@ -18,18 +18,18 @@ from pathlib import Path
 
 from transformers import AutoTokenizer
 
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.data import items
+from agent_forge.evaluation.data.packing import pack
+from agent_forge.evaluation.measures.perplexity import score_windows
+from agent_forge.evomerge.merging import layer_fitness
+from agent_forge.evomerge.merging.builder import Builder, Weights
+from agent_forge.evomerge.recipes.recipe import PIPELINES, Genes, Pipeline, Source
+from agent_forge.evomerge.recipes.tensor_groups import choose
+from agent_forge.runs import keys
+from agent_forge.weights import block_names
+from agent_forge.weights.folders.checkpoint import open_checkpoint
 from benchmarks.common import options
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.data import items
-from evaluation.data.packing import pack
-from evaluation.measures.perplexity import score_windows
-from evomerge.merging import layer_fitness
-from evomerge.merging.builder import Builder, Weights
-from evomerge.recipes.layer_choice import choose
-from evomerge.recipes.recipe import PIPELINES, Genes, Pipeline, Source
-from runs import keys
-from weights import block_names
-from weights.folders.checkpoint import open_checkpoint
 
 WINDOWS = 12
 

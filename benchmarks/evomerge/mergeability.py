@@ -22,17 +22,17 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.data import domains
-from evaluation.loading import load_items, load_tokenizer
-from evomerge.mergeability import lines, report
-from evomerge.mergeability.relations import relations
-from evomerge.reports import verdict
-from runs.event_types import ModelReference
-from runs.history.repository import load
-from runs.home import Home
-from runs.streams import run_of
-from weights.folders.sources import open_family
-from weights.threads import set_threads
+from agent_forge.evaluation.data import domains
+from agent_forge.evaluation.loading import load_items, load_tokenizer
+from agent_forge.evomerge.mergeability import lines, report
+from agent_forge.evomerge.mergeability.relations import relations
+from agent_forge.evomerge.reports import verdict
+from agent_forge.runs.event_types import ModelReference
+from agent_forge.runs.history.repository import load
+from agent_forge.runs.home import Home
+from agent_forge.runs.streams import run_of
+from agent_forge.weights.folders.sources import open_family
+from agent_forge.weights.threads import set_threads
 
 
 def completed(home: Path) -> Iterator[Any]:

@@ -20,17 +20,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from agent_forge.evaluation.data.outcomes import Draws
+from agent_forge.evaluation.data.slices import Slice
+from agent_forge.evomerge.config import parse
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.submission import planned
+from agent_forge.runs.home import Home
+from agent_forge.weights.folders.sources import resolve
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.commands import submit
+from agent_forge.worker.tasks import runner
 from benchmarks.common import machine, shortened
-from evaluation.data.outcomes import Draws
-from evaluation.data.slices import Slice
-from evomerge.config import parse
-from evomerge.run.state import RunState
-from evomerge.submission import planned
-from runs.home import Home
-from weights.folders.sources import resolve
-from weights.storage.weight_cache import Artifacts
-from worker.commands import submit
-from worker.tasks import runner
 
 #: Characters of text of each domain and slice.
 KEPT = {"train": 6_000, "search": 24_000, "selection": 4_000, "test": 40_000}

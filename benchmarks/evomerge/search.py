@@ -30,13 +30,13 @@ from typing import Any
 
 import numpy as np
 
+from agent_forge.evomerge.recipes.recipe import SPECIES, Source
+from agent_forge.evomerge.search.genes.genome import Space
+from agent_forge.runs import keys
 from benchmarks.evomerge import incumbent
 from benchmarks.evomerge.laboratory import Curve, Laboratory
 from benchmarks.evomerge.landscapes import Landscape
 from benchmarks.evomerge.trained import Specialists
-from evomerge.recipes.recipe import SPECIES, Source
-from evomerge.search.genes.genome import Space
-from runs import keys
 
 LANDSCAPES = ("smooth", "choices", "crossed")
 OURS = ("auto", "elite-loser", "tournament", "cma-es", "nsga2")

@@ -32,13 +32,13 @@ from typing import Any
 
 import numpy as np
 
+from agent_forge.runs.home import Home
+from agent_forge.weights.storage.model_origin import Finder
 from benchmarks.common import machine
 from benchmarks.evomerge import skills_data
 from benchmarks.evomerge.demo_seeds import seeds
 from benchmarks.evomerge.skills_data import PROSE, TASKS
 from benchmarks.evomerge.skills_tables import seed_table, summary
-from runs.home import Home
-from weights.storage.model_origin import Finder
 
 FORGE = Path(sys.prefix) / "bin" / "forge"
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
 
-from evaluation.data.builtin import help_prose
-from evaluation.data.slices import TRAINING_SHARES
-from runs import keys
+from agent_forge.evaluation.data.builtin import help_prose
+from agent_forge.evaluation.data.slices import TRAINING_SHARES
+from agent_forge.runs import keys
 
 #: Domain of the ordinary text.
 PROSE = "prose"

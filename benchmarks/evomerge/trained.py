@@ -6,22 +6,22 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from agent_forge.evaluation.data.outcomes import Draws, Outcomes, Pool
+from agent_forge.evaluation.data.slices import Slice
+from agent_forge.evaluation.evaluate import evaluate
+from agent_forge.evomerge.config import parse
+from agent_forge.evomerge.merging.builder import Builder, Weights
+from agent_forge.evomerge.merging.layer_fitness import swap_gains
+from agent_forge.evomerge.merging.sketch import sketch
+from agent_forge.evomerge.recipes.recipe import Pipeline, Recipe, path
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.search.proposals import Family
+from agent_forge.evomerge.tasks.context import Bench
+from agent_forge.runs.home import Home
+from agent_forge.weights.folders.sources import resolve
+from agent_forge.weights.storage.weight_cache import Artifacts
 from benchmarks.common import shortened
-from evaluation.data.outcomes import Draws, Outcomes, Pool
-from evaluation.data.slices import Slice
-from evaluation.evaluate import evaluate
-from evomerge.config import parse
-from evomerge.merging.builder import Builder, Weights
-from evomerge.merging.layer_fitness import swap_gains
-from evomerge.merging.sketch import sketch
-from evomerge.recipes.recipe import Pipeline, Recipe, path
-from evomerge.run import events
-from evomerge.run.state import RunState
-from evomerge.search.proposals import Family
-from evomerge.tasks.context import Bench
-from runs.home import Home
-from weights.folders.sources import resolve
-from weights.storage.weight_cache import Artifacts
 
 #: Characters of text of each domain and slice that are kept.
 KEPT = {"train": 3_000, "search": 12_000, "selection": 8_000, "test": 24_000}

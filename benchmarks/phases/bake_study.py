@@ -77,7 +77,7 @@ COLUMNS = (
 def forge(home: Path, *words: object) -> None:
     """Run a command of the project with one thread. Raises CalledProcessError if it fails."""
     env = {**os.environ, "FORGE_HOME": str(home), "FORGE_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    start = [sys.executable, "-c", "from cli.main import main; main()"]
+    start = [sys.executable, "-c", "from agent_forge.cli.main import main; main()"]
     subprocess.run([*start, *map(str, words)], env=env, check=True, stdout=subprocess.DEVNULL)
 
 

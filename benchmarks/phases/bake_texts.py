@@ -9,7 +9,7 @@
     FOLDER/*.txt           the prefixes as prompts, with checks of the replies beside two of them
 
 The second command prints, for each prefix and none, how many of 48 greedy replies to new records have
-each style. docs/bake.md has what was measured; `bake_study.py` bakes over seeds and sizes.
+each style. docs/baking.md has what was measured; `bake_study.py` bakes over seeds and sizes.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from agent_forge.evaluation.data.builtin import corpus
+from agent_forge.runs import keys
 from benchmarks.common import options
-from evaluation.data.builtin import corpus
-from runs import keys
 
 FIRST = [
     "Ada",

@@ -18,15 +18,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from agent_forge.phases.tool_baking.script import Baking
+from agent_forge.phases.tool_baking.settings import OTHERS
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.commands import submit
+from agent_forge.worker.tasks import runner
 from benchmarks.common import machine
-from phases.tool_baking.script import Baking
-from phases.tool_baking.settings import OTHERS
-from runs.home import Home
-from runs.kinds.asked import Asked
 from testing.models import able_toy
-from weights.storage.weight_cache import Artifacts
-from worker.commands import submit, validate
-from worker.tasks import runner
 
 PROMPT = "Tools!\n"
 #: Settings of the runs: a model of a minute, on tasks of one level.
@@ -52,8 +52,8 @@ SETTINGS: dict[str, Any] = {
 def carried_out(model: Path, folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
     """Carry out a run of a model; return its report."""
     home = Home(folder / "home")
-    plan = validate.plan(Asked("baking", settings, {"model": [str(model)]}))
-    validate.check(plan)
+    plan = submit.plan(Asked("baking", settings, {"model": [str(model)]}))
+    submit.check(plan)
     with closing(home.open_store()) as store:
         name = submit.submit(store, plan, "tools")
         state = runner.finish(runner.Worker(store, Artifacts.of(home)), name)

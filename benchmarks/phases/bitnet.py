@@ -28,20 +28,19 @@ from typing import Any
 
 import torch
 
+from agent_forge.evaluation.measures.perplexity import score_windows
+from agent_forge.phases.bitnet import FLOAT, INT8, Bitnet, Submitted
+from agent_forge.runs.kinds.asked import Asked, Lookup
+from agent_forge.studies.comparison import CHOOSING, TEST
+from agent_forge.studies.training_plan import as_float32
+from agent_forge.studies.work import Context
+from agent_forge.weights import operations
+from agent_forge.weights.recipes import Algorithm, Train, Transform
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.tensors import Model, Weights
+from agent_forge.weights.threads import set_threads
+from agent_forge.weights.training.loop import segment
 from benchmarks.common import machine
-from evaluation.measures.perplexity import score_windows
-from phases.bitnet import FLOAT, INT8, Bitnet, Submitted
-from runs.kinds.asked import Asked, Lookup
-from studies.comparison import CHOOSING, TEST
-from studies.training_plan import as_float32
-from studies.work import Context
-from weights import operations
-from weights.model import Model
-from weights.recipes import Algorithm, Train, Transform
-from weights.storage.weight_cache import Artifacts
-from weights.tensors import Weights
-from weights.threads import set_threads
-from weights.training.loop import segment
 
 #: Rates that the scan tries, and the seed of the scan.
 RATES = {"full": (5e-4, 1e-3, 2e-3, 4e-3), "ternary": (1e-3, 2e-3, 4e-3, 8e-3)}
@@ -225,12 +224,12 @@ PROMPT, GENERATED = 128, 64
 
 def speed(rounds: int) -> None:
     """Print tokens a processor second of a prompt and of generation, by type, and bytes of files."""
+    from agent_forge.evaluation.loading import load_tokenizer
+    from agent_forge.weights.folders.checkpoint import open_checkpoint
+    from agent_forge.weights.formats import byte_bpe, gguf_file
     from benchmarks.common import folders
-    from evaluation.loading import load_tokenizer
     from testing.models import ternary
     from testing.services.llama_cpp import LlamaCpp
-    from weights.folders.checkpoint import open_checkpoint
-    from weights.formats import byte_bpe, gguf_file
 
     set_threads(1)
     with tempfile.TemporaryDirectory() as place:

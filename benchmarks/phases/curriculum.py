@@ -33,12 +33,12 @@ from typing import Any
 
 import numpy as np
 
+from agent_forge.phases.curriculum import figures
+from agent_forge.runs.event_types import Figure
+from agent_forge.studies.comparison import figure, mean
+from agent_forge.studies.events import Observed
 from benchmarks.common import machine
 from benchmarks.phases.curriculum_jobs import SETTINGS, SIZES, Job, do
-from phases.curriculum import figures
-from runs.event_types import Figure
-from studies.observing import Observed
-from studies.paired_bits import figure, mean
 
 #: Name → the settings in which a training differs from the others.
 VARIANTS: dict[str, dict[str, Any]] = {

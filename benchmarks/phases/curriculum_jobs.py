@@ -9,16 +9,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from phases.curriculum.script import Curriculum
-from runs.home import Home
-from runs.kinds.asked import Asked
-from studies.making.making import MakingState
-from studies.paired_bits import mean
+from agent_forge.phases.curriculum.script import Curriculum
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.studies.comparison import mean
+from agent_forge.studies.making.making import MakingState
+from agent_forge.weights.storage.output_folder import mark_of
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.commands import submit
+from agent_forge.worker.tasks import runner
 from testing.models import symbol_models
-from weights.storage.output_folder import mark_of
-from weights.storage.weight_cache import Artifacts
-from worker.commands import submit, validate
-from worker.tasks import runner
 
 #: Size → shape of the model, and tokens of a training.
 SIZES: dict[str, tuple[dict[str, int], int]] = {
@@ -90,8 +90,8 @@ def carried_out(home: Home, name: str, model: str, settings: dict[str, Any]) -> 
     """Carry a run to its end, from where it is; return its state."""
     with closing(home.open_store()) as store:
         if not store.version(f"curriculum/{name}"):
-            plan = validate.plan(Asked("curriculum", settings, {"model": [model]}))
-            validate.check(plan)
+            plan = submit.plan(Asked("curriculum", settings, {"model": [model]}))
+            submit.check(plan)
             submit.submit(store, plan, name)
         return runner.finish(runner.Worker(store, Artifacts.of(home)), name)
 
@@ -110,7 +110,7 @@ def do(job: Job, place: Path) -> Row:
         model = str(learned / "model")
     state = carried_out(home, "main", model, job.settings)
     run = Curriculum().run(state)
-    told = Curriculum().whole_report(run)
+    told = Curriculum.prose.report(run)
     (arm,) = run.courses
     row = Row(
         job=asdict(job),

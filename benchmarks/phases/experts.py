@@ -32,32 +32,31 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, get_args
 
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.measures import bootstrap
+from agent_forge.evaluation.measures.perplexity import score_windows
+from agent_forge.phases.experts import figures, recipes, solving
+from agent_forge.phases.experts.recipes import Scored
+from agent_forge.phases.experts.script import Experts
+from agent_forge.phases.experts.search.generations import Search
+from agent_forge.phases.experts.settings import Training
+from agent_forge.phases.experts.work import Context
+from agent_forge.runs.history import repository
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.studies.comparison import CHOOSING, TEST
+from agent_forge.studies.making.making import MakingState
+from agent_forge.weights import svf
+from agent_forge.weights.recipes import Algorithm, Train
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.tensors import Model, Weights
+from agent_forge.weights.training import complete
+from agent_forge.weights.training.loop import segment
+from agent_forge.weights.training.models import modules
+from agent_forge.worker.commands import submit
+from agent_forge.worker.commands import submit as commands_submit
+from agent_forge.worker.tasks import runner
 from benchmarks.common import machine
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.measures import bootstrap
-from evaluation.measures.perplexity import score_windows
-from phases.experts import figures, recipes, solving
-from phases.experts.events import Scored
-from phases.experts.script import Experts
-from phases.experts.search.generations import Search
-from phases.experts.settings import Training
-from phases.experts.work import Context
-from runs.history import repository
-from runs.home import Home
-from runs.kinds.asked import Asked
-from studies.comparison import CHOOSING, TEST
-from studies.making.making import MakingState
-from weights.model import Model
-from weights.recipes import Algorithm, Train
-from weights.storage.weight_cache import Artifacts
-from weights.svf import changes
-from weights.tensors import Weights
-from weights.training import complete
-from weights.training.loop import segment
-from weights.training.models import modules
-from worker.commands import submit as commands_submit
-from worker.commands import validate
-from worker.tasks import runner
 
 #: Domain → Σ −log p of its windows, and their bytes.
 Measured = Mapping[str, tuple[Sequence[float], Sequence[int]]]
@@ -75,7 +74,7 @@ def submitted(
     given = {"model": [str(model)], "merges": [] if alone else [str(place) for place in merges]}
     own = {key: _value(text) for key, _, text in (one.partition("=") for one in asked.set)}
     every = {"context": 128, "seed": seed, **own, **settings}
-    made = validate.plan(Asked("experts", every, given))
+    made = submit.plan(Asked("experts", every, given))
     with closing(home.open_store()) as store:
         if not list(store.read(f"experts/{run}")):
             commands_submit.submit(store, made, run)
@@ -309,8 +308,8 @@ def vectors(context: Context, base: Model, expert: Train, rate: float) -> Weight
     inputs = {"of": base, "svd": factored}
     recipe = _with(expert, rate)
     made = segment(recipe, start, None, context.streams, 0, recipe.upto, inputs=inputs)
-    change = changes.of_vectors(factored.weights, made.weights)
-    return changes.added(base.weights, [change], [1.0])
+    change = svf.of_vectors(factored.weights, made.weights)
+    return svf.added(base.weights, [change], [1.0])
 
 
 def adapted(context: Context, base: Model, domain: str, rate: float) -> Weights:

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from runs import keys
-from weights.training.optimisers.grokfast import Grokfast
-from weights.training.optimisers.mugrokfast import MuGrokfast, Settings
+from agent_forge.runs import keys
+from agent_forge.weights.training.optimisers.grokfast import Grokfast
+from agent_forge.weights.training.optimisers.mugrokfast import MuGrokfast, Settings
 
 P = 59
 WIDTH, HEADS, MLP = 64, 4, 256

@@ -24,21 +24,19 @@ from typing import Any
 
 import torch
 
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.data.builtin import corpus as builtin_corpus
+from agent_forge.phases.cognate import figures, recipes, work
+from agent_forge.phases.cognate.recipes import Submitted
+from agent_forge.phases.cognate.settings import PRESETS, CognateConfig
+from agent_forge.studies import training_plan
+from agent_forge.studies.events import Observe
+from agent_forge.weights import operations
+from agent_forge.weights.recipes import Algorithm, Train
+from agent_forge.weights.storage.inputs import Supply
+from agent_forge.weights.training import complete
+from agent_forge.weights.training.loop import Training, pinned
 from benchmarks.phases import modular_addition
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.data.builtin import corpus as builtin_corpus
-from phases.cognate import figures, measure, recipes, text
-from phases.cognate.events import Submitted
-from phases.cognate.presets import PRESETS
-from phases.cognate.settings import CognateConfig
-from studies import training_defaults
-from studies.observing import Observe
-from weights import operations
-from weights.recipes import Algorithm, Train
-from weights.storage.inputs import Supply
-from weights.training import complete
-from weights.training.loop import Training
-from weights.training.pinned import pinned
 
 TINY = PRESETS["tiny"]
 
@@ -66,7 +64,7 @@ class World:
     def __init__(self, seed: int, folder: Path) -> None:
         self.config = CognateConfig.model_validate({"preset": "tiny", "seed": seed})
         given = Submitted(run="benchmark", owner="", config=self.config)
-        self._text = text.make(Supply(folder / "supply", None), given)
+        self._text = work.make(Supply(folder / "supply", None), given)
         self.streams = self._text.streams
         self.held_out = self._text.held_out(TINY.context, figures.SLICE)
         self.start = operations.apply(recipes.fresh(self.config), {})
@@ -82,7 +80,7 @@ class World:
             context=TINY.context,
             optimiser=ARMS[arm],
             schedule=Algorithm(name="cosine@1", params={"peak": peak, "warmup": TINY.warmup}),
-            clip=training_defaults.CLIP,
+            clip=training_plan.CLIP,
             seed=self.config.seed,
             purpose=recipes.BASE,
             steps=steps,
@@ -124,7 +122,7 @@ def language_run(world: World, arm: str, steps: int, peak: float) -> dict[str, A
         whole = time.process_time() - began
     task = Observe(recipe.id, figures.QUALITY, figures.SLICE)
     resident = ResidentModel.from_module(training.module.eval())
-    found = measure.quality(task, resident, made.weights, world.held_out).values
+    found = work.quality(task, resident, made.weights, world.held_out).values
     return {
         "bits_per_byte": found,
         "mean": mean(found.values()),

@@ -27,20 +27,19 @@ from typing import Any
 
 import torch
 
+from agent_forge.phases.quietstar.figures import RIVALS
+from agent_forge.phases.quietstar.recipes import QuietstarState, Submitted, base
+from agent_forge.phases.quietstar.script import Quietstar
+from agent_forge.phases.quietstar.work import Context
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked, Lookup
+from agent_forge.weights.folders.checkpoint import SHARD_BYTES, write_weights
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.training.loop import segment
+from agent_forge.worker.commands import submit
+from agent_forge.worker.commands import submit as commands_submit
+from agent_forge.worker.tasks import runner
 from benchmarks.common import machine
-from phases.quietstar.events import QuietstarState, Submitted
-from phases.quietstar.figures import RIVALS
-from phases.quietstar.recipes import base
-from phases.quietstar.script import Quietstar
-from phases.quietstar.work import Context
-from runs.home import Home
-from runs.kinds.asked import Asked, Lookup
-from weights.folders.checkpoint import SHARD_BYTES, write_weights
-from weights.storage.weight_cache import Artifacts
-from weights.training.loop import segment
-from worker.commands import submit as commands_submit
-from worker.commands import validate
-from worker.tasks import runner
 
 #: Figures that are compared over seeds.
 FIGURES = ("over_continued", "over_pause", "gain", "exchanged", "genuine")
@@ -117,7 +116,7 @@ def carried(asked: argparse.Namespace, domain: str, seed: int) -> dict[str, Any]
         home = Home(Path(place) / "home")
         given = asked.model or trained(asked, domain, seed, Path(place))
         config = settings(asked, domain, seed)
-        planned = validate.plan(Asked("quietstar", config, {"model": [str(given)]}))
+        planned = submit.plan(Asked("quietstar", config, {"model": [str(given)]}))
         with closing(home.open_store()) as store:
             commands_submit.submit(store, planned, "benchmark")
             state = runner.finish(runner.Worker(store, Artifacts.of(home)), "benchmark")

@@ -24,22 +24,20 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.training_text import kept_text
-from phases.cognate import figures, measure, recipes, text
-from phases.cognate.events import Submitted
-from phases.cognate.presets import TITANS
-from phases.cognate.settings import CognateConfig
-from studies import training_defaults
-from studies.observing import Observe
-from weights import operations
-from weights.architectures.auto import AutoModelForCausalLM
-from weights.architectures.auto_config import AutoConfig
-from weights.recipes import Algorithm, Train, Transform
-from weights.storage.inputs import Supply
-from weights.training import complete
-from weights.training.loop import Training
-from weights.training.pinned import pinned
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.training_text import kept_text
+from agent_forge.phases.cognate import figures, recipes, work
+from agent_forge.phases.cognate.recipes import Submitted
+from agent_forge.phases.cognate.settings import TITANS, CognateConfig
+from agent_forge.studies import training_plan
+from agent_forge.studies.events import Observe
+from agent_forge.weights import operations
+from agent_forge.weights.architectures.auto import AutoModelForCausalLM
+from agent_forge.weights.architectures.auto_config import AutoConfig
+from agent_forge.weights.recipes import Algorithm, Train, Transform
+from agent_forge.weights.storage.inputs import Supply
+from agent_forge.weights.training import complete
+from agent_forge.weights.training.loop import Training, pinned
 
 WINDOW, PAIRS, SYMBOLS = 32, 4, 16
 #: Keys, values, filler, "asked" and "hops": ids of tokens.
@@ -281,7 +279,7 @@ def text_recipe(start: Transform, made: kept_text.Text, steps: int) -> Train:
         context=size.context,
         optimiser=recipes.OPTIMISERS["muon"],
         schedule=Algorithm(name="cosine@1", params={"peak": size.base_rate, "warmup": size.warmup}),
-        clip=training_defaults.CLIP,
+        clip=training_plan.CLIP,
         seed=start.seed,
         purpose=recipes.BASE,
         steps=steps,
@@ -300,7 +298,7 @@ def run_text(
         settings["domains"] = tuple(TITANS["tiny"].base_mix)
         given = Submitted(run="b", owner="", config=CognateConfig.model_validate(settings))
         with tempfile.TemporaryDirectory() as folder, pinned(1):
-            made = text.make(Supply(Path(folder), None), given)
+            made = work.make(Supply(Path(folder), None), given)
             held_out = made.held_out(TITANS["tiny"].context, figures.SLICE)
             for arm in TEXT_ARMS:
                 if only and arm not in only:
@@ -314,7 +312,7 @@ def run_text(
                 spent = time.process_time() - began
                 task = Observe(recipe.id, figures.QUALITY, figures.SLICE)
                 resident = ResidentModel.from_module(training.module.eval())
-                bits = measure.quality(task, resident, weights, held_out).values
+                bits = work.quality(task, resident, weights, held_out).values
                 row = {"arm": arm, "seed": seed, "steps": steps, "seconds": round(spent, 1)}
                 row["parameters"] = sum(t.numel() for t in weights.values())
                 found.append({**row, **{name: round(value, 4) for name, value in bits.items()}})

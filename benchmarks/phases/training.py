@@ -26,20 +26,18 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+from agent_forge.phases.cognate import recipes
+from agent_forge.phases.cognate.settings import PRESETS, CognateConfig, Preset
+from agent_forge.runs import keys
+from agent_forge.weights import operations
+from agent_forge.weights.recipes import Algorithm, Train
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training import complete
+from agent_forge.weights.training.loop import Training, pinned, segment
+from agent_forge.weights.training.models import modules
+from agent_forge.weights.training.snapshots import Snapshots
+from agent_forge.weights.training.windows import stream_digest
 from benchmarks.common import machine
-from phases.cognate import recipes
-from phases.cognate.presets import PRESETS, Preset
-from phases.cognate.settings import CognateConfig
-from runs import keys
-from weights import operations
-from weights.model import Model
-from weights.recipes import Algorithm, Train
-from weights.training import complete
-from weights.training.loop import Training, segment
-from weights.training.models import modules
-from weights.training.pinned import pinned
-from weights.training.snapshots import Snapshots
-from weights.training.windows import stream_digest
 
 PEAK = 1e-3
 #: Seconds of a segment.

@@ -27,24 +27,24 @@ import numpy as np
 import torch
 from gguf.quants import QuantError
 
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.data import items as data_items
+from agent_forge.evaluation.data.packing import Packed, pack
+from agent_forge.evaluation.data.slices import Slice
+from agent_forge.evaluation.loading import load_tokenizer, texts_of
+from agent_forge.evaluation.measures import perplexity
+from agent_forge.phases.compression.settings import MENU
+from agent_forge.runs.event_types import Figure
+from agent_forge.studies.comparison import draws, figure, mean, resampled
+from agent_forge.studies.events import Observe, Observed, answered
+from agent_forge.weights import codecs
+from agent_forge.weights.codecs.feedback.calibration import grams, token_counts
+from agent_forge.weights.folders.checkpoint import open_checkpoint
+from agent_forge.weights.formats import coded_file
+from agent_forge.weights.tensors import HEADS
 from benchmarks.common import machine
 from benchmarks.weights import library_codecs
 from benchmarks.weights.library_codecs import Tried
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.data import items as data_items
-from evaluation.data.packing import Packed, pack
-from evaluation.data.slices import Slice
-from evaluation.loading import load_tokenizer, texts_of
-from evaluation.measures import rolling
-from phases.compression.menu import MENU
-from runs.event_types import Figure
-from studies.observing import Observe, Observed, answered
-from studies.paired_bits import draws, figure, mean, resampled
-from weights import codecs
-from weights.codecs.feedback.calibration import grams, token_counts
-from weights.folders.checkpoint import open_checkpoint
-from weights.formats import coded_file
-from weights.tensors import HEADS
 
 CALIBRATION_TOKENS = 32_768
 #: Settings of a compression's menu whose codecs search.
@@ -86,7 +86,7 @@ class Bench:
         self.model.load(weights)
         given = self.texts, self.tokenizer, self.context, "coded"
         task = Observe("0" * 64, "rolling-bits-per-byte@1", "selection")
-        return answered(task, *rolling.scored(self.model, *given), time.monotonic())
+        return answered(task, *perplexity.scored(self.model, *given), time.monotonic())
 
     def excess(self, found: Observed) -> Figure:
         """Return bits per byte over the model's own, less one."""

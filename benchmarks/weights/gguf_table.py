@@ -28,19 +28,19 @@ from typing import Any
 
 import torch
 
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.data.packing import in_turn
+from agent_forge.evaluation.loading import load_items, load_tokenizer
+from agent_forge.evaluation.measures import perplexity
+from agent_forge.phases.compression.settings import MENU, Setting
+from agent_forge.weights.codecs.feedback.calibration import grams, token_counts
+from agent_forge.weights.folders.checkpoint import open_checkpoint
+from agent_forge.weights.folders.gguf_source import conversion
+from agent_forge.weights.formats import coded_file, gguf_file, gguf_tokens
+from agent_forge.weights.formats.libllama import Library
+from agent_forge.weights.tensors import HEADS
+from agent_forge.worker.exports import gguf_export as measures
 from benchmarks.common import machine
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.data.documents import in_turn
-from evaluation.loading import load_items, load_tokenizer
-from evaluation.measures import rolling
-from phases.compression.menu import MENU, Setting
-from weights.codecs.feedback.calibration import grams, token_counts
-from weights.folders.checkpoint import open_checkpoint
-from weights.folders.gguf_source import cached
-from weights.formats import coded_file, gguf_file, gguf_tokens
-from weights.formats.libllama import Library
-from weights.tensors import HEADS
-from worker.exports import gguf_measures as measures
 
 #: Settings near 4, 3, 2.5 and 2 bits a weight: a Gaussian's entropy is 2.05 − log2(step) bits.
 CODECS = ("uniform-0.25", "uniform-0.55", "uniform-0.7", "uniform-1")
@@ -65,7 +65,7 @@ class Bench:
         """Return bits per byte, the mean over domains."""
         self.model.load(weights)
         rates = [
-            sum(rolling.score(self.model, queue)) / sum(one.bytes for one in queue)
+            sum(perplexity.score(self.model, queue)) / sum(one.bytes for one in queue)
             for queue in self.split.values()
         ]
         return sum(rates) / len(rates) / math.log(2)
@@ -73,7 +73,7 @@ class Bench:
     def read_back(self, file: Path) -> tuple[float, float]:
         """Return bits per byte of a GGUF file's weights: in torch, and in llama.cpp as F32."""
         with tempfile.TemporaryDirectory() as place, Library(torch.get_num_threads()) as library:
-            opened = open_checkpoint(cached.folder(file, Path(place), str(file)))
+            opened = open_checkpoint(conversion.folder(file, Path(place), str(file)))
             ours = self.bits({name: t.float() for name, t in opened.tensors().items()})
             exact = Path(place) / "exact.gguf"
             tokens = gguf_tokens.of(self.tokenizer, opened.config["vocab_size"])

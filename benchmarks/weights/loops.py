@@ -27,10 +27,10 @@ from typing import Any
 
 import torch
 
+from agent_forge.evomerge.merging.builder import Builder
+from agent_forge.evomerge.merging.kernels import inner_loops
+from agent_forge.evomerge.recipes.recipe import Merge, Source
 from benchmarks.common import machine, weights
-from evomerge.merging.builder import Builder
-from evomerge.merging.kernels import inner_loops
-from evomerge.recipes.recipe import Merge, Source
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = "evomerge/merging/kernels/numba"

@@ -26,9 +26,9 @@ from pathlib import Path
 
 import torch
 
-from evomerge.merging.safetensors_sink import SafetensorsSink
-from evomerge.merging.tensor_ops import Read, Spec, copied
-from runs import keys
+from agent_forge.evomerge.merging.safetensors_sink import SafetensorsSink
+from agent_forge.evomerge.merging.tensor_ops import Read, Spec, copied
+from agent_forge.runs import keys
 
 ROOT = Path(__file__).resolve().parents[2]
 #: (layers, hidden, intermediate, heads, key-value heads, vocabulary): Qwen2-0.5B, and a model like
@@ -217,8 +217,9 @@ def timed(command: list[str]) -> tuple[float, float]:
 
 IMPORTS = (
     "import torch, numpy, safetensors, yaml, blake3, pydantic, numba\n"
-    "from evomerge.tasks import merge as merging\nfrom evomerge.merging import pipelines\n"
-    "from evomerge.merging.kernels import inner_loops\n"
+    "from agent_forge.evomerge.tasks import merge as merging\n"
+    "from agent_forge.evomerge.merging import pipelines\n"
+    "from agent_forge.evomerge.merging.kernels import inner_loops\n"
 )
 
 
@@ -277,7 +278,7 @@ def _table(
                 "ours": [
                     sys.executable,
                     "-c",
-                    "from cli.main import main; main()",
+                    "from agent_forge.cli.main import main; main()",
                     "merge",
                     str(config),
                     str(out),

@@ -18,8 +18,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from weights.storage.artifact_store import Vault
-from weights.storage.encryption_keys import Keys
+from agent_forge.weights.storage.artifact_store import Vault
+from agent_forge.weights.storage.encryption import Keys
 
 TURNS = 9
 KEY = Keys({"a": bytes(range(32))})

@@ -25,17 +25,16 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.phases.cognate import figures, work
+from agent_forge.phases.cognate.settings import PRESETS
+from agent_forge.runs import keys
+from agent_forge.studies.events import Observe
+from agent_forge.weights import codecs, randomness
+from agent_forge.weights.codecs.search import seed_tables, seeds
+from agent_forge.weights.training.loop import Training, pinned
+from agent_forge.weights.training.models import modules
 from benchmarks.phases.mugrokfast import STEPS, World
-from evaluation.backends.local_backend import ResidentModel
-from phases.cognate import figures, measure
-from phases.cognate.presets import PRESETS
-from runs import keys
-from studies.observing import Observe
-from weights import codecs, randomness
-from weights.codecs.search import seed_tables, seeds
-from weights.training.loop import Training
-from weights.training.models import modules
-from weights.training.pinned import pinned
 
 TINY = PRESETS["tiny"]
 
@@ -158,7 +157,7 @@ class Trained:
 
     def bits_per_byte(self, weights: dict[str, torch.Tensor]) -> float:
         """Return the mean of the domains on held-out windows."""
-        found = measure.quality(self._task, self._resident, weights, self._world.held_out)
+        found = work.quality(self._task, self._resident, weights, self._world.held_out)
         return mean(found.values.values())
 
     def grams(self) -> dict[str, torch.Tensor]:

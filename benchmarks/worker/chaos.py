@@ -34,19 +34,19 @@ from typing import Any
 
 from sqlalchemy.exc import DatabaseError
 
+from agent_forge.events import EventsError
+from agent_forge.runs.history.repository import history
+from agent_forge.runs.home import Home
+from agent_forge.worker.queue.celery_wakeup import make_app, queue_of
+from agent_forge.worker.queue.device_table import DEVICES
+from agent_forge.worker.queue.leases import LEASES
 from benchmarks.worker import crash_kills
-from events import EventsError
-from runs.history.repository import history
-from runs.home import Home
 from testing.miniatures import pipeline_runs, speedruns
 from testing.models import toy_models
 from testing.models.toys import Toys
 from testing.services.cluster import Cluster, children, kill
 from testing.services.servers import Postgres
 from testing.worlds import runs
-from worker.queue.celery_wakeup import make_app, queue_of
-from worker.queue.device_table import DEVICES
-from worker.queue.leases import LEASES
 
 WORKERS, LEASE = 2, 2.0
 #: Bytes of the disk that fills up, as an option of `mount`.

@@ -15,11 +15,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from agent_forge.events import EventsError, failpoints
+from agent_forge.runs import kinds
+from agent_forge.runs.history import audit, repository
+from agent_forge.runs.home import Home
 from benchmarks.worker.crash_points import Job
-from events import EventsError, failpoints
-from runs import kinds
-from runs.history import audit, repository
-from runs.home import Home
 from testing.services.cluster import Cluster, children, kill
 from testing.services.servers import Postgres
 from testing.worlds import runs

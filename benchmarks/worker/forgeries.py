@@ -33,10 +33,10 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from cli.main import forge
-from events import Envelope, canonical_json
-from runs.history.measured import measurements, words
-from runs.home import Home
+from agent_forge.cli.main import forge
+from agent_forge.events import Envelope, canonical_json
+from agent_forge.runs.history.repository import measurements, words
+from agent_forge.runs.home import Home
 from testing.forging import Log, OtherWorkError, Place, forged_measurement
 from testing.forging import forge as forge_log
 

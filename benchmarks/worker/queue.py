@@ -19,17 +19,17 @@ from typing import Any
 
 from sqlalchemy import update
 
-from events import Context, EventStore, New
-from evomerge.config import parse
-from evomerge.run import events
-from evomerge.submission import planned
-from runs.home import Home
-from runs.lists import queries
+from agent_forge.events import Context, EventStore, New
+from agent_forge.evomerge.config import parse
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.submission import planned
+from agent_forge.runs.home import Home
+from agent_forge.runs.lists import queries
+from agent_forge.worker.commands import submit as commands_submit
+from agent_forge.worker.queue.device_table import DEVICES, Roster
+from agent_forge.worker.queue.dispatcher import Dispatcher
+from agent_forge.worker.queue.scheduler import Offer
 from testing.services.servers import Postgres
-from worker.commands import submit as commands_submit
-from worker.queue.device_table import DEVICES, Roster
-from worker.queue.dispatcher import Dispatcher
-from worker.queue.scheduler import Offer
 
 USERS, RUNS, SAMPLES = 100, 10_000, 300
 

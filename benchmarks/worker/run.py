@@ -14,17 +14,17 @@ import tempfile
 import time
 from pathlib import Path
 
+from agent_forge.evomerge.config import parse
+from agent_forge.evomerge.reports import report
+from agent_forge.evomerge.submission import planned
+from agent_forge.runs.home import Home
+from agent_forge.runs.streams import stream
+from agent_forge.weights.folders.sources import resolve
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.commands import submit
+from agent_forge.worker.tasks import runner
 from benchmarks.common import folders, machine
-from evomerge.config import parse
-from evomerge.reports import report
-from evomerge.submission import planned
-from runs.home import Home
-from runs.streams import stream
 from testing.models import toy_models
-from weights.folders.sources import resolve
-from weights.storage.weight_cache import Artifacts
-from worker.commands import submit
-from worker.tasks import runner
 
 
 def main() -> None:

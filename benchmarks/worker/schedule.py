@@ -14,8 +14,8 @@ import heapq
 import random
 import time
 
+from agent_forge.worker.queue.scheduler import Job, Scheduler
 from benchmarks.common import best
-from worker.queue.scheduler import Job, Scheduler
 
 
 def shares(users: int, devices: int, tasks: int) -> None:

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
-from cli.options import emit, split
-from weights.adapters.choices import COMBINATIONS, Combination
+from agent_forge.cli.options import emit, split
+from agent_forge.weights.adapters.choices import COMBINATIONS, Combination
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -45,7 +45,7 @@ def adapter_options(command: Command) -> Command:
 
 def numbers(weights: str | None) -> list[float]:
     """Return the numbers of --weights; none without the option. Raises ConfigError."""
-    from runs.errors import ConfigError
+    from agent_forge.runs.errors import ConfigError
 
     try:
         return [float(word) for word in split(weights)] if weights else []
@@ -65,9 +65,9 @@ def merge_adapters(
     sign: str | None,
 ) -> None:
     """Merge adapters into an adapter, and say so. Raises ConfigError."""
-    from runs.errors import ConfigError
-    from weights.adapters import merging
-    from weights.folders.sources import resolve_adapter
+    from agent_forge.runs.errors import ConfigError
+    from agent_forge.weights.adapters import merging
+    from agent_forge.weights.folders.sources import resolve_adapter
 
     models = split(adapters)
     shares = numbers(weights) or [1.0] * len(models)

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from cli.options import emit, json_option, say, split
+from agent_forge.cli.options import emit, json_option, say, split
 
 #: Groups of settings that the file has, all but `SKIPPED`; `forge settings` lists the others.
 COMMON = ("Run", "Budgets", "Data", "Fitness", "Search")
@@ -69,8 +69,8 @@ def init_command(
       forge init
       forge init night.toml --base-models models/code,models/math --base-model models/base
     """
-    from runs.errors import ConfigError
-    from runs.system.plain_text import check
+    from agent_forge.runs.errors import ConfigError
+    from agent_forge.runs.system.plain_text import check
 
     inputs = _inputs(Inputs(tuple(split(base_models)), base_model, data))
     for text in (*inputs.sources, inputs.base or "", *inputs.data):
@@ -96,7 +96,7 @@ def init_command(
 
 def told(file: str, inputs: Inputs) -> list[str]:
     """Return what was written, and the next two commands, as lines for a user."""
-    from evomerge.data_settings import SCORED_ON
+    from agent_forge.evomerge.data_settings import SCORED_ON
 
     check, evo = following(file)
     models = ", ".join(inputs.sources) or "none found: fill in base_models"
@@ -121,8 +121,8 @@ def content(inputs: Inputs, strategy: str) -> str:
 
     Raises ConfigError for a strategy that is not known.
     """
-    from evomerge import config, search
-    from evomerge.settings_table import settings
+    from agent_forge.evomerge import config, search
+    from agent_forge.evomerge.settings_table import settings
 
     search.current(config.parse({"strategy": strategy}))
     table = {setting.name: setting for setting in settings()}
@@ -152,7 +152,7 @@ def content(inputs: Inputs, strategy: str) -> str:
 
 def _models(inputs: Inputs) -> Iterator[str]:
     """Yield the lines that name models and data; those that are missing are commented examples."""
-    from weights.folders.sources import ALIASES
+    from agent_forge.weights.folders.sources import ALIASES
 
     aliases = ", ".join(sorted(ALIASES))
     yield f"# Models to merge: folders, GGUF files, Hub ids (owner/name), aliases ({aliases}), runs."

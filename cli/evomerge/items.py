@@ -1,4 +1,9 @@
-"""`forge items`: where a candidate wins and loses."""
+"""`forge items`: where a candidate wins and loses.
+
+`forge layers`: what the layers of a merge are made of.
+
+`forge recipe`: how a candidate is made, in words that `forge merge` takes.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ from typing import Any
 
 import click
 
-from cli.options import SLICES, emit, json_option, load_run, short, table
+from agent_forge.cli.options import SLICES, emit, home, json_option, load_run, number, short, table
 
 
 @click.command("items")
@@ -47,11 +52,11 @@ def items_command(
     Example:
       forge items 20261121-3fa9c1 champion --slice selection
     """
-    from evomerge.fitness.per_item import tally
-    from evomerge.reports.head_to_head import beside
-    from evomerge.run.state import RunState
-    from evomerge.run.views import candidates
-    from runs.home import Home
+    from agent_forge.evomerge.fitness.paired_bootstrap import tally
+    from agent_forge.evomerge.reports.head_to_head import beside
+    from agent_forge.evomerge.run.state import RunState
+    from agent_forge.evomerge.run.views import candidates
+    from agent_forge.runs.home import Home
 
     home = Home.default()
     state, _ = load_run(run, RunState)
@@ -96,11 +101,11 @@ def _plain(comparison: Any, tallies: Any, contests: Any) -> dict[str, Any]:
 
 def _names(home: Any, state: Any, slice_: Any) -> Any:
     """Return the items' ids if models and data are at hand; else print why not, and return None."""
-    from evaluation.data.items import digest
-    from evomerge.tasks.context import Bench
-    from evomerge.tasks.score import names
-    from runs.errors import DataError, ForgeError
-    from weights.storage.weight_cache import Artifacts
+    from agent_forge.evaluation.data.items import digest
+    from agent_forge.evomerge.tasks.context import Bench
+    from agent_forge.evomerge.tasks.score import names
+    from agent_forge.runs.errors import DataError, ForgeError
+    from agent_forge.weights.storage.weight_cache import Artifacts
 
     try:
         bench = Bench(state, Artifacts.of(home))
@@ -135,3 +140,91 @@ def _print(contests: list[Any]) -> None:
         for c in contests
     ]
     table(["domain", "kind", "item", "candidate", "other", "lead"], rows)
+
+
+@click.command("layers")
+@click.argument("run")
+@click.argument("candidate", default="champion")
+@json_option
+def layers_command(run: str, candidate: str, as_json: bool) -> None:
+    """Show how much of each layer of a candidate is whose, from its weights.
+
+    For each layer, the multiples of the sources' task vectors whose sum is nearest to the candidate's,
+    and how much of it that sum explains.
+
+    \b
+    Example:
+      forge layers 20261121-3fa9c1 champion
+    """
+    from agent_forge.evomerge.run.state import RunState
+    from agent_forge.evomerge.run.views import candidates
+    from agent_forge.evomerge.tasks import attribution
+    from agent_forge.runs.home import Home
+    from agent_forge.runs.lists import finding
+
+    home = Home.default()
+    store = home.open_store()
+    try:
+        state = finding.load_of(RunState, store, run, showing=True)
+    finally:
+        store.close()
+    report = attribution.find(home, state, candidates.find(state, candidate))
+    if as_json:
+        emit(report)
+        return
+    click.echo(f"candidate {short(report['candidate'])}")
+    cells = [
+        [
+            row["layer"],
+            *(number(c, "+.3f") for c in row["coefficients"]),
+            number(row["explained"], ".3f"),
+            number(row["moved"], ".3f"),
+        ]
+        for row in report["rows"]
+    ]
+    table(["layer", *report["sources"], "explained", "moved"], cells)
+
+
+@click.command("recipe")
+@click.argument("run")
+@click.argument("candidate", default="champion")
+@click.option("--json", "as_json", is_flag=True, help="Always print the recipe file.")
+def recipe_command(run: str, candidate: str, as_json: bool) -> None:
+    """Print a candidate's recipe: as a config where a config can say it, else as a recipe file.
+
+    CANDIDATE is a recipe id, the beginning of one, or "champion" (default). `forge merge` takes both.
+
+    \b
+    Example:
+      forge recipe 20261121-3fa9c1 > champion.yml
+      forge merge champion.yml champion
+    """
+    from agent_forge.evomerge.mergekit.export_config import as_config
+    from agent_forge.evomerge.reports.outputs.recipe_file import places, recipe_document
+    from agent_forge.evomerge.run.state import RunState
+    from agent_forge.evomerge.run.views import candidates
+    from agent_forge.runs.errors import ConfigError
+    from agent_forge.runs.history import repository
+    from agent_forge.runs.lists import finding
+
+    store = home().open_store()
+    name = finding.full_name(store, run)
+    state = repository.load_of(RunState, store, name)
+    head = list(repository.history(store, name))[-1].hash
+    store.close()
+    recipe_id = candidates.find(state, candidate)
+    if recipe_id not in state.built:
+        raise ConfigError(f"{recipe_id[:12]} is a source: there is nothing to merge.")
+    document = recipe_document(state, recipe_id, head)
+    started = state.started
+    assert started
+    text = None
+    if not as_json:
+        text = as_config(recipe_id, state.recipes, places(state), started.profile.dtype)
+    if text is None:
+        if not as_json:
+            click.echo("a config cannot say this recipe: this is the recipe file", err=True)
+        emit(document)
+        return
+    click.echo(f"# run {state.run}, candidate {recipe_id[:12]}, digest {document['digest']}")
+    click.echo(text, nl=False)

@@ -7,7 +7,15 @@ from typing import Any
 
 import click
 
-from cli.options import SLICES, emit, json_option, say, screen_width, show_table, wrapped
+from agent_forge.cli.options import (
+    SLICES,
+    emit,
+    json_option,
+    say,
+    screen_width,
+    show_table,
+    wrapped,
+)
 
 #: Elements of all sources up to which `forge check` compares the weights: some seconds.
 CHECKED = 30_000_000
@@ -49,8 +57,8 @@ def mergeability_command(models: tuple[str, ...], base: str, as_json: bool, **op
     Example:
       forge mergeability models/code models/math models/data --base models/base --text models/items
     """
-    from weights.devices import check_device
-    from weights.threads import set_threads
+    from agent_forge.weights.devices import check_device
+    from agent_forge.weights.threads import set_threads
 
     if len(models) < 2:
         raise click.UsageError("two or more models are compared: give another one.")
@@ -60,7 +68,7 @@ def mergeability_command(models: tuple[str, ...], base: str, as_json: bool, **op
     names = _told_apart([model.name for model in references])
     measured = _measured(references, names, options)
     if as_json:
-        from evomerge.mergeability import report
+        from agent_forge.evomerge.mergeability import report
 
         emit(report.as_data(names[1:], names[0], *measured))
         return
@@ -68,9 +76,9 @@ def mergeability_command(models: tuple[str, ...], base: str, as_json: bool, **op
 
 
 def _resolved(models: Sequence[str]) -> list[Any]:
-    from runs.home import Home
-    from weights.folders.sources import resolve
-    from weights.storage.model_origin import Finder
+    from agent_forge.runs.home import Home
+    from agent_forge.weights.folders.sources import resolve
+    from agent_forge.weights.storage.model_origin import Finder
 
     named = Finder(Home.default(), _tell)
     return [resolve(model, named=named) for model in models]
@@ -89,16 +97,16 @@ def _tell(what: str) -> None:
 
 def _measured(references: list[Any], names: list[str], options: dict[str, Any]) -> tuple:
     """Return relations, points (None without losses) and tokens by domain."""
-    from evaluation.data import domains
-    from evaluation.loading import load_items, load_tokenizer
-    from evomerge.mergeability import lines
-    from evomerge.mergeability.relations import relations
-    from evomerge.tasks import source_warnings
-    from weights.folders.sources import open_family
+    from agent_forge.evaluation.data import domains
+    from agent_forge.evaluation.loading import load_items, load_tokenizer
+    from agent_forge.evomerge.mergeability import lines
+    from agent_forge.evomerge.mergeability.relations import relations
+    from agent_forge.evomerge.tasks import merge
+    from agent_forge.weights.folders.sources import open_family
 
     opened = open_family(references[1:], references[0], strict=False)
     folders = [reference.folder for reference in (opened.base, *opened.sources)]
-    strange = source_warnings.other_tokens(names, folders, strict=False)
+    strange = merge.other_tokens(names, folders, strict=False)
     for warning in (*opened.warnings, *strange):
         _tell(f"warning: {warning}")
     text: dict[str, Any] = {}
@@ -117,7 +125,7 @@ def _measured(references: list[Any], names: list[str], options: dict[str, Any]) 
 
 
 def _show(names: list[str], relations: Any, points: Any, tokens: dict[str, int]) -> None:
-    from evomerge.mergeability import forecast, report
+    from agent_forge.evomerge.mergeability import forecast, report
 
     base, *sources = names
     tables = report.weights(relations, sources, base)
@@ -139,10 +147,10 @@ def _show(names: list[str], relations: Any, points: Any, tokens: dict[str, int])
 
 def of_check(plan: Any) -> tuple[Any, list[str], str]:
     """Return relations (None if they would take long), names, and what `forge check` left out."""
-    from evomerge.mergeability import lines
-    from evomerge.mergeability.relations import relations
-    from weights.folders.sources import open_family
-    from weights.threads import set_threads
+    from agent_forge.evomerge.mergeability import lines
+    from agent_forge.evomerge.mergeability.relations import relations
+    from agent_forge.weights.folders.sources import open_family
+    from agent_forge.weights.threads import set_threads
 
     sources, base = plan.fields["sources"], plan.fields["base"]
     command = "forge mergeability"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import click
 
-from cli.options import SLICES, emit, json_option, number, table
+from agent_forge.cli.options import SLICES, emit, json_option, number, table
 
 
 @click.command("score")
@@ -75,23 +74,11 @@ def score_command(
       forge score models/code models/math --data builtin:domains
       forge score models/code --endpoint http://localhost:8000/v1 --served code
     """
-    from evaluation.data import domains
-    from evomerge.data_settings import given
-    from evomerge.fitness.composite import Weighting
-    from evomerge.tasks import score
-    from weights.threads import set_threads
+    from agent_forge.evomerge.tasks import score
+    from agent_forge.runs.home import Home
 
-    _check(models, options)
-    references = _references(models)
-    data = given(options["data"] or (domains.NAME,), Weighting())
-    items, builtin = _items(data, slice_), data == (domains.NAME,)
-    set_threads()
-    scores, residents = [], []
-    for model in references:
-        evaluator = _evaluator(model, options)
-        residents += [evaluator] if options["speed"] else []  # never with an endpoint: `_check`
-        scores.append(score.score(model, items, slice_, evaluator, context, builtin, _tell))
-    speeds = score.speeds(residents, min(s.context for s in scores), _tell) if residents else []
+    how = score.Measurement(slice_=slice_, context=context, **options)
+    scores, speeds = score.measure(Home.default(), models, how, _tell)
     if as_json:
         emit(_all_as_data(scores, speeds, show_items))
         return
@@ -100,60 +87,8 @@ def score_command(
     _show_speeds(scores, speeds)
 
 
-def _items(data: tuple[str, ...], slice_: Any) -> list[Any]:
-    """Return the items of data, of which a slice has some, and tell how they were read."""
-    from evaluation.loading import load_items
-
-    notes: list[str] = []
-    items = load_items(data, allow_benchmarks=True, note=notes.append, needed=(slice_,))
-    for words in notes:
-        _tell(f"warning: {words}")
-    return items
-
-
-def _references(models: tuple[str, ...]) -> list[Any]:
-    """Return the models that are named: folders, Hub ids, runs, registered models."""
-    from runs.home import Home
-    from weights.folders import gguf_note
-    from weights.folders.sources import resolve
-    from weights.storage.model_origin import Finder
-
-    named = Finder(Home.default(), _tell)
-    references = [resolve(model, named=named) for model in models]
-    for reference in references:
-        for words in gguf_note.warnings(Path(reference.path)):
-            _tell(f"warning: {words}")
-    return references
-
-
-def _evaluator(model: Any, options: dict[str, Any]) -> Any:
-    """Return who measures the model: the server that holds it, or this process."""
-    from evomerge.tasks import score
-    from weights.devices import resolve
-
-    if options["endpoint"] is not None:
-        return score.served(model, options["endpoint"], options["served"])
-    return score.resident(model, resolve(options["device"]))
-
-
 def _tell(what: str) -> None:
     click.echo(what, err=True)
-
-
-def _check(models: tuple[str, ...], options: dict[str, Any]) -> None:
-    from weights.devices import check_device
-
-    check_device(options["device"])
-    if options["endpoint"] == "":
-        raise click.UsageError("--endpoint is empty: give the server's address.")
-    if options["endpoint"] is None:
-        if options["served"] is not None:
-            raise click.UsageError("--served is the name at a server: give its --endpoint too.")
-        return
-    if len(models) > 1:
-        raise click.UsageError("an endpoint holds one model: give one.")
-    if options["speed"]:
-        raise click.UsageError("--speed measures models on this machine: leave out --endpoint.")
 
 
 def _all_as_data(scores: list[Any], speeds: list[Any], show_items: bool) -> list[dict[str, Any]]:

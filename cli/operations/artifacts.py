@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cli.options import Suggesting, emit, json_option, table
+from agent_forge.cli.options import Suggesting, emit, json_option, table
 
 
 @click.group("artifacts", cls=Suggesting)
@@ -21,8 +21,8 @@ def artifacts_command() -> None:
 
 
 def _vault(plain: bool = False) -> Any:
-    from runs.home import Home
-    from weights.storage.artifact_store import open_vault
+    from agent_forge.runs.home import Home
+    from agent_forge.weights.storage.artifact_store import open_vault
 
     return open_vault(Home.default(), plain)
 

@@ -6,8 +6,8 @@ import sys
 
 import click
 
-from cli.options import Suggesting, emit, home, json_option
-from runs.system.plain_text import visible
+from agent_forge.cli.options import Suggesting, emit, home, json_option
+from agent_forge.runs.system.plain_text import visible
 
 
 @click.group("db", cls=Suggesting)
@@ -32,7 +32,7 @@ def upgrade_command(as_json: bool) -> None:
     Example:
       forge db upgrade
     """
-    from events import schema
+    from agent_forge.events import schema
 
     database = home().database_alone()
     try:
@@ -58,8 +58,8 @@ def check_command(as_json: bool) -> None:
     Example:
       forge db check
     """
-    from events import schema
-    from events.projection import gaps
+    from agent_forge.events import schema
+    from agent_forge.events.projection import gaps
 
     database = home().database_alone()
     try:
@@ -86,9 +86,9 @@ def rebuild_command(as_json: bool) -> None:
     Example:
       forge db rebuild
     """
-    from events.projection import rebuild
-    from runs.lists.model_registry import Models
-    from runs.lists.projections import Runs
+    from agent_forge.events.projection import rebuild
+    from agent_forge.runs.lists.model_registry import Models
+    from agent_forge.runs.lists.projections import Runs
 
     store = home().open_store()
     try:

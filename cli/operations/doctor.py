@@ -13,8 +13,8 @@ from pathlib import Path
 
 import click
 
-from cli.options import emit, home, json_option
-from runs.system.thread_waiting import said
+from agent_forge.cli.options import emit, home, json_option
+from agent_forge.runs.system.open_files import said
 
 PACKAGES = ("torch", "transformers", "safetensors", "tokenizers", "numpy", "pydantic", "sqlmodel")
 OURS = (
@@ -100,7 +100,7 @@ def _device() -> Iterator[Finding]:
 
 def _home() -> Iterator[Finding]:
     """Check that the home folder takes a write, a sync and a rename, and has space."""
-    from runs.home import Home
+    from agent_forge.runs.home import Home
 
     home = Home.default()
     folder = home.folder
@@ -139,9 +139,9 @@ def _modes(folder: Path, database: Path) -> Iterator[Finding]:
 
 
 def _database() -> Iterator[Finding]:
-    from events import StoreUnavailableError
-    from events.databases.sqlite import WAL_SAFE, journal_mode
-    from runs.errors import ForgeError
+    from agent_forge.events import StoreUnavailableError
+    from agent_forge.events.databases.sqlite import WAL_SAFE, journal_mode
+    from agent_forge.runs.errors import ForgeError
 
     version = sqlite3.sqlite_version
     if journal_mode() == "wal":

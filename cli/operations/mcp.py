@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from worker.commands.accounts import Role
+    from agent_forge.worker.commands.accounts import Role
 
 PORT = 8084
 
@@ -58,7 +58,7 @@ def mcp_command(
 
 def _check_installed() -> None:
     """Raise UnavailableError if the package `mcp` is missing."""
-    from runs.system import packages
+    from agent_forge.runs.system import packages
 
     packages.require("a server for MCP clients", "mcp")
 
@@ -67,11 +67,11 @@ def _answer(roots: tuple[str, ...], role: Role) -> None:
     """Answer the client on standard input and output."""
     import asyncio
 
-    from api.mcp.over_stdio import serve
-    from api.options import Options
-    from runs.home import Home
-    from worker.append import actor
-    from worker.commands.accounts import User
+    from agent_forge.api.mcp.over_stdio import serve
+    from agent_forge.api.options import Options
+    from agent_forge.runs.home import Home
+    from agent_forge.worker.append import actor
+    from agent_forge.worker.commands.accounts import User
 
     options = Options.of_terminal(roots)
     if sys.stdin.isatty():
@@ -86,10 +86,10 @@ def _answer(roots: tuple[str, ...], role: Role) -> None:
 
 def _listen(host: str, port: int, roots: tuple[str, ...]) -> None:
     """Answer users with tokens over HTTP."""
-    from api.mcp.over_http import PATH, create
-    from api.options import Options
-    from cli.operations.serve import address, listen, serve, warn_of_clear_text
-    from runs.home import Home
+    from agent_forge.api.mcp.over_http import PATH, create
+    from agent_forge.api.options import Options
+    from agent_forge.cli.operations.serve import address, listen, serve, warn_of_clear_text
+    from agent_forge.runs.home import Home
 
     home, options = Home.default(), Options.of_environment(roots, host)
     listening = listen(host, port)

@@ -31,9 +31,9 @@ def serve_command(host: str, port: int, roots: tuple[str, ...]) -> None:
     Example:
       forge serve --models models
     """
-    from api.app import create
-    from api.options import Options
-    from runs.home import Home
+    from agent_forge.api.app import create
+    from agent_forge.api.options import Options
+    from agent_forge.runs.home import Home
 
     home, options = Home.default(), Options.of_environment(roots, host)
     listening = listen(host, port)
@@ -64,7 +64,7 @@ def warn_of_clear_text(host: str) -> None:
 
 def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens on the address. Raises UnavailableError."""
-    from runs.errors import UnavailableError
+    from agent_forge.runs.errors import UnavailableError
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
@@ -87,8 +87,8 @@ def _first(home: Any) -> str | None:
     None if there are users already, or if stderr is no terminal: Docker and systemd would keep the
     token in their logs.
     """
-    from worker.append import actor
-    from worker.commands import accounts
+    from agent_forge.worker.append import actor
+    from agent_forge.worker.commands import accounts
 
     if not sys.stderr.isatty():
         return None
@@ -105,7 +105,7 @@ def _first(home: Any) -> str | None:
 
 def serve(app: Any, options: Any, listening: socket.socket) -> None:
     """Serve an application on a socket that listens, within the options' limits."""
-    from api.serving import server
+    from agent_forge.api.serving import server
 
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a client that goes away must not end the server
     server(app, options).run(sockets=[listening])

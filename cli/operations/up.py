@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.operations.serve import PORT, listen
-from runs.system.linked_processes import tied
+from agent_forge.cli.operations.serve import PORT, listen
+from agent_forge.runs.system.linked_processes import tied
 
 if TYPE_CHECKING:
-    from runs.home import Home
+    from agent_forge.runs.home import Home
 
 #: Seconds between two looks at the log.
 LOOK = 2.0
@@ -65,8 +65,8 @@ def up_command(
       forge up --concurrency 2
       forge submit --base-models models/code,models/math --base-model models/base   # elsewhere
     """
-    from runs.home import Home
-    from worker.queue.requirements import placements
+    from agent_forge.runs.home import Home
+    from agent_forge.worker.queue.device_table import placements
 
     home = Home.default()
     placements(device, concurrency)  # raises what is wrong before anything is started
@@ -91,7 +91,7 @@ def _run(
     home: Any, postgres: bool, port: int | None, options: list[str], signals: list[int]
 ) -> None:
     """Start everything, watch over it, and stop it. Raises ConflictError if an earlier one is left."""
-    from worker.devices.started_services import Running
+    from agent_forge.worker.devices.local_servers import Running
 
     env: dict[str, str] = dict(os.environ)
     started: list[Any] = []
@@ -114,7 +114,7 @@ def _servers(
     home: Any, env: dict[str, str], postgres: bool, started: list[Any], running: Any
 ) -> None:
     """Start those that are wanted and not named, and name them."""
-    from worker.devices.local_servers import Postgres, Redis
+    from agent_forge.worker.devices.local_servers import Postgres, Redis
 
     if postgres:
         click.echo("starting PostgreSQL …", err=True)
@@ -131,7 +131,7 @@ class Served:
     """`forge serve` as a process beside the worker, which goes on if this process ends."""
 
     def __init__(self, port: int, env: dict[str, str]) -> None:
-        command = [sys.executable, "-c", "from cli.main import main; main()", "serve"]
+        command = [sys.executable, "-c", "from agent_forge.cli.main import main; main()", "serve"]
         command += ["--port", str(port)]
         self._process = subprocess.Popen(tied(command), env=env, start_new_session=True)
         self.pid = self._process.pid
@@ -169,12 +169,12 @@ class Endings:
 
     def news(self) -> list[str]:
         """Return a line for each run that has ended since the last look; empty between two looks."""
-        from events import EventsError
-        from runs import kinds
-        from runs.lists import queries
-        from runs.record.events import ENDED
-        from runs.streams import run_of
-        from runs.system.plain_text import visible
+        from agent_forge.events import EventsError
+        from agent_forge.runs import kinds
+        from agent_forge.runs.lists import queries
+        from agent_forge.runs.record.events import ENDED
+        from agent_forge.runs.streams import run_of
+        from agent_forge.runs.system.plain_text import visible
 
         if time.monotonic() - self._looked < LOOK:
             return []
@@ -202,7 +202,13 @@ def _carry(
     running: Any,
 ) -> None:
     """Start the worker and watch over all processes until a signal asks to stop."""
-    command = [sys.executable, "-c", "from cli.main import main; main()", "worker", *options]
+    command = [
+        sys.executable,
+        "-c",
+        "from agent_forge.cli.main import main; main()",
+        "worker",
+        *options,
+    ]
     worker = subprocess.Popen(tied(command), env=env, start_new_session=True)
     running.note("worker", worker.pid)
     _say(home, env)
@@ -236,7 +242,7 @@ def _carry(
 
 def _again(server: Any) -> None:
     """Start Redis again after it died; without Redis the workers go on, a little slower."""
-    from runs.errors import UnavailableError
+    from agent_forge.runs.errors import UnavailableError
 
     click.echo("Redis has died and is started again", err=True)
     try:
@@ -262,7 +268,7 @@ def _lock(folder: Path) -> Any:
     """Lock the home for one `forge up` at a time; return the open lock file. Raises ConflictError."""
     import fcntl
 
-    from runs.errors import ConflictError
+    from agent_forge.runs.errors import ConflictError
 
     file = (folder / "up.lock").open("w")
     try:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cli.options import Suggesting, emit, home, json_option, table
+from agent_forge.cli.options import Suggesting, emit, home, json_option, table
 
 ROLE = click.Choice(["viewer", "submitter", "admin"])
 
@@ -41,7 +41,7 @@ def list_users(as_json: bool) -> None:
     Example:
       forge users list
     """
-    from worker.commands import accounts
+    from agent_forge.worker.commands import accounts
 
     users = _with_store(accounts.read)
     rows = [
@@ -71,7 +71,7 @@ def add_user(name: str, role: str, as_json: bool) -> None:
     Example:
       forge users add ada --role submitter
     """
-    from worker.commands import accounts
+    from agent_forge.worker.commands import accounts
 
     _with_store(lambda store: accounts.add(store, name, role))
     _issue(name, "", as_json)
@@ -93,7 +93,7 @@ def make_token(name: str, note: str, days: int | None, as_json: bool) -> None:
 
 
 def _issue(name: str, note: str, as_json: bool, days: int | None = None) -> None:
-    from worker.commands import accounts
+    from agent_forge.worker.commands import accounts
 
     id_, secret = _with_store(lambda store: accounts.issue(store, name, note, days=days))
     if as_json:
@@ -114,7 +114,7 @@ def change_role(name: str, role: str, as_json: bool) -> None:
     Example:
       forge users role ada admin
     """
-    from worker.commands import accounts
+    from agent_forge.worker.commands import accounts
 
     _with_store(lambda store: accounts.change_role(store, name, role))
     emit({"name": name, "role": role}) if as_json else click.echo(f"{name} is {role} now")
@@ -131,7 +131,7 @@ def revoke_token(name: str, token_id: str, as_json: bool) -> None:
     Example:
       forge users revoke ada 1f2e3d4c5b6a
     """
-    from worker.commands import accounts
+    from agent_forge.worker.commands import accounts
 
     _with_store(lambda store: accounts.revoke(store, name, token_id))
     emit({"id": token_id}) if as_json else click.echo(f"token {token_id} is void")
@@ -147,7 +147,7 @@ def remove_user(name: str, as_json: bool) -> None:
     Example:
       forge users remove ada
     """
-    from worker.commands import accounts
+    from agent_forge.worker.commands import accounts
 
     _with_store(lambda store: accounts.remove(store, name))
     emit({"name": name}) if as_json else click.echo(f"{name} is removed")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from cli.options import Suggesting, emit, json_option, name_of
+from agent_forge.cli.options import Suggesting, emit, json_option, name_of
 
 
 @click.group("wandb", cls=Suggesting)
@@ -52,8 +52,8 @@ def sync_command(
       forge wandb sync 20261121-3fa9c1 --follow
       forge wandb sync 20261121-3fa9c1 --offline --project merges
     """
-    from runs.home import Home
-    from worker.exports import wandb
+    from agent_forge.runs.home import Home
+    from agent_forge.worker.exports import wandb
 
     home = Home.default()
     target = wandb.Target.of(home, project=project, entity=entity, offline=offline, model=model)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from cli.options import emit, home, json_option, number, table
+from agent_forge.cli.options import emit, home, json_option, number, table
 
 log = logging.getLogger("worker.command")
 
@@ -60,12 +60,12 @@ def worker_command(
       forge worker --device cuda:0,cuda:1 --queues big-gpu
       forge worker --concurrency 2
     """
-    from runs.home import Home, threads
-    from weights.storage.artifact_store import open_vault
-    from worker.devices import logging_setup
-    from worker.devices.service import Crew
-    from worker.queue.celery_wakeup import broker_url
-    from worker.queue.requirements import placements
+    from agent_forge.runs.home import Home, threads
+    from agent_forge.weights.storage.artifact_store import open_vault
+    from agent_forge.worker.devices import logging_setup
+    from agent_forge.worker.devices.service import Crew
+    from agent_forge.worker.queue.celery_wakeup import broker_url
+    from agent_forge.worker.queue.device_table import placements
 
     labels = _labels(queues)
     if only and not labels:
@@ -100,8 +100,8 @@ def workers_command(check: bool, as_json: bool) -> None:
     Example:
       forge workers
     """
-    from worker.queue.device_table import Roster, named_devices
-    from worker.queue.leases import here
+    from agent_forge.worker.queue.device_table import Roster, named_devices
+    from agent_forge.worker.queue.leases import here
 
     store = home().open_store()
     try:
@@ -159,7 +159,7 @@ def limits_command(
       forge limits ada --weight 2 --tasks 8
       forge limits --run-tasks 4
     """
-    from worker.commands import user_limits
+    from agent_forge.worker.commands import user_limits
 
     store = home().open_store()
     try:
@@ -191,8 +191,8 @@ def _limit(most: int | None) -> str:
 
 def _labels(queues: str) -> tuple[str, ...]:
     """Return the labels of --queues. Raises UsageError if it names none, ConfigError for bad ones."""
-    from cli.options import split
-    from worker.commands.submit import check_queued
+    from agent_forge.cli.options import split
+    from agent_forge.worker.commands.submit import check_queued
 
     labels = tuple(split(queues))
     check_queued(labels=labels)

@@ -11,13 +11,13 @@ from typing import Any
 
 import click
 
-from cli.options import emit, name_of, tell
+from agent_forge.cli.options import emit, name_of, tell
 
 
 def tracked(flag: bool = False, elsewhere: bool = False) -> bool:
     """Return True if W&B is to follow the run that this process carries. Raises ConfigError."""
-    from runs.errors import ConfigError
-    from worker.exports import wandb_follower
+    from agent_forge.runs.errors import ConfigError
+    from agent_forge.worker.exports import wandb_follower
 
     if flag and elsewhere:
         raise ConfigError(
@@ -38,8 +38,8 @@ def carry_on(
 
     W&B follows it where that was found to be wanted; by default where FORGE_WANDB says so.
     """
-    from cli.runs import export
-    from worker.exports import wandb_follower
+    from agent_forge.cli.runs import export
+    from agent_forge.worker.exports import wandb_follower
 
     follows = tracked() if followed is None else followed
     with wandb_follower.beside(home, run, _warn) if follows else nullcontext():
@@ -56,28 +56,28 @@ def begin(
     detach: bool,
     dry_run: bool,
     as_json: bool,
-    same: str | None = None,
     config_file: str | None = None,
+    followed: bool | None = None,
 ) -> None:
     """Record a run and carry it to its end; only record it with `detach`, only try it with `dry_run`.
 
-    `same` is the key of the same command, which goes on with the run after an interruption. A run
-    that is given no name is called after the file of its settings.
+    The same request goes on with its run after an interruption. A run that is given no name is called
+    after the file of its settings. `followed` is that of `carry_on`.
     """
     if dry_run:
         _tried(plan, detach, as_json)
         return
-    run, name = recorded(home, plan, queued, same, config_file)
+    run, name = recorded(home, plan, queued, config_file)
     if detach:
         emit({"run": run, "name": name}) if as_json else click.echo(f"run {name} submitted")
         return
-    run, output = resumed(home, run, {})
-    ways = "the same command, or " if same else ""
+    run, output = resumed(home, run, {"output_dir": plan.output_dir})
     click.echo(
-        f"run {name} (go on with it after an interruption: {ways}forge start --resume {name})",
+        f"run {name} (go on with it after an interruption: the same command, or forge start --resume "
+        f"{name})",
         err=True,
     )
-    carry_on(home, run, output, as_json)
+    carry_on(home, run, output, as_json, followed)
 
 
 def _tried(plan: Any, detach: bool, as_json: bool) -> None:
@@ -87,9 +87,9 @@ def _tried(plan: Any, detach: bool, as_json: bool) -> None:
     """
     import tempfile
 
-    from runs import kinds
-    from runs.system.durations import duration, size
-    from weights.storage.weight_cache import Artifacts
+    from agent_forge.runs import kinds
+    from agent_forge.runs.system.durations import duration, size
+    from agent_forge.weights.storage.weight_cache import Artifacts
 
     if detach:
         raise click.UsageError("--dry-run starts nothing: leave out --detach.")
@@ -115,9 +115,9 @@ def _tried(plan: Any, detach: bool, as_json: bool) -> None:
 
 def _written(home: Any, state: Any, output: str | None) -> dict[str, Any]:
     """Write the folder of a run's result; return the report, without a folder if it has no result."""
-    from runs import kinds
-    from runs.history.repository import history
-    from worker.exports import delivery
+    from agent_forge.runs import kinds
+    from agent_forge.runs.history.repository import history
+    from agent_forge.worker.exports import delivery
 
     kind = kinds.of(state.kind)
     store = home.open_store()
@@ -141,19 +141,17 @@ def recorded(
     home: Any,
     plan: Any,
     queued: dict[str, Any],
-    same: str | None = None,
     config_file: str | None = None,
 ) -> tuple[str, str]:
-    """Check a plan and record the run; return id and name, or those of the run under the same key.
+    """Check a plan and record the run, or find that of the same request; return its id and name.
 
-    `queued` has the options of the queue; without a key in it, the key is `same`. Raises ConfigError,
-    ConflictError, UnavailableError.
+    `queued` has the options of the queue. Raises ConfigError, ConflictError, UnavailableError.
     """
     from dataclasses import replace
 
-    from runs.home import threads
-    from runs.lists import queries
-    from worker.commands import submit
+    from agent_forge.runs.home import threads
+    from agent_forge.runs.lists import queries
+    from agent_forge.worker.commands import requests
 
     out = _checked(plan)
     threads()
@@ -161,12 +159,21 @@ def recorded(
     try:
         words = _words(store, queued, config_file)
         options = {name: value for name, value in queued.items() if name != "name"}
-        options["key"] = queued.get("key") or same
-        run = submit.submit(store, replace(plan, output_dir=out), words=words, **options)
-        row = queries.row(store, run)
-        return run, row["name"] if row else run
+        made = requests.submit(store, replace(plan, output_dir=out), words=words, **options)
+        row = queries.row(store, made.run)
+        name = row["name"] if row else made.run
+        if made.before:
+            click.echo(_found(name, made.before, options["key"]), err=True)
+        return made.run, name
     finally:
         store.close()
+
+
+def _found(name: str, status: str, key: str | None) -> str:
+    """Return what a user is told if a request means a run that is there already."""
+    whose = "the same request" if key is None else f"key {key!r}"
+    another = "; --key TEXT begins another one" if key is None else ""
+    return f"run {name} of {whose} is {status}{another}"
 
 
 def _checked(plan: Any) -> str | None:
@@ -174,10 +181,10 @@ def _checked(plan: Any) -> str | None:
 
     Raises ConfigError, ConflictError, UnavailableError.
     """
-    from weights.storage.output_folder import check_target
-    from worker.commands import validate
+    from agent_forge.weights.storage.output_folder import check_target
+    from agent_forge.worker.commands import submit
 
-    for warning in validate.check(plan).warnings:
+    for warning in submit.check(plan).warnings:
         click.echo(f"warning: {warning}", err=True)
     return None if plan.output_dir is None else str(check_target(Path(plan.output_dir)))
 
@@ -186,13 +193,13 @@ def _words(store: Any, queued: dict[str, Any], config_file: str | None) -> Any:
     """Return what a user says about a new run: its name, and the key that the user gave."""
     from datetime import UTC, datetime
 
-    from runs.lists import queries, run_names
-    from runs.record.user_events import Described
+    from agent_forge.runs.lists import projections, queries
+    from agent_forge.runs.record.events import Described
 
     name, key = queued.get("name"), queued.get("key")
     if name is None and config_file is not None and config_file != "-":
         day = datetime.now(UTC).isoformat()
-        name = queries.free_name(store, run_names.dated(Path(config_file).stem, day))
+        name = queries.free_name(store, projections.dated(Path(config_file).stem, day))
     return Described(name=name, key=key)
 
 
@@ -201,13 +208,11 @@ def resumed(home: Any, run: str, options: dict[str, Any]) -> tuple[str, str | No
 
     Settings of a run are fixed.
     """
-    from runs import imported_pasts, kinds
-    from runs.errors import ConfigError
-    from runs.kinds.asked import inputs, plan_of
-    from runs.lists.finding import load
-    from runs.record.user_events import Resumed
-    from weights.storage.output_folder import check_apart, check_target
-    from worker.commands.control import control
+    from agent_forge.runs import kinds
+    from agent_forge.runs.errors import ConfigError
+    from agent_forge.runs.kinds.asked import inputs, plan_of
+    from agent_forge.weights.storage.output_folder import check_apart, check_target
+    from agent_forge.worker.commands.control import adopted
 
     unset = (None, False, ())
     fixed = [
@@ -221,12 +226,7 @@ def resumed(home: Any, run: str, options: dict[str, Any]) -> tuple[str, str | No
         )
     store = home.open_store()
     try:
-        state = load(store, run)
-        if state.head in imported_pasts.heads(
-            store
-        ):  # asked for by name: the run becomes the user's
-            control(store, state.run, Resumed())
-            state = load(store, state.run)
+        state = adopted(store, run)
     finally:
         store.close()
     folder = state.submitted.output_dir if state.submitted else None
@@ -238,10 +238,10 @@ def resumed(home: Any, run: str, options: dict[str, Any]) -> tuple[str, str | No
 
 def _follow(home: Any, run: str):
     """Carry the run on to its end, showing what happens. Ctrl-C stops between two tasks."""
-    from cli.runs.progress import Progress
-    from runs.home import processes
-    from weights.storage.weight_cache import Artifacts
-    from worker.tasks import helpers, runner
+    from agent_forge.cli.runs.progress import Progress
+    from agent_forge.runs.home import processes
+    from agent_forge.weights.storage.weight_cache import Artifacts
+    from agent_forge.worker.tasks import helpers, runner
 
     store = home.open_store()
     interrupted: list[int] = []

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from cli.options import PRIORITY, emit, json_option, name_of
-from runs.kinds.controls import control_of
+from agent_forge.cli.options import PRIORITY, emit, json_option, name_of
+from agent_forge.runs.kinds.controls import control_of
 
 
 def command_of(word: str, line: str) -> click.Command:
@@ -24,7 +24,7 @@ def command_of(word: str, line: str) -> click.Command:
         params.append(click.Option(["--reason"], **words))
 
     def ask(run: str, as_json: bool, value: Any = None, reason: str | None = None) -> None:
-        from worker.commands import control
+        from agent_forge.worker.commands import control
 
         _recorded(
             run,
@@ -49,8 +49,8 @@ def command_of(word: str, line: str) -> click.Command:
 
 def _recorded(run: str, ask: Callable[[Any, Any, str], Any], done: str, as_json: bool) -> None:
     """Ask something of a run, which records it, and report it."""
-    from runs.home import Home
-    from runs.lists.finding import full_name
+    from agent_forge.runs.home import Home
+    from agent_forge.runs.lists.finding import full_name
 
     home = Home.default()
     with closing(home.open_store()) as store:
@@ -63,8 +63,8 @@ def _recorded(run: str, ask: Callable[[Any, Any, str], Any], done: str, as_json:
 
 def _describe(run: str, done: str, as_json: bool, **words: Any) -> None:
     """Record words about a run."""
-    from runs.record.user_events import Described
-    from worker.commands import control
+    from agent_forge.runs.record.events import Described
+    from agent_forge.worker.commands import control
 
     event = Described(**words)
     _recorded(run, lambda store, _, id_: control.control(store, id_, event), done, as_json)
@@ -97,8 +97,8 @@ def tag_command(run: str, tags: tuple[str, ...], remove: bool, as_json: bool) ->
       forge tag first-try paper best
       forge tag first-try paper --remove
     """
-    from runs.home import Home
-    from worker.commands import words
+    from agent_forge.runs.home import Home
+    from agent_forge.worker.commands import words
 
     with closing(Home.default().open_store()) as store:
         words.check_tags(tags)

@@ -1,15 +1,174 @@
-"""`forge export`, and what is said when a run has completed."""
+"""`forge export`, and what is said when a run has completed.
+
+`forge export --format …`: any model in a format of other programs.
+"""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from cli.options import emit, json_option, name_of, warn_skipped
-from cli.runs import formats
-from cli.runs.gguf_options import Gguf, gguf_options
+from agent_forge.cli.options import emit, json_option, name_of, warn_skipped
+from agent_forge.runs.errors import ConfigError
+from agent_forge.worker.exports import formats
+from agent_forge.worker.exports.formats import Gguf, Options, check
+
+
+def write(
+    format_: str, model: str, out: str | None, options: formats.Options, to: Any, as_json: bool
+) -> None:
+    """Write a model in a format of other programs, send it to a Hub if that was asked for, and say so.
+
+    `to` is the place at a Hub (`worker.exports.hub.Target`); None: nowhere. Raises ForgeError.
+    """
+    from agent_forge.runs.home import Home
+
+    formats.check(format_, options)
+    what, say_written = FORMATS[format_]
+    if out is None:
+        raise ConfigError(f"nothing to write: give --out {what}.")
+    written = formats.write(Home.default(), model, Path(out), format_, options, _tell)
+    if format_ == "gguf":
+        beside = [Path(written["modelfile"])] if options.gguf.ollama else []
+        files = written.get("files", [written])
+        written |= send(to, *(Path(file["file"]) for file in files), *beside)
+    else:
+        written |= send(to, Path(written["folder"]))
+    if as_json:
+        emit(written)
+        return
+    say_written(written)
+    say_sent(written)
+
+
+def _tell(text: str) -> None:
+    """Print what a long look-up says meanwhile."""
+    click.echo(text, err=True)
+
+
+def _gguf(written: formats.Written) -> None:
+    """Print the GGUF files that were written, and what is beside them."""
+    for file in written.get("files", [written]):
+        _say_file(file)
+    if "imatrix_tokens" in written:
+        suffix = f", kept as {written['imatrix']}" if "imatrix" in written else ""
+        click.echo(f"imatrix:  measured on {written['imatrix_tokens']:,} tokens{suffix}")
+    if "measured_tokens" in written:
+        click.echo(f"measured: on {written['measured_tokens']:,} tokens, in llama.cpp")
+    if "modelfile" in written:
+        click.echo(f"ollama:   ollama create NAME -f {written['modelfile']}")
+        click.echo(f"template: {written['template']}")
+    for note in written["notes"]:
+        click.echo(f"note:     {note}")
+
+
+def _say_file(file: formats.Written) -> None:
+    """Print a GGUF file's size, its loss if it was measured, and which matrices have other types."""
+    loss = f", {file['bits_per_byte']:.4f} bits per byte" if "bits_per_byte" in file else ""
+    click.echo(f"model:    {file['file']} ({file['bytes']:,} bytes, {file['type']}{loss})")
+    matrix_types = file["other_types"]
+    for type_ in sorted(set(matrix_types.values())):
+        names = [name for name, other in matrix_types.items() if other == type_]
+        click.echo(
+            f"{type_ + ':':9} {len(names)} matrices, whose rows {file['type']} cannot cut into blocks, "
+            f"such as {names[0]}"
+        )
+
+
+def _compressed(written: formats.Written) -> None:
+    """Print the folder of the format compressed-tensors."""
+    click.echo(
+        f"model:    {written['folder']} ({written['bytes']:,} bytes, {written['matrices']} matrices "
+        f"{written['type']} in groups of {written['group']})"
+    )
+
+
+def _bitnet(written: formats.Written) -> None:
+    """Print the packed folder of a ternary model."""
+    click.echo(
+        f"model:    {written['folder']} ({written['bytes']:,} bytes, {written['ternary']} packed "
+        "matrices)"
+    )
+
+
+def _adapter(written: formats.Written) -> None:
+    """Print the folder of an adapter."""
+    from agent_forge.cli.extract import say
+
+    say(written, False)
+
+
+def send(to: Any, out: Path, *more: Path) -> formats.Written:
+    """Upload an export, and files beside it; return what is said of that."""
+    if to is None:
+        return {}
+    from agent_forge.worker.exports import hub
+
+    files = {name: file for place in (out, *more) for name, file in hub.files_of(place).items()}
+    return {"hub": hub.send(to, files, out)}
+
+
+def say_sent(data: formats.Written) -> None:
+    """Print where an export is at a Hub, if it is there."""
+    if hub := data.get("hub"):
+        click.echo(f"hub:      {hub['url']} ({'private' if hub['private'] else 'public'})")
+
+
+#: Name → (what --out names, the function that prints what was written).
+FORMATS: dict[str, tuple[str, Callable[[formats.Written], None]]] = {
+    "gguf": ("FILE.gguf", _gguf),
+    "bitnet": ("DIR", _bitnet),
+    "compressed-tensors": ("DIR", _compressed),
+    "adapter": ("DIR", _adapter),
+}
+
+
+#: Options that only GGUF files have.
+GGUF_OPTIONS: tuple[Callable[[Callable], Callable], ...] = (
+    click.option(
+        "--imatrix",
+        multiple=True,
+        metavar="DATA",
+        help="Of a quantised GGUF file: text that tells how much each input of a matrix matters, or a "
+        "file of llama-imatrix; again for several.",
+    ),
+    click.option(
+        "--imatrix-out",
+        type=click.Path(),
+        help="Keep the importance matrix, in llama.cpp's format.",
+    ),
+    click.option(
+        "--measure",
+        multiple=True,
+        metavar="DATA",
+        help="Of a GGUF file: text to measure its bits per byte on, in llama.cpp (default: that of "
+        "--imatrix).",
+    ),
+    click.option(
+        "--fallback",
+        type=click.Choice(["F16"]),
+        help="Of a GGUF file of type TQ1_0 or TQ2_0: for matrices whose rows are no multiple of 256.",
+    ),
+    click.option("--ollama", is_flag=True, help="Write a Modelfile beside the GGUF file."),
+)
+
+
+def gguf_options(command: Callable) -> Callable:
+    """Add the options to a command, which gets them as `gguf`."""
+
+    @functools.wraps(command)
+    def collected(**given: Any) -> Any:
+        values = {name: given.pop(name) for name in Gguf.__dataclass_fields__}
+        return command(**given, gguf=Gguf(**values))
+
+    function: Callable = collected
+    for option in reversed(GGUF_OPTIONS):
+        function = option(function)
+    return function
 
 
 @click.command("export")
@@ -19,7 +178,7 @@ from cli.runs.gguf_options import Gguf, gguf_options
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(["folder", *formats.FORMATS]),
+    type=click.Choice(["folder", *FORMATS]),
     default="folder",
 )
 @click.option(
@@ -70,53 +229,40 @@ def export_command(
       forge export 20261121-3fa9c1:model --format bitnet --out packed
       forge export 20261121-3fa9c1 --out champion --push me/champion
     """
-    from runs.home import Home
+    from agent_forge.runs.home import Home
 
     to = _pushed(push, public, out)
     if format_ != "folder":
-        formats.write(
-            format_,
-            run,
-            formats.Options(out, parquet, reason, type_, gguf, as_json, to),
-        )
+        reason = parquet or reason  # no other format has either
+        write(format_, run, out, Options(type_, gguf, reason), to, as_json)
         return
-    _check_folder(type_, gguf, out, parquet)
+    check("folder", Options(type_, gguf))
+    if out is None and parquet is None:
+        raise ConfigError("nothing to write: give --out DIR, --parquet DIR, or both.")
     home = Home.default()
     tables = None if parquet is None else _tables(home, run, Path(parquet), as_json and not out)
     if out is not None:
         _model(home, run, Path(out), reason, as_json, tables, to)
 
 
-def _check_folder(type_: str | None, gguf: Gguf, out: str | None, parquet: str | None) -> None:
-    """Raise ConfigError for options that a run's folder and tables do not have."""
-    from runs.errors import ConfigError
-
-    if option := "--type" if type_ else gguf.first:
-        raise ConfigError(f"{option} is of another format: add --format gguf, for example.")
-    if out is None and parquet is None:
-        raise ConfigError("nothing to write: give --out DIR, --parquet DIR, or both.")
-
-
 def _pushed(push: str | None, public: bool, out: str | None) -> Any:
     """Return the place at a Hub that an export is sent to; None if it is not."""
-    from runs.errors import ConfigError
-
     if push is None:
         if public:
             raise ConfigError("--public is of a repository: add --push OWNER/NAME.")
         return None
     if out is None:
         raise ConfigError("--push uploads what --out has: give --out, too.")
-    from worker.exports import hub
+    from agent_forge.worker.exports import hub
 
     return hub.target(push, public)
 
 
 def _tables(home: Any, run: str, folder: Path, as_json: bool) -> dict[str, Any]:
     """Write the run's tables, say so, and return what was written."""
-    from runs.history.repository import opened
-    from runs.lists.finding import full_name
-    from worker.exports import parquet
+    from agent_forge.runs.history.repository import opened
+    from agent_forge.runs.lists.finding import full_name
+    from agent_forge.worker.exports import parquet
 
     store = home.open_store()
     try:
@@ -149,11 +295,11 @@ def _model(
     to: Any,
 ) -> None:
     """Write the folder of a run's result, or of another model of the run, and record that."""
-    from worker.exports import delivery
+    from agent_forge.worker.exports import delivery
 
     run, _, name = model.partition(":")
     state, written = delivery.deliver(home, run, out, reason, model=name)
-    sent = formats.send(to, out)
+    sent = send(to, out)
     report = written | ({"tables": tables} if tables else {}) | sent
     if (copied := written.get("exported")) and not as_json:
         click.echo(f"model:    {copied['what']}, weights {copied['digest'][:12]}")
@@ -161,7 +307,7 @@ def _model(
     else:
         announce(state, report, as_json)
     if not as_json:
-        formats.say_sent(sent)
+        say_sent(sent)
 
 
 def announce(state: Any, data: dict[str, Any], as_json: bool) -> None:
@@ -169,6 +315,6 @@ def announce(state: Any, data: dict[str, Any], as_json: bool) -> None:
     if as_json:
         emit(data)
         return
-    from cli import kind_views
+    from agent_forge.cli import kind_views
 
     kind_views.of(state.kind).announce(state, data, name_of(state.run))

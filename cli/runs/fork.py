@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from cli.options import emit, json_option, name_of, names_of, set_option, setting
+from agent_forge.cli.options import emit, json_option, name_of, names_of, set_option, setting
 
 
 @click.command("fork")
@@ -44,12 +44,12 @@ def fork_command(
       forge fork 20261121-3fa9c1 --at 57 --set seed=1 --record-only
       forge fork 20261121-3fa9c1 --at 57 --set search.mutation_rate=0.05
     """
-    from runs import kinds
-    from runs.history import repository
-    from runs.home import Home
-    from weights.storage.output_folder import check_target
-    from weights.storage.weight_cache import Artifacts
-    from worker.commands import fork
+    from agent_forge.runs import kinds
+    from agent_forge.runs.history import repository
+    from agent_forge.runs.home import Home
+    from agent_forge.weights.storage.output_folder import check_target
+    from agent_forge.weights.storage.weight_cache import Artifacts
+    from agent_forge.worker.commands import fork
 
     home = Home.default()
     cache, changes = Artifacts.of(home), dict(map(setting, settings))
@@ -70,7 +70,7 @@ def fork_command(
         emit(record) if as_json else click.echo(sentence)
         return
     click.echo(f"run {name}, forked from {parent} after event {branch.place}", err=True)
-    from cli.runs.carry_on import carry_on
+    from agent_forge.cli.runs.carry_on import carry_on
 
     carry_on(home, run, out, as_json)
 
@@ -91,9 +91,9 @@ def archive_command(run: str, file: Path, weights: bool, force: bool, as_json: b
     Example:
       forge archive 20261121-3fa9c1 run.forge
     """
-    from runs.home import Home
-    from weights.storage.weight_cache import Artifacts
-    from worker.exports import archive
+    from agent_forge.runs.home import Home
+    from agent_forge.weights.storage.weight_cache import Artifacts
+    from agent_forge.worker.exports import archive
 
     home = Home.default()
     store = home.open_store()
@@ -126,10 +126,10 @@ def import_command(file: Path, allow_task_files: bool, as_json: bool) -> None:
     Example:
       forge import run.forge
     """
-    from runs.errors import NotFoundError
-    from runs.home import Home
-    from weights.storage.weight_cache import Artifacts
-    from worker.exports import archive
+    from agent_forge.runs.errors import NotFoundError
+    from agent_forge.runs.home import Home
+    from agent_forge.weights.storage.weight_cache import Artifacts
+    from agent_forge.worker.exports import archive
 
     if not file.is_file():
         raise NotFoundError(

@@ -1,4 +1,7 @@
-"""`forge runs`, `queue`, `show`, `events`: reading the log, for runs of any kind. No torch."""
+"""`forge runs`, `queue`, `show`, `events`: reading the log, for runs of any kind. No torch.
+
+`forge lineage`: what a model was made from, through all the runs that it went through. No torch.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,19 @@ from typing import Any
 
 import click
 
-from cli.options import emit, home, json_option, load_run, say, short, table
-from runs.system.durations import rough
-from runs.system.plain_text import visible
+from agent_forge.cli.options import (
+    emit,
+    home,
+    json_option,
+    load_run,
+    named,
+    say,
+    short,
+    table,
+    warn_skipped,
+)
+from agent_forge.runs.system.durations import rough
+from agent_forge.runs.system.plain_text import visible
 
 #: Words of the run list for how a run stands.
 STATUSES = ("submitted", "running", "paused", "completed", "failed", "cancelled")
@@ -69,8 +82,8 @@ def runs_command(
       forge runs
       forge runs --tag paper --kind evomerge
     """
-    from runs import kinds
-    from runs.lists import queries
+    from agent_forge.runs import kinds
+    from agent_forge.runs.lists import queries
 
     if kind is not None:
         kinds.of(kind)  # raises for a kind that there is not
@@ -101,7 +114,7 @@ def runs_command(
 
 def _runs_table(rows: list[dict[str, Any]]) -> None:
     """Print rows of the run list; a narrow terminal gets the columns that the next command needs."""
-    from runs.panels.head import in_words
+    from agent_forge.runs.panels.head import in_words
 
     columns = ["name", "kind", "status", "age", "done", "result", "model", "tags", "owner"]
     columns += ["origin", "id", "submitted (UTC)"]
@@ -137,16 +150,16 @@ def queue_command(limit: int, everything: bool, as_json: bool) -> None:
     Example:
       forge queue
     """
-    from runs.lists import queries
-    from worker.queue.device_table import Roster, named_devices
-    from worker.queue.leases import Leases
-    from worker.queue.reporting import wait_reason
+    from agent_forge.runs.lists import queries
+    from agent_forge.worker.queue.device_table import Roster, named_devices
+    from agent_forge.worker.queue.leases import Leases
+    from agent_forge.worker.queue.reporting import activity
 
     store = home().open_store()
     try:
         rows = queries.queue(store, None if everything else limit + 1)
         devices, held = named_devices(store, Roster(store.database)), Leases(store.database).held()
-        rows = wait_reason.told(rows, devices, held)
+        rows = activity.told(rows, devices, held)
     finally:
         store.close()
     more = not everything and len(rows) > limit
@@ -208,8 +221,8 @@ def show_command(
       forge show 20261121-3fa9c1 --panel scores --format csv > scores.csv
       forge show 20261121-3fa9c1 --report > report.md
     """
-    from cli import kind_views
-    from cli.runs import panels
+    from agent_forge.cli import kind_views
+    from agent_forge.cli.runs import panels
 
     if panel is None and form != "text":
         raise click.UsageError("--format is for one panel: add --panel NAME.")
@@ -250,8 +263,8 @@ def events_command(run: str, after: int, as_json: bool) -> None:
     Example:
       forge events 20261121-3fa9c1 --json | head -n 3
     """
-    from runs.history import repository
-    from runs.lists import finding
+    from agent_forge.runs.history import repository
+    from agent_forge.runs.lists import finding
 
     store = home().open_store()
     try:
@@ -269,7 +282,55 @@ def print_event(row: Any, place: int, as_json: bool) -> None:
         whole = {"place": place, **row._asdict(), "data": json.loads(row.data)}
         emit(whole, indent=None)
     else:
-        from runs.kinds.wording import gist
+        from agent_forge.runs.kinds.wording import gist
 
         words = gist(row.stream.partition("/")[0], row.type, json.loads(row.data))
         click.echo(visible(f"{place:5d}  {row.recorded_at[:19]}  {row.type:22s} {words}"))
+
+
+@click.command("lineage")
+@click.argument("run")
+@click.argument("model", default="", required=False)
+@json_option
+def lineage_command(run: str, model: str, as_json: bool) -> None:
+    """Show what a model of a run was made from, down to given models or to first weights.
+
+    MODEL is a recipe id, the beginning of one, a role, or "champion"; by default the run's result. RUN
+    may name the model as well: RUN/champion, RUN:ROLE, or a registered model by id or name. If a
+    model that was given to the run was made by another run of this log, what that run made it from
+    follows.
+
+    \b
+    Example:
+      forge lineage 20261121-3fa9c1 champion
+    """
+    from agent_forge.runs.lists import family
+    from agent_forge.runs.lists.finding import full_name, load
+
+    store = home().open_store()
+    try:
+        generations = (
+            family.family(store, full_name(store, run), model)
+            if model
+            else family.named(store, run)
+        )
+        for node in generations:
+            warn_skipped(load(store, node.run, showing=True))
+    finally:
+        store.close()
+    if as_json:
+        emit(
+            {
+                ancestor.recipe_id: ancestor.recipe
+                for group in generations
+                for ancestor in reversed(group.ancestors)
+            }
+        )
+        return
+    if not generations:
+        say(f"no run of this log made model {run}")
+    for id_, ancestors in family.by_run(generations).items():
+        if id_ != generations[0].run:
+            say(f"run {named(id_)}:")
+        for node in ancestors:
+            say(f"{short(node.recipe_id)}  {node.place:18s} {node.words}")

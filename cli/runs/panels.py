@@ -9,13 +9,13 @@ from typing import Any
 
 import click
 
-from cli.options import home, name_of, say, screen_width, table, tell
-from runs import kinds
-from runs.lists.curve import Curve
-from runs.panels import tables
-from runs.panels.head import Live, Panels
-from runs.panels.markdown import called
-from runs.panels.panels import Panel
+from agent_forge.cli.options import home, name_of, say, screen_width, table, tell
+from agent_forge.runs import kinds
+from agent_forge.runs.lists.curve import Curve
+from agent_forge.runs.panels import tables
+from agent_forge.runs.panels.head import Live, Panels
+from agent_forge.runs.panels.panels import Panel
+from agent_forge.runs.panels.tables import called
 
 #: Formats that `forge show --panel` writes, those that are no text last.
 FORMATS = ("text", "csv", "json", "svg", "png")
@@ -24,8 +24,7 @@ FORMATS = ("text", "csv", "json", "svg", "png")
 @contextmanager
 def _seen(state: Any, rows: list[Any]) -> Iterator[tuple[Any, list[Any], Sequence[Any]]]:
     """Give the log, the runs that a run delegates, and the run's curve."""
-    from runs.history.journal import Journals
-    from runs.history.run_cache import RunCache
+    from agent_forge.runs.history.run_cache import Journals, RunCache
 
     curve = Curve(kinds.of(state.kind), state.registry)
     curve.take(rows)
@@ -55,13 +54,11 @@ def with_now(state: Any, rows: list[Any]) -> Panels:
 
 
 def _now(state: Any) -> Live | None:
-    from runs.history.journal import Journals
-    from runs.history.run_cache import RunCache
-    from runs.lists import queries
-    from worker.queue.active_tasks import at_work
-    from worker.queue.device_table import Roster, named_devices
-    from worker.queue.leases import Leases
-    from worker.queue.reporting import activity
+    from agent_forge.runs.history.run_cache import Journals, RunCache
+    from agent_forge.runs.lists import queries
+    from agent_forge.worker.queue.device_table import Roster, at_work, named_devices
+    from agent_forge.worker.queue.leases import Leases
+    from agent_forge.worker.queue.reporting import activity
 
     store = home().open_store()
     roster, leases = Roster(store.database), Leases(store.database)
@@ -92,7 +89,7 @@ def write(page: Panels, name: str, form: str) -> None:
     else:
         if form == "png" and sys.stdout.isatty():
             raise click.UsageError("a PNG file is not for a terminal: add > FILE.")
-        from worker.exports import panel_picture
+        from agent_forge.worker.exports import panel_picture
 
         sys.stdout.buffer.write(panel_picture.picture(panel, form))
         sys.stdout.flush()
@@ -100,7 +97,7 @@ def write(page: Panels, name: str, form: str) -> None:
 
 def _text(panel: Panel) -> None:
     """Print a panel with all of its rows; without a terminal as a program reads them."""
-    from cli.panels import cell, picture
+    from agent_forge.cli.panels import cell, picture
 
     columns, rows = tables.table(panel)
     tell(f"{panel.title}: {panel.says}")

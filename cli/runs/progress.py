@@ -1,4 +1,7 @@
-"""Progress of a run, on stderr: a live view on a terminal, a line a unit otherwise."""
+"""Progress of a run, on stderr: a live view on a terminal, a line a unit otherwise.
+
+`forge watch`: a run that another process carries.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cli import kind_views, live
-from cli.options import names_of
-from runs import kinds
-from runs.lists.curve import Curve
-from worker.queue.reporting import activity
-from worker.queue.reporting.rehearsals import Rehearsals
+import click
+
+from agent_forge.cli import kind_views, live
+from agent_forge.cli.options import emit, home, json_option, load_run, name_of, names_of
+from agent_forge.runs import kinds
+from agent_forge.runs.lists.curve import Curve
+from agent_forge.runs.panels.tables import renamed
+from agent_forge.worker.queue.reporting import activity
+from agent_forge.worker.queue.reporting.rehearsals import Rehearsals
 
 #: What others did to the run, and what to do about it.
 _SAID = {
@@ -51,7 +57,7 @@ class _Followed:
 
     def take(self, state: Any, rows: Sequence[Any]) -> None:
         """Note what happened, and the values of its curve."""
-        from runs.kinds import wording
+        from agent_forge.runs.kinds import wording
 
         names = wording.names(state)
         for row in rows[-live.NEWS :]:
@@ -163,8 +169,8 @@ class Progress:
         if state.ended:
             return ()
         if self._hands is None:
-            from runs.kinds import wording
-            from runs.kinds.decide import pending
+            from agent_forge.runs.kinds import wording
+            from agent_forge.runs.kinds.decide import pending
 
             due = [task for task in pending(state) if wording.task(state.kind, task)]
             return [live.Hand("here", task) for task in due[:1]]
@@ -179,3 +185,54 @@ class Progress:
         followed, frame = self._shown
         size, plain = console.size, console.options.ascii_only
         return followed.view.draw(frame, size.width, size.height - 1, plain)
+
+
+#: Seconds between two looks at the run.
+WATCH = 0.3
+
+
+@click.command("watch")
+@click.argument("run")
+@json_option
+def watch_command(run: str, as_json: bool) -> None:
+    """Follow a run that another process carries, until it has ended. Ctrl-C only stops watching.
+
+    On a terminal: curves, the population, who is at what; at the end what `forge show` has. Otherwise
+    a line a generation.
+
+    \b
+    Example:
+      forge watch 20261121-3fa9c1
+    """
+    from agent_forge.cli import kind_views
+    from agent_forge.cli.runs import panels
+    from agent_forge.runs import kinds
+    from agent_forge.runs.history.run_cache import RunCache
+    from agent_forge.runs.lists import finding
+    from agent_forge.worker.queue.device_table import AtWork
+
+    store = home().open_store()
+    try:
+        name = finding.full_name(store, run)
+        runs = RunCache(store, 1)
+        with Progress(AtWork(store, name)) as progress:
+            while True:
+                state, rows = runs.refresh(name)
+                progress.watch(state, rows)
+                if state.ended:
+                    break
+                time.sleep(0 if rows else WATCH)
+    finally:
+        store.close()
+    if sys.stdout.isatty() and state.started is not None and not as_json:
+        shown, log = load_run(name)
+        kind_views.of(shown.kind).show(shown, lambda: panels.overview(shown, log))
+    reason = state.failed.reason if state.failed else None
+    result = kinds.of(state.kind).result_id(state)
+    report = {"run": name, "status": state.status, "champion": result, "reason": reason}
+    called = name_of(name)
+    why = f": {renamed(reason, name, called)}" if reason else ""
+    sentence = f"run {called} {state.status}{why}"
+    emit(report) if as_json else click.echo(sentence)
+    if not state.completed:
+        sys.exit(1)

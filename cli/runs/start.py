@@ -1,7 +1,11 @@
-"""`forge start`: a run of any kind, from a config file and settings."""
+"""`forge start`: a run of any kind, from a config file and settings.
+
+`forge kinds` and `forge settings`: what runs there are and what they may be told. No torch.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -9,14 +13,23 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import click
 
-from cli import config_file as files
-from cli.options import dry_run_option, json_option, queue_options, set_option, setting, split
-from cli.runs.carry_on import begin, carry_on, resumed
+from agent_forge.cli import options as files
+from agent_forge.cli.options import (
+    dry_run_option,
+    emit,
+    json_option,
+    queue_options,
+    set_option,
+    setting,
+    split,
+    table,
+)
+from agent_forge.cli.runs.carry_on import begin, carry_on, resumed
 
 if TYPE_CHECKING:
-    from runs.home import Home
-    from runs.kinds.asked import Plan
-    from runs.kinds.kind import Kind
+    from agent_forge.runs.home import Home
+    from agent_forge.runs.kinds.asked import Plan
+    from agent_forge.runs.kinds.kind import Kind
 
 #: Command → kind, where people say another word.
 KINDS = {"compress": "compression"}
@@ -26,7 +39,7 @@ LORA = click.Option(
     type=click.IntRange(min=1),
     metavar="RANK",
     help="Train low-rank adapters of this rank, which are merged into the weights, instead of all "
-    "weights.",
+    "agent_forge.weights.",
 )
 #: The model of examples of kinds that have none of their own.
 EXAMPLE = "models/base"
@@ -78,7 +91,7 @@ def start_command(
                   --model base=models/base --model sources=models/code --model sources=models/math
       forge start --resume 20261121-3fa9c1
     """
-    from runs.home import Home
+    from agent_forge.runs.home import Home
 
     if resume is not None:
         arguments = {
@@ -109,22 +122,16 @@ def _start(
     detach: bool,
     dry_run: bool,
     as_json: bool,
-    has_command: bool = False,
     **queued: Any,
 ) -> None:
-    """Start a run of a kind, with a command of its `has_command` or by `forge start`.
-
-    A setting that `config` has and the file, too, is that of `config`.
-    """
-    from runs import kinds
-    from runs.home import Home
+    """Start a run of a kind. A setting that `config` has and the file, too, is that of `config`."""
+    from agent_forge.runs.home import Home
 
     home = Home.default()
     plan = planned(
         home, kind, {**files.read(config_file), **config}, models, data, output_dir, detach
     )
-    same = kinds.of(kind).command.key(plan) if has_command else None
-    begin(home, plan, queued, detach, dry_run, as_json, same, config_file)
+    begin(home, plan, queued, detach, dry_run, as_json, config_file)
 
 
 def command_of(word: str, line: str) -> click.Command:
@@ -133,8 +140,8 @@ def command_of(word: str, line: str) -> click.Command:
     The model of the kind's main role stands without a role; its other roles, and settings that the kind
     offers, are options.
     """
-    from runs import kinds
-    from runs.kinds.asked import roles
+    from agent_forge.runs import kinds
+    from agent_forge.runs.kinds.asked import roles
 
     run_kind = kinds.of(kind := KINDS.get(word, word))
     role_names = roles(run_kind.submitted)
@@ -188,7 +195,7 @@ def _setting_option(kind: Kind, name: str) -> click.Option:
 
 def _started(word: str, main: str | None, **arguments: Any) -> None:
     """Start a run of a kind, from the arguments of its command. Raises UsageError, ConfigError."""
-    from runs import kinds
+    from agent_forge.runs import kinds
 
     kind, models = kinds.of(word), list(arguments.pop("models"))
     model = arguments.pop(main) if main else None
@@ -210,7 +217,7 @@ def _started(word: str, main: str | None, **arguments: Any) -> None:
     # Prompts without checks beside them stand for none, which is no word of the user's.
     if twice := [name for name in sets if config.get(name, sets[name]) not in (sets[name], [])]:
         raise click.UsageError(f"--set {twice[0]} contradicts another option: leave one out.")
-    _start(word, config | sets, tuple(models), **arguments, has_command=True)
+    _start(word, config | sets, tuple(models), **arguments)
 
 
 def _chosen(kind: Kind, name: str, value: Any) -> dict[str, object]:
@@ -233,16 +240,16 @@ def planned(
     elsewhere: bool,
 ) -> Plan:
     """Return the plan of a new run, checked. Raises ConfigError, UnavailableError."""
-    from runs.kinds.asked import Asked, Lookup
-    from weights.storage.model_origin import Finder
-    from worker.commands import validate
+    from agent_forge.runs.kinds.asked import Asked, Lookup
+    from agent_forge.weights.storage.model_origin import Finder
+    from agent_forge.worker.commands import submit
 
     roles: dict[str, list[str]] = {}
     for role, model in map(_role, models):
         roles.setdefault(role, []).append(model)
     named = Finder(home, lambda line: click.echo(line, err=True))
     request = Asked(kind, config, roles, data, output_dir)
-    return validate.plan(request, Lookup({}, named, elsewhere=elsewhere))
+    return submit.plan(request, Lookup({}, named, elsewhere=elsewhere))
 
 
 def _role(text: str) -> tuple[str, str]:
@@ -253,3 +260,66 @@ def _role(text: str) -> tuple[str, str]:
     if not role or not equals:
         raise click.UsageError(f"--model takes ROLE=MODEL, not {text!r}.")
     return role, model
+
+
+@click.command("kinds")
+@json_option
+def kinds_command(as_json: bool) -> None:
+    """List the kinds of run that this program knows.
+
+    \b
+    Example:
+      forge kinds
+    """
+    from agent_forge.runs import kinds
+
+    rows = [
+        {"name": name, "line": kinds.of(name).line, "unit": kinds.of(name).unit}
+        for name in sorted(kinds.table())
+    ]
+    if as_json:
+        emit(rows)
+        return
+    table(["kind", "what it does", "counted in"], [list(row.values()) for row in rows])
+
+
+@click.command("settings")
+@click.argument("names", metavar="[KIND] [NAME]", nargs=-1)
+@json_option
+def settings_command(names: tuple[str, ...], as_json: bool) -> None:
+    """List the settings of a KIND of run (evomerge by default); NAME: those that have this in the name.
+
+    Settings go into the file that `--config` reads: TOML, JSON or YAML. If only some strategies have a
+    setting of a merging run, its line names them; the file has it in the table `search`, or beside the
+    others. A setting is also found by its other names (docs/documents.md).
+
+    \b
+    Example:
+      forge settings search_
+      forge settings cognate
+      forge settings --json
+    """
+    from agent_forge.runs import kinds
+
+    kind = names[0] if names and names[0] in kinds.table() else "evomerge"
+    rest = names[1:] if names and names[0] in kinds.table() else names
+    if len(rest) > 1:
+        raise click.UsageError(f"give one NAME, not {len(rest)}.")
+    name = rest[0] if rest else ""
+    rows = kinds.of(kind).options(name)
+    if as_json:
+        emit(rows)
+        return
+    table(
+        ["setting", "strategies", "default", "what it is"],
+        [
+            [row["name"], ", ".join(row["strategies"]), _said(row["default"]), row["what"]]
+            for row in rows
+        ],
+    )
+
+
+def _said(value: Any) -> str:
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else json.dumps(value)

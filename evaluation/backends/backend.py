@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.data.packing import Ids, Posed
+from agent_forge.evaluation.data.packing import Ids, Posed
 
 #: Tokens of one forward pass, fewer if the vocabulary is large: logits stay under 64 MB.
 BATCH_TOKENS = 4096

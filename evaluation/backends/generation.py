@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from transformers import StoppingCriteria
 
-from evaluation.backends.backend import LocalModel
-from evaluation.data.packing import Posed
+from agent_forge.evaluation.backends.backend import LocalModel
+from agent_forge.evaluation.data.packing import Posed
 
 #: Prompts are padded to a multiple of this.
 PAD_TO = 32

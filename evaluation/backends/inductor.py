@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from runs.errors import UnavailableError
+from agent_forge.runs.errors import UnavailableError
 
 #: [batch, length] ids → −log p (float32) and True for each most likely token, both
 #: [batch, length − 1], on the ids' device.

@@ -17,10 +17,10 @@ import httpx2 as httpx
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.backends.backend import Losses, batches, rows_per_batch
-from evaluation.data.packing import Ids, Posed
-from runs.errors import EndpointError
-from runs.system.redaction import Address
+from agent_forge.evaluation.backends.backend import Losses, batches, rows_per_batch
+from agent_forge.evaluation.data.packing import Ids, Posed
+from agent_forge.runs.errors import EndpointError
+from agent_forge.runs.system.redaction import Address
 
 #: Most seconds for one answer; number of attempts to connect to a server that cannot be reached.
 PATIENCE, TRIES = 600.0, 3

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from threading import Event
 from typing import Literal, Protocol
 
-from runs.errors import ConfigError
+from agent_forge.runs.errors import ConfigError
 
 Message = Mapping[str, str]
 #: Why a reply ended: the model's end token, `max_tokens`, the end of the context, or `Reply.stop`.

@@ -27,13 +27,13 @@ from threading import Event
 from typing import Any
 from urllib.parse import urlsplit
 
-from evaluation.chat.conversation import Message, Piece, Reason, Reply, Settings, limit
-from runs import keys
-from runs.errors import SourceError, UnavailableError
-from runs.home import threads
-from runs.system.child_environment import child_environment
-from weights.folders import template_rendering
-from weights.folders.gguf_source import header
+from agent_forge.evaluation.chat.conversation import Message, Piece, Reason, Reply, Settings, limit
+from agent_forge.runs import keys
+from agent_forge.runs.errors import SourceError, UnavailableError
+from agent_forge.runs.home import threads
+from agent_forge.runs.system.child_environment import child_environment
+from agent_forge.weights.folders import template_rendering
+from agent_forge.weights.folders.gguf_source import header
 
 #: Type of a text in the metadata of a GGUF file, and the key of its chat template.
 TEXT = 8

@@ -2,29 +2,50 @@
 
 The reply is written by a thread of its own, so that its tokens can be shown, and it can be stopped,
 while it grows.
+
+Choice of a reply's tokens, by the model's `generation_config.json` and by what the user asks for.
+
+Without a word of either every token is the likeliest one (greedy), as transformers has it.
+
+Text of a growing reply: token ids in, pieces of text out, none of which cuts a character.
+
+A character may be spread over several tokens: its text ends with U+FFFD until the last of them. And a
+token's text may depend on the token before it, as the blank at the beginning of a word does. So tokens
+are decoded together with those of the piece before.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Any
 
 import torch
-from transformers import StoppingCriteria
+from transformers import (
+    LogitsProcessor,
+    MinPLogitsWarper,
+    RepetitionPenaltyLogitsProcessor,
+    StoppingCriteria,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
 
-from evaluation.backends.generation import TAIL, end_tokens
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.chat import choosing
-from evaluation.chat.conversation import Message, Piece, Reply, Settings, limit
-from evaluation.chat.decoding import Decoder
-from evaluation.loading import load_tokenizer
-from runs.errors import ConfigError
-from runs.event_types import ModelReference
-from weights.folders import model_config, template_rendering
-from weights.folders.checkpoint import open_checkpoint
+from agent_forge.evaluation.backends.generation import TAIL, end_tokens
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.chat.conversation import Message, Piece, Reply, Settings, limit
+from agent_forge.evaluation.loading import load_tokenizer
+from agent_forge.evaluation.trajectories.sampling import Drawing
+from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.runs.event_types import ModelReference
+from agent_forge.runs.system import bounded_files
+from agent_forge.weights import randomness
+from agent_forge.weights.folders import model_config, template_rendering
+from agent_forge.weights.folders.checkpoint import open_checkpoint
 
 
 class ResidentSpeaker:
@@ -38,7 +59,7 @@ class ResidentSpeaker:
         self._tokenizer = load_tokenizer(model.path)
         first = self._tokenizer("")["input_ids"][:1]
         self._first = first if first == [self._tokenizer.bos_token_id] else []
-        self._choice = choosing.of_folder(folder)
+        self._choice = of_folder(folder)
         self._model = ResidentModel(folder, device, checkpoint.tied)
         weights = checkpoint.tensors()
         self._model.load(weights)
@@ -76,7 +97,7 @@ class ResidentSpeaker:
         tokens: SimpleQueue[int | BaseException | None] = SimpleQueue()
         heard = _Hearing(tokens, ends, stopping)
         choice = self._choice.of(settings)
-        choose = choosing.Choosing(choice, most, len(ids), settings.seed, "chat", len(ids))
+        choose = Choosing(choice, most, len(ids), settings.seed, "chat", len(ids))
         thread = Thread(target=self._write, args=(ids, most, heard, choose, tokens), daemon=True)
         thread.start()
         decoder = Decoder(self._tokenizer, ids[-TAIL:])
@@ -118,3 +139,139 @@ class _Hearing(StoppingCriteria):
         self._tokens.put(token)
         ended = token in self._ends or self._stopping.is_set()
         return torch.tensor([ended], device=input_ids.device)
+
+
+FILE = "generation_config.json"
+#: Bytes of the largest generation_config.json.
+MOST_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Rule by which a model's tokens are chosen; temperature 0 is greedy, None leaves a step out."""
+
+    temperature: float = 0.0
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    #: Tokens that end a reply.
+    ends: frozenset[int] = frozenset()
+
+    @property
+    def words(self) -> str:
+        """The choice in words for people."""
+        if not self.temperature:
+            return "greedy"
+        steps = {"top-k": self.top_k, "top-p": self.top_p, "min-p": self.min_p}
+        more = [f"{name} {value:g}" for name, value in steps.items() if value is not None]
+        return ", ".join([f"temperature {self.temperature:g}", *more])
+
+    def of(self, settings: Settings) -> Choice:
+        """Return the choice with what the user asks for; a top-p alone samples at temperature 1."""
+        temperature = settings.temperature
+        if temperature is None:
+            temperature = self.temperature or (1.0 if settings.top_p is not None else 0.0)
+        top_p = self.top_p if settings.top_p is None else settings.top_p
+        return replace(self, temperature=temperature, top_p=top_p)
+
+
+def of_folder(folder: Path) -> Choice:
+    """Return what the generation_config.json of a model folder says. Raise SourceError."""
+    file = folder / FILE
+    if not file.exists():
+        return Choice()
+    settings = bounded_files.read_object(file, MOST_BYTES)
+    ends = settings.get("eos_token_id")
+    several = ends if isinstance(ends, list) else [] if ends is None else [ends]
+    if not all(isinstance(end, int) for end in several):
+        raise SourceError(f"{file}: eos_token_id is {str(ends)[:60]}, not the id of a token.")
+    sampled = settings.get("do_sample") is True
+    top_k = _number(file, settings, "top_k", 0, math.inf) if sampled else None
+    return Choice(
+        temperature=(_number(file, settings, "temperature", 0, math.inf) or 1.0)
+        if sampled
+        else 0.0,
+        top_k=int(top_k) if top_k else None,
+        top_p=_number(file, settings, "top_p", 0, 1) if sampled else None,
+        min_p=_number(file, settings, "min_p", 0, 1) if sampled else None,
+        repetition_penalty=_number(file, settings, "repetition_penalty", 0, math.inf),
+        ends=frozenset(several),
+    )
+
+
+def _number(
+    file: Path, settings: dict[str, Any], key: str, low: float, high: float
+) -> float | None:
+    """Return a number above `low`, at most `high`; None without one. Raise SourceError."""
+    value = settings.get(key)
+    if value is None or (key == "top_k" and value == 0):  # 0 tokens: all of them
+        return None
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not low < value <= high or value == math.inf:
+        raise SourceError(f"{file}: {key} is {str(value)[:60]}, not a number that it may be.")
+    return float(value)
+
+
+class Choosing(LogitsProcessor):
+    """Logits processor that leaves the likeliest token, or the one that is drawn by a key."""
+
+    def __init__(self, choice: Choice, limit: int, length: int, *key: str | int) -> None:
+        """Choose up to `limit` tokens after a prompt of `length` tokens."""
+        steps: list[Any] = []
+        if choice.repetition_penalty is not None:
+            steps.append(RepetitionPenaltyLogitsProcessor(choice.repetition_penalty))
+        if choice.temperature:
+            steps.append(TemperatureLogitsWarper(choice.temperature))
+            steps += [] if choice.top_k is None else [TopKLogitsWarper(choice.top_k)]
+            steps += [] if choice.top_p is None else [TopPLogitsWarper(choice.top_p)]
+            steps += [] if choice.min_p is None else [MinPLogitsWarper(choice.min_p)]
+            steps.append(Drawing(randomness.uniform(limit, *key)[None], length))
+        self._steps: Sequence[Any] = steps
+
+    def __call__(self, input_ids: Any, scores: Any) -> Any:
+        """Return the scores [rows, vocabulary] after all steps."""
+        for step in self._steps:
+            scores = step(input_ids, scores)
+        return scores
+
+
+#: What decoders write for bytes that are no character yet.
+REPLACEMENT = "\ufffd"
+#: Bytes of the longest character, and so the tokens of one.
+LONGEST = 4
+
+
+class Decoder:
+    """Decoder of one reply."""
+
+    def __init__(self, tokenizer: Any, before: list[int]) -> None:
+        """Decode tokens that follow `before`, the last ids of the prompt."""
+        self._tokenizer = tokenizer
+        #: Tokens whose text is out, which those that follow are decoded with; and tokens held back.
+        self._before, self._held = list(before), list[int]()
+
+    def push(self, token: int) -> str:
+        """Return the text that a token completes; empty if a character still lacks bytes."""
+        self._held.append(token)
+        text = self._text()
+        incomplete = text.endswith(REPLACEMENT) and len(self._held) < LONGEST
+        return "" if incomplete else self._out(text)
+
+    def end(self) -> str:
+        """Return what is held back, complete or not."""
+        return self._out(self._text()) if self._held else ""
+
+    def _out(self, text: str) -> str:
+        self._before = self._held if text else [*self._before, *self._held]
+        self._held = []
+        return text
+
+    def _text(self) -> str:
+        """Return the text of the tokens held back."""
+        return self._decode([*self._before, *self._held])[len(self._decode(self._before)) :]
+
+    def _decode(self, ids: list[int]) -> str:
+        return self._tokenizer.decode(
+            ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )

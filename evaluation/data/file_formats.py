@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evaluation.data import row_forms
-from runs.errors import DataError
-from runs.system import packages
-from runs.system.bounded_files import MOST_PARTS
-from runs.system.plain_text import shown, visible
+from agent_forge.evaluation.data import row_forms
+from agent_forge.runs.errors import DataError
+from agent_forge.runs.system import packages
+from agent_forge.runs.system.bounded_files import MOST_PARTS
+from agent_forge.runs.system.plain_text import shown, visible
 
 #: Endings of the names of files that are read; a `.gz` may follow.
 KINDS = (".jsonl", ".txt", ".json", ".csv", ".parquet")

@@ -23,16 +23,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from evaluation.data import domains, file_formats
-from evaluation.data.slices import MEASURING_SHARES, SLICES, Slice, slice_of
-from evaluation.lm_eval import spec
-from evaluation.verifiers.base import no_truth
-from evaluation.verifiers.program import Program
-from evaluation.verifiers.scorer import Scored
-from evaluation.verifiers.verifier import AnyCheck
-from events import canonical_json
-from runs.errors import DataError
-from runs.system import user_folders
+from agent_forge.evaluation.data import domains, file_formats
+from agent_forge.evaluation.data.slices import MEASURING_SHARES, SLICES, Slice, slice_of
+from agent_forge.evaluation.lm_eval import spec
+from agent_forge.evaluation.verifiers.program import Program, no_truth
+from agent_forge.evaluation.verifiers.scorer import Scored
+from agent_forge.evaluation.verifiers.verifier import AnyCheck
+from agent_forge.events import canonical_json
+from agent_forge.runs import home
+from agent_forge.runs.errors import DataError
 
 #: Characters of one item cut from a text file.
 PARAGRAPHS = 2000
@@ -151,7 +150,7 @@ def absolute(place: str | Path) -> str:
     if spec.is_task(place):
         return spec.absolute(str(place))
     try:
-        return str(user_folders.expanded(place, DataError).resolve())
+        return str(home.expanded(place, DataError).resolve())
     except RuntimeError as error:
         raise DataError(f"data file {place} is a link to itself.") from error
     except OSError as error:

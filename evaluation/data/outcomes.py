@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from weights import randomness
+from agent_forge.weights import randomness
 
 
 class DomainOutcomes(BaseModel):

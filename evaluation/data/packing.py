@@ -6,22 +6,35 @@ single token. A window of n tokens predicts n − 1, so every token but a window
 exactly once. A question keeps the end of its prompt if prompt and choice exceed the context. A
 problem whose prompt and reply exceed the context is refused, because a truncated task is another
 task.
+
+Encoding of prompt and continuation, as lm-evaluation-harness 0.4 does it for causal models.
+
+Both are tokenised together, with the tokenizer's own special tokens, and blanks at the prompt's end
+count to the continuation. Then as many tokens as the prompt has alone are cut off in front; the
+rest is the continuation. If the prompt is empty, the start token, else the end token, stands for
+it.
+
+Documents as windows of tokens, each scored by itself: models of any tokenizer can be compared.
+
+A document is preceded by the tokenizer's start token (or its end token, if it has no other), so that
+every token of the text is predicted, exactly once: windows of `context` tokens begin with the last
+token of the window before. This is the rolling log-likelihood of lm-evaluation-harness (Biderman et
+al. 2024, arXiv 2405.14782).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.data.items import Item, Problem, Question, Text
-from evaluation.data.outcomes import Pool
-from evaluation.data.prompt_encoding import alone, pair
-from evaluation.data.slices import SLICES, Slice
-from runs.errors import DataError
+from agent_forge.evaluation.data.items import Item, Problem, Question, Text
+from agent_forge.evaluation.data.outcomes import Pool
+from agent_forge.evaluation.data.slices import SLICES, Slice
+from agent_forge.runs.errors import DataError
 
 Ids = NDArray[np.int64]
 
@@ -249,3 +262,86 @@ def _pose(item: Problem, tokenizer: Any, context: int) -> Posed:
             f"{item.max_tokens}; the context is {context}. Shorten it, or raise `context`."
         )
     return Posed(item, np.asarray(ids, np.int64))
+
+
+def pair(prompt: str, continuation: str, tokenizer: Any) -> tuple[list[int], list[int]]:
+    """Return (ids of the prompt, ids of the continuation)."""
+    if not prompt.strip():
+        continuation = prompt + continuation
+        start = tokenizer.bos_token_id
+        start = tokenizer.eos_token_id if start is None else start
+        ids = tokenizer.encode(continuation, add_special_tokens=False)
+        return (ids[:1], ids[1:]) if ids[:1] == [start] else ([start or 0], ids)
+    stem = prompt.rstrip()
+    before = alone(stem, tokenizer)
+    return before, alone(prompt + continuation, tokenizer)[len(before) :]
+
+
+def alone(text: str, tokenizer: Any) -> list[int]:
+    """Return a text's ids with the tokenizer's special tokens.
+
+    If the text begins with the start token, else the end token, no special tokens are added.
+    """
+    first = tokenizer.bos_token_id
+    first = tokenizer.eos_token_id if first is None else first
+    first_text = tokenizer.decode([first]) if first is not None else ""
+    if first_text and text.startswith(first_text):
+        return tokenizer.encode(text, add_special_tokens=False)
+    return tokenizer.encode(text)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The windows of one document, and the UTF-8 bytes that they predict."""
+
+    id: str
+    windows: tuple[Ids, ...]
+    bytes: int
+
+
+def documents(texts: Sequence[Text], tokenizer: Any, context: int) -> list[Windows]:
+    """Return the windows of each text, at most `context` tokens long, in order.
+
+    Without a start or end token, the first token of a text is not predicted, and its bytes do not
+    count. Raises DataError for a text that the tokenizer does not know, or of which nothing is
+    predicted.
+    """
+    start = tokenizer.bos_token_id
+    start = tokenizer.eos_token_id if start is None else start
+    return [_document(text, tokenizer, start, context) for text in texts]
+
+
+def in_turn(domains: Iterable[Sequence[Windows]], tokens: int) -> list[Ids]:
+    """Return windows of every domain in turn, the last one cut, up to a number of tokens."""
+    queues = [[w for document in split for w in document.windows] for split in domains]
+    windows: list[Ids] = []
+    for number in range(max(map(len, queues), default=0)):
+        for queue in queues:
+            if number < len(queue) and tokens > 0:
+                windows.append(queue[number][:tokens])
+                tokens -= len(windows[-1])
+    return windows
+
+
+def _document(text: Text, tokenizer: Any, start: int | None, context: int) -> Windows:
+    ids = tokenizer.encode(text.text, add_special_tokens=False, verbose=False)
+    check_known(text.id, ids, tokenizer)
+    size = len(text.text.encode("utf-8", "replace"))
+    if start is None:
+        size -= _first_bytes(text, tokenizer)
+    whole = ids if start is None else [start, *ids]
+    cuts = [whole[at : at + context] for at in range(0, len(whole) - 1, context - 1)]
+    if not cuts or size < 1:
+        raise DataError(f"text {text.id!r} is one token: nothing of it is predicted. Leave it out.")
+    return Windows(text.id, tuple(np.asarray(cut, np.int64) for cut in cuts), size)
+
+
+def _first_bytes(text: Text, tokenizer: Any) -> int:
+    """Return the bytes of a text's first token. Raises DataError if the tokenizer cannot tell."""
+    if not getattr(tokenizer, "is_fast", False):
+        raise DataError(
+            "the tokenizer has neither a start nor an end token, and does not tell which part of a "
+            "text its first token is: its models cannot be compared by bits per byte."
+        )
+    encoded = tokenizer(text.text, add_special_tokens=False, return_offsets_mapping=True)
+    return token_bytes(text.text, encoded["offset_mapping"])[0]

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from runs.system.plain_text import shown
+from agent_forge.runs.system.plain_text import shown
 
 #: Keys that every item may have.
 COMMON = ("id", "domain", "slice")

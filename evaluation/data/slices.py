@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from runs.errors import DataError
+from agent_forge.runs.errors import DataError
 
 Slice = Literal["train", "search", "selection", "test"]
 SLICES: tuple[Slice, ...] = get_args(Slice)

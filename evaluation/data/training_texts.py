@@ -4,6 +4,11 @@ A place of data is a file, a folder or a data set of the Hub (`hub:OWNER/NAME[@R
 of `file_formats.KINDS` is a domain of its own, called by its name; a row may name another one. With
 DOMAIN=PLACE everything there is of that domain, in folders below too. Texts fall into slices by the
 hash of their ids, most of them into train, unless a row names its slice.
+
+Data sets of the Hugging Face Hub as folders of files: `hub:OWNER/NAME[@REVISION]`.
+
+Only the data files are fetched, into the Hub's own cache; no code of a data set is run. What a run
+reads is the folder of one commit.
 """
 
 from __future__ import annotations
@@ -13,11 +18,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from evaluation.data import file_formats, hub_data
-from evaluation.data import items as data_items
-from evaluation.data.items import Item, Reading, Text
-from evaluation.data.slices import SLICES, TRAINING_SHARES, Document, Slice, check_split
-from runs.errors import DataError
+from agent_forge.evaluation.data import file_formats
+from agent_forge.evaluation.data import items as data_items
+from agent_forge.evaluation.data.file_formats import KINDS
+from agent_forge.evaluation.data.items import Item, Reading, Text
+from agent_forge.evaluation.data.slices import SLICES, TRAINING_SHARES, Document, Slice, check_split
+from agent_forge.runs import home
+from agent_forge.runs.errors import DataError
+from agent_forge.weights.folders.gguf_names import not_fetched
 
 #: DOMAIN=PLACE. A path may have "=" in it, but not before its first "/".
 NAMED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9_-]{0,31})=(.+)$", re.DOTALL)
@@ -64,10 +72,10 @@ def absolute(argument: str) -> str:
     Raises DataError, UnavailableError.
     """
     domain, place = _parts(argument)
-    if hub_data.is_hub(place):
+    if is_hub(place):
         if not domain:
             raise DataError(f"say which domain the data set is of: --data DOMAIN={place}.")
-        location = str(hub_data.fetch(place))
+        location = str(fetch(place))
     else:
         location = data_items.absolute(place)
     return f"{domain}={location}" if domain else location
@@ -163,3 +171,41 @@ def _check(documents: Mapping[str, Mapping[Slice, Sequence[Document]]]) -> None:
         raise DataError("the data has no text to train on: it has questions and problems only.")
     for domain, split in documents.items():
         check_split(domain, split, REMEDY)
+
+
+PREFIX = "hub:"
+
+
+def is_hub(place: str) -> bool:
+    """Return True if a place of data names a data set of the Hub."""
+    return place.startswith(PREFIX)
+
+
+def fetch(place: str) -> Path:
+    """Fetch a data set; return the folder of its files, named by its commit.
+
+    Raises DataError for a name that none can have, UnavailableError if it cannot be fetched.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    repository, _, revision = place.removeprefix(PREFIX).partition("@")
+    if repository.count("/") != 1:
+        raise DataError(
+            f"{place}: a data set of the Hub is hub:OWNER/NAME or hub:OWNER/NAME@REVISION."
+        )
+    home.check_hub_cache()
+    endings = [f"{kind}{packed}" for kind in KINDS for packed in ("", ".gz")]
+    patterns = ["*" + "".join(f"[{c}{c.upper()}]" for c in ending) for ending in endings]
+    try:
+        return Path(
+            snapshot_download(
+                repository,
+                repo_type="dataset",
+                revision=revision or None,
+                allow_patterns=patterns,
+                ignore_patterns=["dataset_infos.json", "*/dataset_infos.json"],
+            )
+        )
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+        raise not_fetched(f"data set {repository}", error) from error

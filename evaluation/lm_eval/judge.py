@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from evaluation.lm_eval import items, reader
-from evaluation.lm_eval.spec import Spec
-from runs.errors import UnavailableError
+from agent_forge.evaluation.lm_eval import reader, spec
+from agent_forge.evaluation.lm_eval.spec import Spec
+from agent_forge.runs.errors import UnavailableError
 
 
 def judge(reply: str, item: dict[str, Any]) -> float:
@@ -26,7 +26,7 @@ def judge(reply: str, item: dict[str, Any]) -> float:
 def _task(named: str, name: str, pinned: str) -> Any:
     """Load the task and check its digest. Raises UnavailableError."""
     try:
-        items.check(Spec(named))
+        spec.check(Spec(named))
         task = {str(task.config.task): task for task in reader.tasks(named)}[name]
         digest = reader.pin(task)
     except UnavailableError:

@@ -24,8 +24,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from evaluation.lm_eval import spec as lm_eval_spec
-from evaluation.lm_eval.spec import Spec
+from agent_forge.evaluation.lm_eval import spec as lm_eval_spec
+from agent_forge.evaluation.lm_eval.spec import Spec
 
 Row = dict[str, Any]
 

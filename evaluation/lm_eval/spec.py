@@ -3,18 +3,27 @@
 METRIC is one of the task's own metrics, by default the first that fits single items. COUNT takes
 the first COUNT documents. Well-known benchmarks are refused as objectives unless the user allows
 them: a champion that was selected on a benchmark can report nothing on it.
+
+Items made of a task's documents, which a process with lm-evaluation-harness reads.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Iterable
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from runs.errors import DataError, UnavailableError
-from runs.system import user_folders
+from agent_forge.runs import home
+from agent_forge.runs.errors import DataError, UnavailableError
+from agent_forge.runs.system import packages
+from agent_forge.runs.system.child_environment import child_environment
 
 PREFIX = "lm-eval:"
 #: The entry point of `judge`.
@@ -127,7 +136,7 @@ def absolute(argument: str) -> str:
     spec = parse(argument)
     if spec.file is None:
         return str(spec)
-    whole = user_folders.expanded(spec.file, DataError).resolve()
+    whole = home.expanded(spec.file, DataError).resolve()
     if re.search("[#@]", str(whole)):
         raise DataError(f"task file {whole}: a path with # or @ in it cannot be named here.")
     return str(Spec(str(whole), spec.metric, spec.count))
@@ -166,3 +175,75 @@ def guard(spec: Spec, names: Iterable[str]) -> None:
             "nothing when it is measured on it: take other items, or set allow_benchmarks if you "
             "will not report it."
         )
+
+
+#: Most seconds for reading a task, with the download of its data set if that is allowed.
+LONGEST = 1800.0
+
+
+@dataclass(frozen=True)
+class Read:
+    """Rows and names read from a task."""
+
+    rows: tuple[dict[str, Any], ...]
+    #: Names of tasks and of their datasets.
+    names: tuple[str, ...]
+
+
+def rows(arguments: Sequence[str], allow_benchmarks: bool) -> list[dict[str, Any]]:
+    """Return rows of items, in the format of JSONL data, of all tasks among the given strings.
+
+    Raises DataError, UnavailableError.
+    """
+    result = []
+    for spec in map(parse, filter(is_task, arguments)):
+        if not allow_benchmarks:
+            guard(spec, [spec.file.stem if spec.file else spec.task])
+        contents = _read(spec)
+        if not allow_benchmarks:
+            guard(spec, contents.names)
+        result += contents.rows
+    return result
+
+
+def _read(spec: Spec) -> Read:
+    check(spec)
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "rows.json"
+        command = [
+            sys.executable,
+            "-m",
+            "agent_forge.evaluation.lm_eval.reader",
+            str(spec),
+            str(out),
+        ]
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+                env=child_environment("task"),
+                timeout=LONGEST,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise DataError(
+                f"{spec}: lm-evaluation-harness took longer than {LONGEST:g} s to read it. Fetch its "
+                "data set first, or take fewer documents (@COUNT)."
+            ) from error
+        if not out.exists():
+            last = (done.stderr.strip() or f"it ended with {done.returncode}").splitlines()[-1]
+            raise DataError(f"{spec}: lm-evaluation-harness could not read it ({last[:300]}).")
+        document = json.loads(out.read_text("utf-8"))
+    if "error" in document:
+        raise DataError(f"{spec}: {document['error']}")
+    return Read(tuple(document["rows"]), tuple(document["names"]))
+
+
+def check(spec: Spec) -> None:
+    """Raise DataError or UnavailableError if the task cannot be read on this machine."""
+    packages.require(str(spec), "lm_eval")
+    check_file(spec)
+    if spec.file is not None and not spec.file.is_file():
+        raise DataError(f"task file {spec.file} does not exist.")

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from runs import keys
-from runs.panels.panels import Verdict, verdict
+from agent_forge.runs import keys
+from agent_forge.runs.panels.panels import Verdict, verdict
 
 RESAMPLES = 2000
 

@@ -1,16 +1,28 @@
-"""Log-likelihood and next-token accuracy of windows: float32 log-probabilities, float64 sums."""
+"""Log-likelihood and next-token accuracy of windows: float32 log-probabilities, float64 sums.
+
+Rolling log-likelihood of documents: float32 log-probabilities, float64 sums.
+
+Multiple choice by log-likelihood: the choice whose normalised log-likelihood is highest wins.
+
+Log-likelihoods are normalised by bytes, by tokens or not at all. As an alternative, the
+log-likelihood without the prompt is subtracted, which gives the mutual information of prompt and
+choice (Holtzman et al. 2021, "Surface form competition").
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 
-from evaluation.backends.backend import Evaluator
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.data.packing import Ids, Packed
+from agent_forge.evaluation.backends.backend import Evaluator
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.data.items import Text
+from agent_forge.evaluation.data.packing import Asked, Ids, Packed, Windows, documents
+from agent_forge.runs.errors import UnmeasurableError
 
 
 def score_windows(
@@ -45,3 +57,51 @@ def calibration_loss(
             nll, sizes, _ = score_windows(model, windows[:count])
             rates.append(math.fsum(nll) / sum(sizes))
     return math.fsum(rates) / len(rates)
+
+
+def score(model: Evaluator, split: Sequence[Windows]) -> list[float]:
+    """Return Σ −log p in nats of each document."""
+    flat = [window for document in split for window in document.windows]
+    sums = iter([float(losses.astype(np.float64).sum()) for losses, _ in model.losses(flat)])
+    return [sum(next(sums) for _ in document.windows) for document in split]
+
+
+def scored(
+    model: Evaluator, texts: Mapping[str, Sequence[Text]], tokenizer: Any, context: int, name: str
+) -> tuple[dict[str, tuple[float, ...]], dict[str, tuple[int, ...]]]:
+    """Return domain → −log p in nats of each document, and domain → their bytes.
+
+    `context`: tokens that a prediction may look back on; `name` is the model's, for errors. Raises
+    UnmeasurableError for a model that gives no finite numbers.
+    """
+    items: dict[str, tuple[float, ...]] = {}
+    sizes: dict[str, tuple[int, ...]] = {}
+    for domain, domain_texts in texts.items():
+        split = documents(domain_texts, tokenizer, context)
+        items[domain] = tuple(score(model, split))
+        sizes[domain] = tuple(piece.bytes for piece in split)
+        for document, nats in zip(split, items[domain], strict=True):
+            if not math.isfinite(nats):
+                raise UnmeasurableError(name, document.id)
+    return items, sizes
+
+
+def score_questions(model: Evaluator, questions: Sequence[Asked]) -> list[int]:
+    """Return for each question 1 if the right choice won, else 0. Ties go to the earlier choice."""
+    flat = [(q, c) for q, question in enumerate(questions) for c in range(len(question.sequences))]
+    loss_rows = model.continuations([questions[q].pair(c) for q, c in flat])
+    scores = {
+        place: -float(losses.astype(np.float64).sum())
+        for place, losses in zip(flat, loss_rows, strict=True)
+    }
+    return [_won(question, q, scores) for q, question in enumerate(questions)]
+
+
+def _won(question: Asked, number: int, scores: dict[tuple[int, int], float]) -> int:
+    count = len(question.sizes)
+    values = [scores[number, c] / question.sizes[c] for c in range(count)]
+    if len(question.sequences) > count:
+        values = [value - scores[number, count + c] for c, value in enumerate(values)]
+    if not all(np.isfinite(values)):
+        return 0
+    return int(values.index(max(values)) == question.answer)

@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evaluation.sandbox import jail
-from runs.errors import UnavailableError
-from runs.system.line_process import Respondent
+from agent_forge.evaluation.sandbox import jail
+from agent_forge.runs.errors import UnavailableError
+from agent_forge.runs.system.line_process import Respondent
 
 #: Limits of one program: seconds of processor time, bytes of address space.
 CPU_SECONDS = 4
@@ -36,8 +36,12 @@ MEMORY = 512 << 20
 #: Wall-clock seconds for each second of processor time.
 PATIENCE = 10
 
-_ROOT = Path(__file__).resolve().parent.parent.parent
-_START = "import sys; sys.path.append({root!r}); from evaluation.sandbox import jail; jail.serve()"
+#: Folder from which the jail imports the package.
+_ROOT = Path(__file__).parents[3]
+_START = (
+    "import sys; sys.path.append({root!r}); "
+    "from agent_forge.evaluation.sandbox import jail; jail.serve()"
+)
 
 
 class SandboxUnavailableError(UnavailableError):

@@ -3,13 +3,15 @@
 Pure: every random number comes from the draws given. Simulated binary crossover: Deb & Agrawal
 1995; polynomial mutation: Deb & Goyal 1996; both bounded by clipping. Blended crossover: a random
 place between the parents (Eshelman & Schaffer 1993, BLX-0).
+
+Random numbers of a search, from keys.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evaluation.search.draws import Draws
+from agent_forge.weights import randomness
 
 #: Distribution indices of NSGA-II's own experiments (Deb et al. 2002, section V).
 ETA_CROSSOVER, ETA_MUTATION = 15.0, 20.0
@@ -75,3 +77,30 @@ def polynomial(x: Sequence[float], draws: Draws) -> list[float]:
 def gaussian(x: Sequence[float], sigma: float, draws: Draws) -> list[float]:
     """Return `x` with every gene moved by a normal step of standard deviation `sigma`."""
     return [clipped(value + sigma * draws.normal()) for value in x]
+
+
+class Draws:
+    """Random numbers for one purpose, taken in order; each mutation creates its own from its key.
+
+    `count` is the number of uniform draws, and of normal draws, that are available.
+    """
+
+    def __init__(self, *key: str | int, count: int = 64) -> None:
+        self._uniform = iter(randomness.uniform(count, *key, "uniform").tolist())
+        self._normal = iter(randomness.gaussian(count, *key, "normal").tolist())
+
+    def normal(self) -> float:
+        """Return a standard normal number."""
+        return next(self._normal)
+
+    def uniform(self) -> float:
+        """Return a uniform number in (0, 1)."""
+        return next(self._uniform)
+
+    def chance(self, probability: float) -> bool:
+        """Return True with this probability."""
+        return next(self._uniform) < probability
+
+    def below(self, count: int) -> int:
+        """Return a uniform integer from 0 to count − 1."""
+        return min(int(next(self._uniform) * count), count - 1)

@@ -3,12 +3,19 @@
 Pure. Deb et al. 2002, "A fast and elitist multiobjective genetic algorithm: NSGA-II": fast
 non-dominated sorting (section III A), crowding distance (III B). Hypervolume by slices (Fonseca et
 al. 2006 describe faster ways; fronts here have some dozen points).
+
+Selection of NSGA-II: who survives a generation, and who is bred from.
+
+Deb et al. 2002, "A fast and elitist multiobjective genetic algorithm: NSGA-II", section III. Pure.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from agent_forge.evaluation.search.operators import Draws
 
 Point = Sequence[float]
 
@@ -66,3 +73,30 @@ def _volume(points: list[tuple[float, ...]], reference: tuple[float, ...]) -> fl
         if point[-1] > below:
             total += (point[-1] - below) * _volume([p[:-1] for p in order[: i + 1]], reference[:-1])
     return total
+
+
+class Survivor(NamedTuple):
+    """A candidate in order of selection: its front from 0, and its crowding distance in it."""
+
+    id: str
+    front: int
+    crowding: float
+
+
+def survivors(points: Mapping[str, Point]) -> list[Survivor]:
+    """Return all candidates, the better fronts first, in a front the least crowded first.
+
+    `points` are objectives to maximise by id. Among equals the smaller id is first.
+    """
+    ids, ranking = list(points), list[Survivor]()
+    for number, front in enumerate(fronts([points[i] for i in ids])):
+        crowded = crowding([points[ids[i]] for i in front])
+        ranked = sorted(zip(front, crowded, strict=True), key=lambda p: (-p[1], ids[p[0]]))
+        ranking += [Survivor(ids[i], number, distance) for i, distance in ranked]
+    return ranking
+
+
+def tournament(parents: Sequence[Survivor], draws: Draws) -> str:
+    """Return the better one of two parents that are drawn with replacement."""
+    drawn = [draws.below(len(parents)) for _ in range(2)]
+    return min((parents[i] for i in drawn), key=lambda p: (p.front, -p.crowding, p.id)).id

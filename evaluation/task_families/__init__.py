@@ -11,19 +11,22 @@ import re
 from collections.abc import Mapping
 from string import ascii_lowercase, digits
 
-from evaluation.task_families import gym
-from evaluation.task_families.addition import Addition
-from evaluation.task_families.automaton import RULES, Automaton
-from evaluation.task_families.base import LEVELS, Draws, Family, Item
-from evaluation.task_families.brackets import Brackets
-from evaluation.task_families.chain import Chain
-from evaluation.task_families.gym import Gym
-from evaluation.task_families.lookup import Lookup
-from evaluation.task_families.recall import Recall
-from evaluation.task_families.reversal import Reversal
-from evaluation.task_families.sorting import Sorting
-from evaluation.task_families.subtraction import Subtraction
-from runs.errors import ConfigError
+from agent_forge.evaluation.task_families import gym
+from agent_forge.evaluation.task_families.base import LEVELS, Draws, Family, Item
+from agent_forge.evaluation.task_families.brackets import Brackets
+from agent_forge.evaluation.task_families.families import (
+    RULES,
+    Addition,
+    Automaton,
+    Chain,
+    Lookup,
+    Recall,
+    Reversal,
+    Sorting,
+    Subtraction,
+)
+from agent_forge.evaluation.task_families.gym import Gym
+from agent_forge.runs.errors import ConfigError
 
 #: Name → family.
 FAMILIES: Mapping[str, Family] = {

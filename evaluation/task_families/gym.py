@@ -16,11 +16,11 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from evaluation.task_families.base import LEVELS, Item
-from runs.errors import ConfigError, DataError
-from runs.system import packages
-from runs.system.child_environment import child_environment
-from runs.system.line_process import Respondent
+from agent_forge.evaluation.task_families.base import LEVELS, Item
+from agent_forge.runs.errors import ConfigError, DataError
+from agent_forge.runs.system import packages
+from agent_forge.runs.system.child_environment import child_environment
+from agent_forge.runs.system.line_process import Respondent
 
 #: Beginning of the families' names, and what a name is.
 START = "gym-"

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import count, islice
 
-from evaluation import task_families
-from evaluation.data.slices import Slice, slice_of
-from evaluation.task_families.base import Item
+from agent_forge.evaluation import task_families
+from agent_forge.evaluation.data.slices import Slice, slice_of
+from agent_forge.evaluation.task_families.base import Item
 
 #: Shares of the prompts of a cell.
 SHARES: Mapping[Slice, float] = {"train": 0.6, "search": 0.0, "selection": 0.2, "test": 0.2}

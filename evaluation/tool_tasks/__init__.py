@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from evaluation.task_families.base import Draws
-from evaluation.tool_tasks.base import LEVELS, Family, ToolItem
-from evaluation.tool_tasks.calculation import Calculation
-from evaluation.tool_tasks.execution import Execution
-from evaluation.tool_tasks.memory import MemoryTask
-from evaluation.tool_tasks.repair import Repair
-from evaluation.tool_tasks.retrieval import Retrieval
-from evaluation.tool_tasks.table import TableTask
-from runs.errors import ConfigError
+from agent_forge.evaluation.task_families.base import Draws
+from agent_forge.evaluation.tool_tasks.base import LEVELS, Family, ToolItem
+from agent_forge.evaluation.tool_tasks.families import (
+    Calculation,
+    Execution,
+    MemoryTask,
+    Retrieval,
+    TableTask,
+)
+from agent_forge.evaluation.tool_tasks.repair import Repair
+from agent_forge.runs.errors import ConfigError
 
 #: Name → family.
 FAMILIES: Mapping[str, Family] = {

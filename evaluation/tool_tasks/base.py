@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from evaluation.task_families.base import Draws
-from evaluation.tools.calls import Call
-from evaluation.tools.toolbox import World
+from agent_forge.evaluation.task_families.base import Draws
+from agent_forge.evaluation.tools.calls import Call
+from agent_forge.evaluation.tools.toolbox import World
 
 #: Levels of difficulty: 1 … LEVELS.
 LEVELS = 5

@@ -17,17 +17,16 @@ import numpy as np
 import torch
 from transformers import StoppingCriteria
 
-from evaluation.backends.backend import LocalModel
-from evaluation.backends.generation import end_tokens
-from evaluation.sandbox.sandbox import Sandbox
-from evaluation.tool_tasks.base import ToolItem, right
-from evaluation.tool_tasks.speech import Speech
-from evaluation.tools.base import ToolError
-from evaluation.tools.toolbox import Answer, Toolbox
-from evaluation.trajectories.sampling import ROWS, Drawing
-from weights import randomness
-from weights.training.trajectories import Trajectory
-from weights.training.windows import Ids
+from agent_forge.evaluation.backends.backend import LocalModel
+from agent_forge.evaluation.backends.generation import end_tokens
+from agent_forge.evaluation.sandbox.sandbox import Sandbox
+from agent_forge.evaluation.tool_tasks.base import ToolItem, right
+from agent_forge.evaluation.tool_tasks.speech import Speech
+from agent_forge.evaluation.tools.calls import ToolError
+from agent_forge.evaluation.tools.toolbox import Answer, Toolbox
+from agent_forge.evaluation.trajectories.sampling import ROWS, Drawing
+from agent_forge.weights import randomness
+from agent_forge.weights.training.windows import Ids, Trajectory
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from dataclasses import asdict
 from itertools import count, islice
 from typing import Any
 
-from evaluation import tool_tasks
-from evaluation.data.slices import Slice, slice_of
-from evaluation.task_families.item_sets import LULL, SHARES
-from evaluation.tool_tasks.base import ToolItem
-from events import canonical_json
+from agent_forge.evaluation import tool_tasks
+from agent_forge.evaluation.data.slices import Slice, slice_of
+from agent_forge.evaluation.task_families.item_sets import LULL, SHARES
+from agent_forge.evaluation.tool_tasks.base import ToolItem
+from agent_forge.events import canonical_json
 
 
 def items(family: str, levels: int, seed: int, on: Slice, limit: int) -> list[ToolItem]:

@@ -13,16 +13,15 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from evaluation.data.slices import Slice, slice_of
-from evaluation.sandbox.sandbox import Sandbox
-from evaluation.task_families.item_sets import SHARES
-from evaluation.tool_tasks.base import ToolItem
-from evaluation.tools.base import ToolError
-from evaluation.tools.calls import Call, Form
-from evaluation.tools.repository import Repository
-from evaluation.tools.toolbox import World
-from evaluation.verifiers.program import parsed
-from runs.errors import DataError
+from agent_forge.evaluation.data.slices import Slice, slice_of
+from agent_forge.evaluation.sandbox.sandbox import Sandbox
+from agent_forge.evaluation.task_families.item_sets import SHARES
+from agent_forge.evaluation.tool_tasks.base import ToolItem
+from agent_forge.evaluation.tools.calls import Call, Form, ToolError
+from agent_forge.evaluation.tools.repository import Repository
+from agent_forge.evaluation.tools.toolbox import World
+from agent_forge.evaluation.verifiers.program import parsed
+from agent_forge.runs.errors import DataError
 
 NAME = "own"
 #: Tools of a repair.
@@ -140,8 +139,8 @@ def check_written(repairs: Sequence[OwnRepair], form: Form, calls: int) -> None:
             if read != Call(call.tool, call.arguments.strip()):
                 raise DataError(
                     f"repair {repair.id!r}: the call {call.arguments[:80]!r} of its fix "
-                    "cannot be written "
-                    f"in the form {form.name!r}: it has a mark of that form. Set another `form`."
+                    f"cannot be written in the form {form.name!r}, because it contains a mark of "
+                    "that form. Set another `form`."
                 )
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evaluation.task_families.base import Draws
-from evaluation.tool_tasks.base import ToolItem
-from evaluation.tools.calls import Call
-from evaluation.tools.toolbox import World
+from agent_forge.evaluation.task_families.base import Draws
+from agent_forge.evaluation.tool_tasks.base import ToolItem
+from agent_forge.evaluation.tools.calls import Call
+from agent_forge.evaluation.tools.toolbox import World
 
 
 @dataclass(frozen=True)

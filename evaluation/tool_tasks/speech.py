@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.tool_tasks.base import ToolItem
-from evaluation.tools import calls
-from evaluation.tools.base import Tool
-from evaluation.tools.calls import FORMS, Form
-from evaluation.trajectories.contexts import Beginnings
-from runs.errors import ConfigError, SourceError
-from weights.folders import template_rendering
-from weights.training.windows import Ids
+from agent_forge.evaluation.tool_tasks.base import ToolItem
+from agent_forge.evaluation.tools import calls
+from agent_forge.evaluation.tools.calls import FORMS, Form, Tool
+from agent_forge.evaluation.trajectories.contexts import Beginnings
+from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.weights.folders import template_rendering
+from agent_forge.weights.training.windows import Ids
 
 
 class Speech:

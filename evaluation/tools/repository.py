@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from evaluation.sandbox.sandbox import Sandbox
-from evaluation.tools.base import ToolError
-from evaluation.verifiers import program
-from evaluation.verifiers.program import Program
+from agent_forge.evaluation.sandbox.sandbox import Sandbox
+from agent_forge.evaluation.tools.calls import ToolError
+from agent_forge.evaluation.verifiers import program
+from agent_forge.evaluation.verifiers.program import Program
 
 #: Program that makes modules of files, a list of (name, source), and leaves the last one's names.
 _LOAD = """

@@ -6,6 +6,8 @@
 
 The folder is kept among this machine's inputs under its content address, and shared. It is read again
 instead of being made again: tokenizing is slow, and the user's files may have changed.
+
+Parts of a folder of text: documents by domain, items, token streams, a given model's tokenizer.
 """
 
 from __future__ import annotations
@@ -13,24 +15,30 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import blake3
 import numpy as np
 from safetensors import SafetensorError
 
-from evaluation.data import items as data_items
-from evaluation.data.packing import Packed, pack
-from evaluation.data.slices import Slice
-from events import canonical_json
-from runs.errors import DataError, UnavailableError
-from weights.folders import companions
-from weights.folders.checkpoint import replace, settle
-from weights.storage.inputs import Supply
+from agent_forge.evaluation.data import items as data_items
+from agent_forge.evaluation.data.builtin import corpus as builtin_corpus
+from agent_forge.evaluation.data.builtin import help_prose
+from agent_forge.evaluation.data.items import Item
+from agent_forge.evaluation.data.packing import Packed, pack
+from agent_forge.evaluation.data.slices import Document, Slice
+from agent_forge.evaluation.loading import load_tokenizer
+from agent_forge.evaluation.training_text import own_texts
+from agent_forge.events import canonical_json
+from agent_forge.runs.errors import DataError, SourceError, UnavailableError
+from agent_forge.weights.folders import companions
+from agent_forge.weights.folders.checkpoint import replace, settle
+from agent_forge.weights.storage.inputs import Supply
 
 STREAMS, ITEMS = "streams.safetensors", "items.jsonl"
 
@@ -74,7 +82,7 @@ class Text:
     @cached_property
     def tokenizer(self) -> Any:
         """The tokenizer, as it is read from a model's folder."""
-        from weights.architectures.auto_config import AutoTokenizer
+        from agent_forge.weights.architectures.auto_config import AutoTokenizer
 
         return AutoTokenizer.from_pretrained(self.folder, trust_remote_code=False)
 
@@ -193,3 +201,94 @@ def write_items(text: Text, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for domain, lines in rows.items():
         (folder / f"{domain}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+
+
+Split = Mapping[Slice, Sequence[Document]]
+
+
+def builtin(
+    corpus: Mapping[str, Split], seed: int, characters: int, domains: Iterable[str]
+) -> dict[str, Sequence[Document]]:
+    """Return domain → training documents of built-in text, of `corpus` and of all other `domains`.
+
+    Of prose that is not measured, all documents are trained on.
+    """
+    texts: dict[str, Sequence[Document]] = {d: split["train"] for d, split in corpus.items()}
+    rest = [domain for domain in domains if domain not in texts]
+    if "prose" in rest:
+        texts["prose"] = list(help_prose.documents(characters))
+        rest.remove("prose")
+    splits = own_texts.corpus(seed, characters, rest)
+    return texts | {domain: split["train"] for domain, split in splits.items()}
+
+
+def rows(documents: Mapping[str, Split], items: Iterable[Item]) -> Iterator[dict[str, Any]]:
+    """Yield items of the user's text, up to as many characters as of built-in text, and the others."""
+    for domain, split in documents.items():
+        for slice_, texts in split.items():
+            for document in builtin_corpus.held_out(texts, builtin_corpus.HELD_OUT[slice_]):
+                yield {
+                    "id": document.name,
+                    "domain": domain,
+                    "slice": slice_,
+                    "text": document.text,
+                }
+    for item in items:
+        yield item.model_dump(mode="json", exclude_defaults=True)
+
+
+def write(
+    folder: Path,
+    tokenizer: Any,
+    training: Mapping[str, Sequence[Document]],
+    items: Iterable[Mapping[str, Any]],
+) -> None:
+    """Write the streams of training documents by domain, and the items."""
+    from safetensors.numpy import save_file
+
+    streams = {domain: stream(documents, tokenizer) for domain, documents in training.items()}
+    save_file(dict(sorted(streams.items())), folder / STREAMS)
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in items)
+    (folder / ITEMS).write_text(lines, "utf-8")
+
+
+def given_tokenizer(donor: Path) -> Any:
+    """Return the tokenizer of a model folder. Raises SourceError if it cannot be trained with."""
+    from agent_forge.weights.folders.checkpoint import HEADS, open_checkpoint
+
+    tokenizer, checkpoint = load_tokenizer(str(donor)), open_checkpoint(donor)
+    if not tokenizer.is_fast:
+        raise SourceError(
+            f"the tokenizer of {donor} gives no offsets of its tokens, so bits per byte cannot be "
+            "measured. Save it as a fast tokenizer (tokenizer.json)."
+        )
+    if tokenizer.eos_token_id is None:
+        raise SourceError(f"the tokenizer of {donor} has no end token to put between documents.")
+    rows = [shape[0] for name, (_, shape) in checkpoint.shapes.items() if name in HEADS]
+    if rows and len(tokenizer) > rows[0]:
+        raise SourceError(
+            f"the tokenizer of {donor} has {len(tokenizer):,} tokens, the embedding {rows[0]:,} rows: "
+            "they do not fit together."
+        )
+    return tokenizer
+
+
+def write_given(folder: Path, donor: Path, sizes: Mapping[str, Any] = MappingProxyType({})) -> None:
+    """Write a given model's companions; its config says float32 unless `sizes` has another dtype.
+
+    `sizes` are settings that the models to be trained have otherwise.
+    """
+    companions.write(donor, folder)
+    settings = companions.cleaned(json.loads((donor / companions.CONFIG).read_bytes()))
+    settings.pop("torch_dtype", None)
+    text = companions.as_text({**settings, "dtype": "float32", **sizes})
+    (folder / companions.CONFIG).write_text(text, "utf-8")
+
+
+def stream(documents: Sequence[Document], tokenizer: Any) -> np.ndarray:
+    """Return the documents' token ids in one row, each document followed by the end token."""
+    encoded = tokenizer([d.text for d in documents], add_special_tokens=False, verbose=False)
+    ids: list[int] = []
+    for row in encoded["input_ids"]:
+        ids += [*row, tokenizer.eos_token_id]
+    return np.asarray(ids, np.int32)

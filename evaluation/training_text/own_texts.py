@@ -14,11 +14,11 @@ from dataclasses import replace
 from hashlib import sha256
 from itertools import chain, count
 
-from evaluation import task_families
-from evaluation.data.builtin import corpus as builtin_corpus
-from evaluation.data.builtin import help_prose, stdlib_code
-from evaluation.data.slices import TRAINING_SHARES, Document, Slice, check_split
-from evaluation.task_families import LEVELS
+from agent_forge.evaluation import task_families
+from agent_forge.evaluation.data.builtin import corpus as builtin_corpus
+from agent_forge.evaluation.data.builtin import help_prose, stdlib_code
+from agent_forge.evaluation.data.slices import TRAINING_SHARES, Document, Slice, check_split
+from agent_forge.evaluation.task_families import LEVELS
 
 #: Domain → families of its tasks.
 TASKS = {

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from runs.errors import ConfigError
-from weights import randomness
-from weights.folders import template_rendering
-from weights.training.windows import Ids
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights import randomness
+from agent_forge.weights.folders import template_rendering
+from agent_forge.weights.training.windows import Ids
 
 
 def documents(stream: Ids, end: int) -> Iterator[Ids]:

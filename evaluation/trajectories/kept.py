@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 
-from evaluation.trajectories.sampled import Kept, Sample, Sampled
-from runs.errors import SourceChangedError
-from weights.folders.checkpoint import digest
-from weights.storage.weight_cache import Artifacts
-from weights.training.trajectories import Trajectory, pack
-from weights.training.windows import Ids, stream_digest
+from agent_forge.evaluation.trajectories.sampled import Kept, Sample, Sampled
+from agent_forge.runs.errors import SourceChangedError
+from agent_forge.weights.folders.checkpoint import digest
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.training.windows import Ids, Trajectory, pack, stream_digest
 
 #: Name of a stream → its trajectories.
 Written = Mapping[str, Sequence[Trajectory]]

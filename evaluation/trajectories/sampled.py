@@ -10,14 +10,12 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from events import Event
-from runs.event_types import Part
-from runs.system.digests import Digest
-from runs.system.integers import Count, Large
+from agent_forge.events import Event
+from agent_forge.runs.event_types import Count, Digest, Large, Part
 
 
 class Kept(Part):
-    """A stream of trajectories (`weights/training/trajectories.py`)."""
+    """A stream of trajectories (`weights/training/windows.py`)."""
 
     #: BLAKE3 of its token ids, as recipes name data.
     digest: Digest

@@ -4,6 +4,8 @@ A token is drawn by inverting the cumulative distribution at one random number, 
 reply's number and the token's place. So no reply depends on how many are drawn, and beyond the rounding
 of a forward pass on none that is computed with it. The rows of a pass are fixed, so that within a
 profile the bits are, too.
+
+Divergence of one model from another along trajectories, in float64.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ import torch
 from numpy.typing import NDArray
 from transformers import LogitsProcessor, StoppingCriteria
 
-from evaluation.backends.backend import LocalModel
-from weights import randomness
-from weights.training.windows import Ids
+from agent_forge.evaluation.backends.backend import LocalModel
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.weights import randomness
+from agent_forge.weights.training.models import prompted
+from agent_forge.weights.training.windows import Ids, Trajectory
 
 #: Numbers of replies, and tokens of their beginnings → what chooses their tokens; None: the likeliest.
 Draw = Callable[[Sequence[int], int], "LogitsProcessor | None"]
@@ -138,3 +142,21 @@ class _Ending(StoppingCriteria):
     def __call__(self, input_ids: Any, scores: Any, **_: Any) -> Any:
         tokens = input_ids[:, self._length :]
         return torch.isin(tokens, self._ends.to(tokens.device)).any(-1)
+
+
+def along(
+    writer: ResidentModel, reader: ResidentModel, trajectories: Sequence[Trajectory]
+) -> list[float]:
+    """Return Σ KL(writer ‖ reader) over the reply of each trajectory, nats.
+
+    The writer reads the prompted beginning, the reader the plain one; every trajectory is read alone.
+    A divergence that rounding makes negative is 0.
+    """
+    return [max(0.0, _one(writer, reader, trajectory)) for trajectory in trajectories]
+
+
+def _one(writer: ResidentModel, reader: ResidentModel, trajectory: Trajectory) -> float:
+    double = torch.float64
+    writer_logits = prompted.along(writer.logits, trajectory.prompted, trajectory.reply, double)
+    reader_logits = prompted.along(reader.logits, trajectory.plain, trajectory.reply, double)
+    return float(prompted.divergences(writer_logits, reader_logits).sum())

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from evaluation.verifiers.base import RIGHT, Check, Verdict, wrong
+from agent_forge.evaluation.verifiers.program import RIGHT, Check, Verdict, wrong
 
 Answer = Annotated[str, Field(min_length=1, pattern=r"\S")]
 

@@ -13,13 +13,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from evaluation.verifiers.base import RIGHT, Check, Verdict, fenced, wrong
-from evaluation.verifiers.exact import Exact
-from evaluation.verifiers.number import Number
-from evaluation.verifiers.scorer import Scored
-from evaluation.verifiers.verifier import Verifier
-from runs.errors import ConfigError
-from runs.system import patterns
+from agent_forge.evaluation.verifiers.exact import Exact
+from agent_forge.evaluation.verifiers.number import Number
+from agent_forge.evaluation.verifiers.program import RIGHT, Check, Verdict, fenced, wrong
+from agent_forge.evaluation.verifiers.scorer import Scored
+from agent_forge.evaluation.verifiers.verifier import Verifier
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.system import patterns
 
 #: Characters of a reply that a pattern is matched against, at most.
 MOST = 20_000

@@ -22,11 +22,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, field_validator
 
-from evaluation.lm_eval import spec
-from evaluation.verifiers.base import Check, Verdict
-from runs.errors import UnavailableError
-from runs.system.child_environment import child_environment
-from runs.system.line_process import Respondent
+from agent_forge.evaluation.lm_eval import spec
+from agent_forge.evaluation.verifiers.program import Check, Verdict
+from agent_forge.runs.errors import UnavailableError
+from agent_forge.runs.system.child_environment import child_environment
+from agent_forge.runs.system.line_process import Respondent
 
 GROUP = "evomerge.scorers"
 #: Most seconds for one reply, and for a process's first reply, which includes loading the scorer.

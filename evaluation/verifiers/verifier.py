@@ -1,22 +1,154 @@
-"""Kinds of checks that an item can have, and the verifier that applies them to replies."""
+"""Kinds of checks that an item can have, and the verifier that applies them to replies.
+
+Structured data: the reply is parsed and compared with the answer, field by field.
+
+A field is a leaf with its path. The score is the share of right fields among all fields that either
+side has: a missing field counts like a superfluous one. Texts, numbers and booleans are different
+things; 1 and 1.0 are the same number. A CSV file is a list of rows whose values are texts. The
+content of a fenced code block is used without its fence.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import logging
+import textwrap
+import tomllib
+from collections.abc import Iterator
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+import yaml
+from pydantic import Field, JsonValue, model_validator
 
-from evaluation.sandbox.sandbox import Sandbox, SandboxUnavailableError
-from evaluation.verifiers import exact, number, program, structured
-from evaluation.verifiers.base import Verdict
-from evaluation.verifiers.exact import Exact
-from evaluation.verifiers.number import Number
-from evaluation.verifiers.program import Program
-from evaluation.verifiers.scorer import Scored, Scorer
-from evaluation.verifiers.structured import Structured
-from runs.errors import UnavailableError
+from agent_forge.evaluation.sandbox.sandbox import Sandbox, SandboxUnavailableError
+from agent_forge.evaluation.verifiers import exact, number, program
+from agent_forge.evaluation.verifiers.exact import Exact
+from agent_forge.evaluation.verifiers.number import Number
+from agent_forge.evaluation.verifiers.program import RIGHT, Check, Program, Verdict, fenced, wrong
+from agent_forge.evaluation.verifiers.scorer import Scored, Scorer
+from agent_forge.runs.errors import UnavailableError
+
+#: Most fields of a reply; a reply with more of them is wrong.
+MOST = 10_000
+#: Deepest nesting of a reply; a deeper reply is wrong.
+DEEPEST = 50
+
+#: Types of leaves that are kept; leaves of other types become texts.
+_PLAIN = (str, int, float, type(None), dict, list)
+
+Format = Literal["json", "csv", "yaml", "toml"]
+
+
+class Structured(Check):
+    """`answer` is the data itself, as JSON."""
+
+    kind: Literal["data"]
+    format: Format
+    answer: JsonValue
+
+    @model_validator(mode="after")
+    def _csv_is_rows(self) -> Structured:
+        if self.format == "csv" and not (
+            isinstance(self.answer, list) and all(isinstance(row, dict) for row in self.answer)
+        ):
+            raise ValueError("the answer of a CSV item is a list of objects, one for each row")
+        return self
+
+
+#: Errors of parsers for text that is not their format; YAML's tags can raise nearly any of them.
+_UNREADABLE = (
+    ValueError,
+    LookupError,
+    AttributeError,
+    TypeError,
+    OverflowError,
+    RecursionError,
+    yaml.YAMLError,
+    csv.Error,
+)
+
+
+class _NoAliases(yaml.SafeLoader):
+    """YAML loader that refuses aliases: a few lines of them can stand for billions of fields."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases are not taken")
+        return super().compose_node(parent, index)
+
+
+def _csv(text: str) -> list[dict[str, Any]]:
+    rows = [*csv.DictReader(io.StringIO(text), strict=True)]
+    if any(None in row or None in row.values() for row in rows):
+        raise ValueError("rows of different lengths")
+    return rows
+
+
+_PARSERS = {
+    "json": json.loads,
+    "csv": _csv,
+    "yaml": lambda text: yaml.load(text, _NoAliases),
+    "toml": tomllib.loads,
+}
+
+
+def verify(check: Structured, reply: str) -> Verdict:
+    """Return the share of fields that are right."""
+    inner = fenced(reply)
+    text = textwrap.dedent((reply if inner is None else inner).strip("\n")).strip()
+    expected = _as_rows(check.answer) if check.format == "csv" else check.answer
+    try:
+        fields = dict(_leaves(_PARSERS[check.format](text)))
+    except _UNREADABLE as error:
+        return wrong(f"not {check.format.upper()}: {error}".splitlines()[0][:200])
+    meant = dict(_leaves(expected))
+    right = sum(1 for path, value in meant.items() if path in fields and _same(value, fields[path]))
+    union = len(meant.keys() | fields.keys())
+    return (
+        RIGHT if right == union else Verdict(right / union, f"{right} of {union} fields are right")
+    )
+
+
+def _as_rows(answer: Any) -> list[dict[str, str]]:
+    """Return rows as a CSV file has them: every value is a text."""
+    return [{key: _cell(value) for key, value in row.items()} for row in answer]
+
+
+def _cell(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value)
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Return True if two leaves are equal and of one kind: True is not 1, and "1" is not 1."""
+    numbers = (int, float)
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    if isinstance(a, numbers) and isinstance(b, numbers):
+        return a == b
+    return type(a) is type(b) and a == b
+
+
+def _leaves(value: Any) -> Iterator[tuple[tuple, Any]]:
+    """Yield (path, leaf) of all leaves; empty lists and objects are leaves. Raises ValueError."""
+    count = 0
+    waiting: list[tuple[tuple, Any]] = [((), value)]
+    while waiting:
+        path, inner = waiting.pop()
+        if len(path) > DEEPEST:
+            raise ValueError("nested too deep")
+        if isinstance(inner, dict) and inner:
+            waiting += [((*path, str(key)), entry) for key, entry in inner.items()]
+        elif isinstance(inner, list) and inner:
+            waiting += [((*path, place), entry) for place, entry in enumerate(inner)]
+        else:
+            count += 1
+            if count > MOST:
+                raise ValueError("too many fields")
+            yield path, inner if isinstance(inner, _PLAIN) else str(inner)  # dates in YAML and TOML
+
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +193,7 @@ class Verifier:
             case Number():
                 return number.verify(check, reply)
             case Structured():
-                return structured.verify(check, reply)
+                return verify(check, reply)
             case Program():
                 return self._run(check, item["prompt"], reply)
             case Scored():

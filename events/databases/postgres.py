@@ -15,10 +15,10 @@ from typing import Any
 from sqlalchemy import Connection, create_engine, event, make_url
 from sqlalchemy.exc import DatabaseError, OperationalError
 
-from events import schema
-from events.database import Database
-from events.errors import StoreUnavailableError
-from events.store import EventStore
+from agent_forge.events import schema
+from agent_forge.events.database import Database
+from agent_forge.events.errors import StoreUnavailableError
+from agent_forge.events.store import EventStore
 
 #: Keys of the advisory locks: any two numbers that no other client of the database uses.
 APPEND_LOCK = 7_306_071_001

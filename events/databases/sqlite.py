@@ -29,9 +29,9 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DatabaseError, OperationalError
 
-from events import schema
-from events.database import Database
-from events.store import EventStore
+from agent_forge.events import schema
+from agent_forge.events.database import Database
+from agent_forge.events.store import EventStore
 
 #: The first release without the WAL bug.
 WAL_SAFE = (3, 51, 3)

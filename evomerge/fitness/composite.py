@@ -29,7 +29,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from evaluation.data.outcomes import DomainOutcomes, Outcomes
+from agent_forge.evaluation.data.outcomes import DomainOutcomes, Outcomes
 
 #: Smallest divisor: a best source's accuracy below this is replaced by this.
 ACCURACY_FLOOR = 0.01

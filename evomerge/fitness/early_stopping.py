@@ -23,9 +23,9 @@ from statistics import NormalDist
 
 from pydantic import BaseModel, ConfigDict
 
-from evaluation.data.outcomes import Draw, Draws, Outcomes
-from evomerge.fitness import composite
-from weights import randomness
+from agent_forge.evaluation.data.outcomes import Draw, Draws, Outcomes
+from agent_forge.evomerge.fitness import composite
+from agent_forge.weights import randomness
 
 #: Largest number of blocks.
 BLOCKS = 6

@@ -19,8 +19,8 @@ from typing import Literal
 
 import numpy as np
 
-from evaluation.measures import bootstrap
-from evaluation.measures.bootstrap import Comparison
+from agent_forge.evaluation.measures import bootstrap
+from agent_forge.evaluation.measures.bootstrap import Comparison
 
 Answer = Literal["yes", "no", "open"]
 #: Places of a line that are measured, beside its ends.

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.data.items import Item, Text
-from evaluation.data.packing import Ids, pack
-from evaluation.data.slices import Slice
-from evomerge.mergeability.forecast import Point, shares
-from evomerge.merging.builder import Builder
-from evomerge.recipes.recipe import Merge, Recipe, Source
-from runs.errors import DataError, NotFiniteError
-from runs.system.durations import duration
-from weights import devices
-from weights.folders import checkpoint, sources
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.data.items import Item, Text
+from agent_forge.evaluation.data.packing import Ids, pack
+from agent_forge.evaluation.data.slices import Slice
+from agent_forge.evomerge.mergeability.forecast import Point, shares
+from agent_forge.evomerge.merging.builder import Builder
+from agent_forge.evomerge.recipes.recipe import Merge, Recipe, Source
+from agent_forge.runs.errors import DataError, NotFiniteError
+from agent_forge.runs.system.durations import duration
+from agent_forge.weights import devices
+from agent_forge.weights.folders import checkpoint, sources
 
 Weights = Mapping[str, torch.Tensor]
 #: Tokens of text, all domains together.

@@ -20,9 +20,9 @@ from time import perf_counter
 import numpy as np
 import torch
 
-from evomerge.merging.kernels.chunks import Pool, Stretches, as_rows
-from runs.system.durations import duration
-from weights import block_names, randomness
+from agent_forge.evomerge.merging.kernels.chunks import Pool, Stretches, as_rows
+from agent_forge.runs.system.durations import duration
+from agent_forge.weights import block_names, randomness
 
 Weights = Mapping[str, torch.Tensor]
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from evomerge.mergeability import forecast
-from evomerge.mergeability.forecast import WORDS, Forecast, Point
+from agent_forge.evomerge.mergeability import forecast
+from agent_forge.evomerge.mergeability.forecast import WORDS, Forecast, Point
 
 if TYPE_CHECKING:
-    from evomerge.mergeability.relations import Relations
+    from agent_forge.evomerge.mergeability.relations import Relations
 
 Table = tuple[str, list[str], list[list[str]]]
 

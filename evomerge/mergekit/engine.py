@@ -20,18 +20,18 @@ from typing import Any
 
 import torch
 
-from events import failpoints
-from evomerge.mergekit import regression
-from evomerge.mergekit.inputs import Model
-from evomerge.mergekit.parser import Reference
-from evomerge.mergekit.plan import Layout
-from evomerge.mergekit.regression import Regression
-from evomerge.merging.execute import Progress, execute
-from evomerge.merging.kernels.chunks import Pool
-from evomerge.merging.safetensors_sink import SafetensorsSink, full
-from evomerge.merging.tensor_ops import Spec, TensorOp, copied
-from runs.errors import ConflictError, NotFiniteError, SourceChangedError
-from weights.folders.checkpoint import SHARD_BYTES, exchange, settle, sync
+from agent_forge.events import failpoints
+from agent_forge.evomerge.mergekit import regression
+from agent_forge.evomerge.mergekit.inputs import Model
+from agent_forge.evomerge.mergekit.parser import Reference
+from agent_forge.evomerge.mergekit.plan import Layout
+from agent_forge.evomerge.mergekit.regression import Regression
+from agent_forge.evomerge.merging.execute import Progress, execute
+from agent_forge.evomerge.merging.kernels.chunks import Pool
+from agent_forge.evomerge.merging.safetensors_sink import SafetensorsSink, full
+from agent_forge.evomerge.merging.tensor_ops import Spec, TensorOp, copied
+from agent_forge.runs.errors import ConflictError, NotFiniteError, SourceChangedError
+from agent_forge.weights.folders.checkpoint import SHARD_BYTES, exchange, settle, sync
 
 PLAN = ".plan"
 #: Folder of the blocks that a regression has merged.

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from evomerge.recipes.recipe import (
+from agent_forge.evomerge.recipes.recipe import (
     Flow,
     Grouped,
     Merge,

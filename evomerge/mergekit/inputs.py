@@ -14,15 +14,15 @@ from typing import Any
 
 import torch
 
-from evomerge.mergekit.parser import Reference
-from evomerge.merging.kernels.chunks import Rows, as_rows
-from evomerge.merging.tensor_ops import Read
-from runs.errors import SourceError
-from runs.system import open_files
-from weights.folders import safetensors_header
-from weights.folders.adapter import Adapter
-from weights.folders.checkpoint import TORCH, Checkpoint
-from weights.tensors import HEADS, elements
+from agent_forge.evomerge.mergekit.parser import Reference
+from agent_forge.evomerge.merging.kernels.chunks import Rows, as_rows
+from agent_forge.evomerge.merging.tensor_ops import Read
+from agent_forge.runs.errors import SourceError
+from agent_forge.runs.system import open_files
+from agent_forge.weights.folders import safetensors_header
+from agent_forge.weights.folders.adapter import Adapter
+from agent_forge.weights.folders.checkpoint import TORCH, Checkpoint
+from agent_forge.weights.tensors import HEADS, elements
 
 
 @dataclass(frozen=True)

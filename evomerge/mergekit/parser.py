@@ -14,9 +14,10 @@ from typing import Any
 
 import yaml
 
-from runs.errors import ConfigError
-from runs.system import bounded_files, user_folders, yaml_reader
-from runs.system.yaml_reader import Map
+from agent_forge.runs import home
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.system import bounded_files, yaml_reader
+from agent_forge.runs.system.yaml_reader import Map
 
 #: Bytes of the largest file, and layers of the largest result.
 MOST_BYTES, MOST_LAYERS = 4 << 20, 2_000
@@ -403,7 +404,7 @@ class _Reader:
 def _is_there(text: str) -> bool:
     """Return True if a text names a folder that exists."""
     try:
-        return bool(text) and user_folders.expanded(text).is_dir()
+        return bool(text) and home.expanded(text).is_dir()
     except (OSError, ValueError, ConfigError):  # no path, or no home folder
         return False
 

@@ -13,19 +13,19 @@ from typing import Any
 
 import torch
 
-from evomerge.mergekit import method_map, vocabulary
-from evomerge.mergekit.inputs import Model, Opened
-from evomerge.mergekit.parameters import GROUPS, Settings
-from evomerge.mergekit.parser import Document, Map, Part, Reference, Slice
-from evomerge.merging import folded_factors
-from evomerge.merging.kernels.chunks import Rows
-from evomerge.merging.methods import frankenmerge
-from evomerge.merging.tensor_ops import Read, Spec, TensorOp, copied, merged
-from runs.errors import ConfigError, SourceError
-from weights import block_names
-from weights.folders import model_config
-from weights.folders.compared_settings import compare_settings
-from weights.tensors import HEADS
+from agent_forge.evomerge.mergekit import method_map, vocabulary
+from agent_forge.evomerge.mergekit.inputs import Model, Opened
+from agent_forge.evomerge.mergekit.method_map import GROUPS, Settings
+from agent_forge.evomerge.mergekit.parser import Document, Map, Part, Reference, Slice
+from agent_forge.evomerge.merging import folded_factors
+from agent_forge.evomerge.merging.kernels.chunks import Rows
+from agent_forge.evomerge.merging.methods import frankenmerge
+from agent_forge.evomerge.merging.tensor_ops import Read, Spec, TensorOp, copied, merged
+from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.weights import block_names
+from agent_forge.weights.folders import model_config
+from agent_forge.weights.folders.compared_settings import compare_settings
+from agent_forge.weights.tensors import HEADS
 
 _BLOCK = re.compile(r"^(.*?(?:layers|h|blocks)\.)(\d+)(\..+)$")
 DTYPES = {

@@ -20,18 +20,18 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
-from events import failpoints
-from evomerge.merging.blockwise import Blockwise
-from evomerge.merging.kernels.chunks import Pool
-from evomerge.merging.methods import linear, regmean
-from evomerge.merging.safetensors_sink import mapped
-from evomerge.merging.tensor_ops import TensorOp
-from runs.errors import ConfigError, NotFiniteError
-from weights.codecs.feedback.calibration import Grams
-from weights.folders.checkpoint import sync
+from agent_forge.events import failpoints
+from agent_forge.evomerge.merging.blockwise import Blockwise
+from agent_forge.evomerge.merging.kernels.chunks import Pool
+from agent_forge.evomerge.merging.methods import linear, regmean
+from agent_forge.evomerge.merging.safetensors_sink import mapped
+from agent_forge.evomerge.merging.tensor_ops import TensorOp
+from agent_forge.runs.errors import ConfigError, NotFiniteError
+from agent_forge.weights.codecs.feedback.calibration import Grams
+from agent_forge.weights.folders.checkpoint import sync
 
 if TYPE_CHECKING:
-    from evomerge.mergekit.plan import Layout
+    from agent_forge.evomerge.mergekit.plan import Layout
 
 Weights = Mapping[str, torch.Tensor]
 Ids = NDArray[np.int64]

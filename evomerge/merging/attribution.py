@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from evomerge.recipes.recipe import Flow
-from weights import block_names
-from weights.tensors import HEADS
+from agent_forge.evomerge.recipes.recipe import Flow
+from agent_forge.weights import block_names
+from agent_forge.weights.tensors import HEADS
 
 Weights = Mapping[str, torch.Tensor]
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 
-from runs.errors import ConfigError
-from weights import block_names
-from weights.folders.model_config import described
-from weights.folders.parameters import fill, fill_buffers
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights import block_names
+from agent_forge.weights.folders.model_config import described
+from agent_forge.weights.folders.parameters import fill, fill_buffers
 
 #: Batch of windows, int64 [windows, tokens].
 Batch = torch.Tensor
@@ -143,8 +143,8 @@ class Blockwise:
 
 def _on_meta(config: Mapping[str, Any]) -> Any:
     """Return the model of a config without weights. Raises SourceError."""
-    from weights.architectures.auto import AutoModelForCausalLM
-    from weights.architectures.auto_config import AutoConfig
+    from agent_forge.weights.architectures.auto import AutoModelForCausalLM
+    from agent_forge.weights.architectures.auto_config import AutoConfig
 
     with described("the config describes no model that can be built"), torch.device("meta"):
         settings = AutoConfig.for_model(**dict(config))

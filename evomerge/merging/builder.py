@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from evomerge.merging import dataflow
-from evomerge.merging.execute import MemorySink, execute
-from evomerge.merging.kernels.chunks import Pool, finite
-from evomerge.merging.plan import plan, reads
-from evomerge.merging.safetensors_sink import SafetensorsSink, mapped
-from evomerge.merging.tensor_ops import Models, Plan, Weights, specs
-from evomerge.recipes.recipe import Recipe, Source, path
-from weights.folders.checkpoint import SHARD_BYTES
+from agent_forge.evomerge.merging import dataflow
+from agent_forge.evomerge.merging.execute import MemorySink, execute
+from agent_forge.evomerge.merging.kernels.chunks import Pool, finite
+from agent_forge.evomerge.merging.plan import plan, reads
+from agent_forge.evomerge.merging.safetensors_sink import SafetensorsSink, mapped
+from agent_forge.evomerge.merging.tensor_ops import Models, Plan, Weights, specs
+from agent_forge.evomerge.recipes.recipe import Recipe, Source, path
+from agent_forge.weights.folders.checkpoint import SHARD_BYTES
 
 __all__ = ["Builder", "Weights", "not_finite"]
 

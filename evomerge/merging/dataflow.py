@@ -20,15 +20,15 @@ from typing import Any
 
 import torch
 
-from evomerge.config import EvoMergeConfig
-from evomerge.merging import folded_factors
-from evomerge.recipes.recipe import Flow
-from runs.errors import ConfigError
-from weights import block_names
-from weights.folders import companions, model_config
-from weights.folders.checkpoint import Checkpoint
-from weights.folders.confrontation import Shapes
-from weights.folders.sources import Family
+from agent_forge.evomerge.config import EvoMergeConfig
+from agent_forge.evomerge.merging import folded_factors
+from agent_forge.evomerge.recipes.recipe import Flow
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights import block_names
+from agent_forge.weights.folders import companions, model_config
+from agent_forge.weights.folders.checkpoint import Checkpoint
+from agent_forge.weights.folders.confrontation import Shapes
+from agent_forge.weights.folders.sources import Family
 
 Weights = Mapping[str, torch.Tensor]
 

@@ -6,6 +6,8 @@ A sink is memory (`MemorySink`) or files (`safetensors_sink.SafetensorsSink`). S
 pass: operations that read the same tensors are carried out together, and what one measures (dot
 products, thresholds) is there for the others. The bits depend on neither the sink, the number of
 threads nor the plans that are executed together.
+
+Noise on weights: Gaussian values on a keyed share of a tensor's elements.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
+import numpy as np
 import torch
 
-from evomerge.merging import dataflow, method_registry
-from evomerge.merging.kernels.chunks import (
+from agent_forge.evomerge.merging import dataflow, method_registry
+from agent_forge.evomerge.merging.kernels.chunks import (
     SHARE,
     Merge,
     Pool,
@@ -25,13 +28,13 @@ from evomerge.merging.kernels.chunks import (
     finite,
     row_cuts,
 )
-from evomerge.merging.kernels.fused_merge import Program
-from evomerge.merging.tensor_ops import Plan, Sources, TensorOp
-from evomerge.merging.weight_noise import add_noise
-from runs.errors import NotFiniteError
-from weights import buffer_pool
-from weights.buffer_pool import ALIGNED
-from weights.folders import checkpoint
+from agent_forge.evomerge.merging.kernels.fused_merge import Program
+from agent_forge.evomerge.merging.tensor_ops import Plan, Sources, TensorOp
+from agent_forge.evomerge.recipes.recipe import Noise
+from agent_forge.runs.errors import NotFiniteError
+from agent_forge.weights import buffer_pool, randomness
+from agent_forge.weights.buffer_pool import ALIGNED
+from agent_forge.weights.folders import checkpoint
 
 #: Tensors that sources are told of before they are needed.
 AHEAD = 3
@@ -306,3 +309,31 @@ def _copy(job: _Job, sources: Sources) -> None:
 
 def _cuts(op: TensorOp) -> Iterator[slice]:
     return iter(row_cuts(*op.shape_2d))
+
+
+def add_noise(noise: Noise, name: str, origin: torch.Tensor, tensor: torch.Tensor) -> None:
+    """Add noise to a share of a tensor's elements, in place and in the tensor's dtype.
+
+    An element is touched if its lane (a 16-bit random number) is below the rate. The k-th touched
+    element gets the k-th Gaussian value of the tensor's own stream, so the values are not a
+    function of a chunk. `origin` is the zero of the task vector that the noise is relative to.
+    """
+    work = Stretches(name, as_rows(origin), [as_rows(tensor)], Pool(1))
+    places = torch.cat([_touched(noise, work, cut) for cut in work.cuts])
+    if not len(places):
+        return
+    values = torch.from_numpy(randomness.gaussian(len(places), noise.seed, name, "noise"))
+    if noise.relative_to == "absolute":
+        values *= noise.sigma
+    else:
+        norm = float(work.gram()[0, 0]) ** 0.5
+        values *= noise.sigma * norm / float(np.square(values.numpy()).sum()) ** 0.5
+    flat = tensor.view(-1)
+    flat[places] = (flat[places].to(torch.float32) + values.to(torch.float32)).to(tensor.dtype)
+
+
+def _touched(noise: Noise, work: Stretches, cut: slice) -> torch.Tensor:
+    """Return the elements of one stretch that get noise, as indices in the whole tensor."""
+    start, count = cut.start * work.columns, (cut.stop - cut.start) * work.columns
+    lanes = randomness.lanes(count, noise.seed, work.name, "mask", start=start)
+    return torch.from_numpy((lanes < round(noise.rate * randomness.LANES)).nonzero()[0] + start)

@@ -19,9 +19,9 @@ from typing import Any
 
 import torch
 
-from weights import block_names, randomness
-from weights.folders import model_config
-from weights.folders.parameters import fill_buffers
+from agent_forge.weights import block_names, randomness
+from agent_forge.weights.folders import model_config
+from agent_forge.weights.folders.parameters import fill_buffers
 
 #: Projections that write into the residual stream, by a part of their tensors' names.
 WRITERS = {"o_proj", "down_proj", "out_proj", "w2", "c_proj"}

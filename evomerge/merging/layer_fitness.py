@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from evaluation.backends.backend import batches
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.data.packing import Packed
-from evaluation.measures.perplexity import WINDOWS, calibration_loss
-from weights import block_names
+from agent_forge.evaluation.backends.backend import batches
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.data.packing import Packed
+from agent_forge.evaluation.measures.perplexity import WINDOWS, calibration_loss
+from agent_forge.weights import block_names
 
 MEASURE = "measured-swap@1"
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from pydantic import BaseModel, ValidationError
 
-from evomerge.merging.kernels.chunks import Merge, Pool, Stretches
-from runs.errors import ConfigError
+from agent_forge.evomerge.merging.kernels.chunks import Merge, Pool, Stretches
+from agent_forge.runs.errors import ConfigError
 
 #: Techniques that work on each tensor alone, by their module in evomerge.merging.methods. The
 #: module of `stages`, a whole pipeline as one technique, is in evomerge.merging.
@@ -45,7 +45,11 @@ def module(name: str) -> Any:
     """Return the module of a technique. Raise ConfigError if the technique is unknown."""
     if name not in TECHNIQUES:
         raise ConfigError(f"there is no merge technique {name!r}: {', '.join(TECHNIQUES)}.")
-    room = "evomerge.merging" if name == "stages" else "evomerge.merging.methods"
+    room = (
+        "agent_forge.evomerge.merging"
+        if name == "stages"
+        else "agent_forge.evomerge.merging.methods"
+    )
     return import_module(f"{room}.{name}")
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 
-from evomerge.merging.kernels.chunks import Stretches
-from evomerge.merging.kernels.fused_merge import Program, Vote, Voters
-from evomerge.merging.methods import dare, dfs, linear, slerp, ties
-from evomerge.merging.methods.kth_magnitude import kth_magnitudes
-from evomerge.recipes.recipe import Arithmetic, Genes, Interpolation, Selection
-from weights import block_names
+from agent_forge.evomerge.merging.kernels.chunks import Stretches
+from agent_forge.evomerge.merging.kernels.fused_merge import Program, Vote, Voters
+from agent_forge.evomerge.merging.methods import dare, dfs, linear, slerp, ties
+from agent_forge.evomerge.merging.methods.kth_magnitude import kth_magnitudes
+from agent_forge.evomerge.recipes.recipe import Arithmetic, Genes, Interpolation, Selection
+from agent_forge.weights import block_names
 
 Stages = tuple[Interpolation, Arithmetic, Selection]
 

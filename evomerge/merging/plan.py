@@ -11,11 +11,19 @@ from dataclasses import replace
 
 from pydantic import BaseModel
 
-from evomerge.merging import dataflow, method_registry, pipelines, stages
-from evomerge.merging.methods import frankenmerge
-from evomerge.merging.tensor_ops import Plan, Read, Spec, Specs, TensorOp, copied, merged
-from evomerge.recipes import layer_choice, tensor_groups
-from evomerge.recipes.recipe import (
+from agent_forge.evomerge.merging import dataflow, method_registry, pipelines, stages
+from agent_forge.evomerge.merging.methods import frankenmerge
+from agent_forge.evomerge.merging.tensor_ops import (
+    Plan,
+    Read,
+    Spec,
+    Specs,
+    TensorOp,
+    copied,
+    merged,
+)
+from agent_forge.evomerge.recipes import tensor_groups
+from agent_forge.evomerge.recipes.recipe import (
     Flow,
     Grouped,
     Merge,
@@ -26,8 +34,8 @@ from evomerge.recipes.recipe import (
     genome,
     path,
 )
-from runs.errors import ConfigError
-from weights import block_names
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights import block_names
 
 
 def reads(recipe: Recipe) -> tuple[str, ...]:
@@ -98,7 +106,7 @@ def _taken(recipe: Merge, first: str, specs: Specs) -> Plan:
     frankenmerge.check(choice, count, len(recipe.inputs), whole=True)
     ops = []
     for name, spec in specs[first].items():
-        model = recipe.inputs[choice[layer_choice.group(name, count)]]
+        model = recipe.inputs[choice[tensor_groups.group(name, count)]]
         own_spec = Spec(spec.dtype, specs[model][name].shape)
         ops.append(copied(name, own_spec, Read(model, name)))
     return ops

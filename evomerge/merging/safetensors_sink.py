@@ -20,12 +20,12 @@ import blake3
 import torch
 from safetensors import safe_open
 
-from events import failpoints
-from evomerge.merging.tensor_ops import Plan, TensorOp, Weights
-from runs.errors import UnavailableError
-from runs.system import open_files
-from weights.folders.checkpoint import INDEX, SHARD_BYTES
-from weights.folders.safetensors_places import Place, index_of, places
+from agent_forge.events import failpoints
+from agent_forge.evomerge.merging.tensor_ops import Plan, TensorOp, Weights
+from agent_forge.runs.errors import UnavailableError
+from agent_forge.runs.system import open_files
+from agent_forge.weights.folders.checkpoint import INDEX, SHARD_BYTES
+from agent_forge.weights.folders.safetensors_places import Place, index_of, places
 
 JOURNAL = ".journal"
 #: Bytes between two syncs; bytes of one write call, and how many calls may wait.

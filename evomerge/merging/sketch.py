@@ -17,8 +17,8 @@ from functools import cache
 import numpy as np
 import torch
 
-from evomerge.merging.builder import Weights
-from weights import randomness
+from agent_forge.evomerge.merging.builder import Weights
+from agent_forge.weights import randomness
 
 SIZE = 256
 BLOCK = SIZE * 256

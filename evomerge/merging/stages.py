@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from evomerge.merging import pipelines
-from evomerge.merging.kernels.chunks import Merge, Stretches
-from evomerge.recipes.recipe import PIPELINES, Genes
+from agent_forge.evomerge.merging import pipelines
+from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
+from agent_forge.evomerge.recipes.recipe import PIPELINES, Genes
 
 #: Name → (interpolation, arithmetic, selection).
 NAMES = {"-".join(stages): stages for stages in PIPELINES}

@@ -14,10 +14,10 @@ from typing import NamedTuple, Protocol
 import torch
 from pydantic import BaseModel
 
-from evomerge.merging.kernels.chunks import Rows, as_rows
-from evomerge.recipes.recipe import Noise
-from weights.folders.adapted_tensors import AdaptedTensors
-from weights.tensors import Shape
+from agent_forge.evomerge.merging.kernels.chunks import Rows, as_rows
+from agent_forge.evomerge.recipes.recipe import Noise
+from agent_forge.weights.folders.adapter import AdaptedTensors
+from agent_forge.weights.tensors import Shape
 
 Weights = Mapping[str, torch.Tensor]
 

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
-from weights.recipes import Frozen, RecipeNode, Source
+from agent_forge.weights.recipes import Frozen, RecipeNode, Source
 
 Interpolation = Literal["linear", "slerp"]
 Arithmetic = Literal["dare", "ties"]

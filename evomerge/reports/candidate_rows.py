@@ -7,12 +7,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evaluation.data.slices import Slice
-from events import canonical_json
-from evomerge.recipes import tensor_groups
-from evomerge.recipes.recipe import Flow, Grouped, Merge, Recipe, Source, genome, label, parents
-from evomerge.reports import search_statistics
-from evomerge.run.state import RunState
+from agent_forge.evaluation.data.slices import Slice
+from agent_forge.events import canonical_json
+from agent_forge.evomerge.recipes import tensor_groups
+from agent_forge.evomerge.recipes.recipe import (
+    Flow,
+    Grouped,
+    Merge,
+    Recipe,
+    Source,
+    genome,
+    label,
+    parents,
+)
+from agent_forge.evomerge.reports import search_statistics
+from agent_forge.evomerge.run.state import RunState
 
 Row = dict[str, Any]
 

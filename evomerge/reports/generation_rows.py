@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evomerge.run import events
-from evomerge.run.state import RunState
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run.state import RunState
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evaluation.data.outcomes import Draws, Outcomes, pick
-from evaluation.data.slices import Slice
-from evaluation.measures.bootstrap import Comparison
-from evomerge.fitness.paired_bootstrap import compare
-from evomerge.fitness.per_item import Contest, Names, contest, itemise
-from evomerge.run.state import EvaluationKey, RunState
-from evomerge.run.views import candidates
-from runs.errors import ConfigError, NotFoundError
+from agent_forge.evaluation.data.outcomes import Draws, Outcomes, pick
+from agent_forge.evaluation.data.slices import Slice
+from agent_forge.evaluation.measures.bootstrap import Comparison
+from agent_forge.evomerge.fitness.paired_bootstrap import Contest, Names, compare, contest, itemise
+from agent_forge.evomerge.run.state import EvaluationKey, RunState
+from agent_forge.evomerge.run.views import candidates
+from agent_forge.runs.errors import ConfigError, NotFoundError
 
 #: Slices in the reverse of the order in which a run measures on them.
 LAST_FIRST: tuple[Slice, ...] = ("test", "selection", "search")

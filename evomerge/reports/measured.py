@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from evaluation.data.outcomes import DomainOutcomes, Outcomes
-from evomerge.fitness import composite, paired_bootstrap
-from evomerge.run.scores import EvaluationKey
-from evomerge.run.state import RunState
-from runs.event_types import Figure, Measurement
+from agent_forge.evaluation.data.outcomes import DomainOutcomes, Outcomes
+from agent_forge.evomerge.fitness import composite, paired_bootstrap
+from agent_forge.evomerge.run.scores import EvaluationKey
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.runs.event_types import Figure, Measurement
 
 #: Figure of `Components` → what it is, in words.
 WORDS = {

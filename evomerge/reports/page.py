@@ -1,16 +1,28 @@
-"""A merging run as plain data, in the shapes of docs/api.md. Pure."""
+"""A merging run as plain data, in the shapes of docs/api.md. Pure.
+
+Parts of a merging run's page, by name, as the API's routes say them. Pure.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from evomerge.recipes.recipe import label, parents
-from evomerge.reports import candidate_rows, generation_rows, report, search_statistics, skills
-from evomerge.reports import headline as scores
-from evomerge.reports import snapshot as views
-from evomerge.run.budget import SECONDS
-from evomerge.run.state import RunState
-from evomerge.run.views import candidates, wording
+from agent_forge.evomerge.recipes.recipe import label, parents
+from agent_forge.evomerge.reports import (
+    candidate_rows,
+    generation_rows,
+    report,
+    search_statistics,
+    skills,
+)
+from agent_forge.evomerge.reports import rows as scores
+from agent_forge.evomerge.reports import snapshot as views
+from agent_forge.evomerge.reports.outputs.recipe_file import places, recipe_document
+from agent_forge.evomerge.reports.pictures import family_svg
+from agent_forge.evomerge.run.state import SECONDS, RunState
+from agent_forge.evomerge.run.views import candidates, wording
+from agent_forge.runs.errors import NotFoundError
 
 #: Instead of a run's ending, before there is one.
 UNENDED = {"test": None, "rivals": [], "verdict": None, "lineage_digest": None}
@@ -190,3 +202,33 @@ def _share(state: RunState, generation: int) -> float:
     if config.budget_hours is not None and config.generations_wanted is None:
         return state.closed[generation].wall / (SECONDS * config.budget_hours)
     return generation / config.generations if config.generations else 0.0
+
+
+def part(state: RunState, name: str, query: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a part of the page. Raises NotFoundError for an unknown part or candidate."""
+    match name:
+        case "population":
+            return population(state, query["generation"], query["everything"])
+        case "candidate":
+            return _candidate(state, candidates.find(state, query["candidate"]))
+        case "lineage":
+            return family_svg.lineage(state, candidates.find(state, query["candidate"]))
+    raise NotFoundError(f"a merging run has no {name}.")
+
+
+def _candidate(state: RunState, recipe_id: str) -> dict[str, Any]:
+    """Return a candidate, with its recipe as a config for `forge merge` where a config can say it."""
+    body = candidate(state, recipe_id)
+    started = state.started
+    if started is None or recipe_id not in state.built:
+        return body
+    if recipe_id in {s.recipe_id for s in (started.base, *started.sources)}:
+        return body
+    from agent_forge.evomerge.mergekit.export_config import as_config
+
+    model_places, dtype = places(state), started.profile.dtype
+    return {
+        **body,
+        "yaml": as_config(recipe_id, state.recipes, model_places, dtype),
+        "document": recipe_document(state, recipe_id, state.head),
+    }

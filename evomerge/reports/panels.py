@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from evomerge.recipes.recipe import label
-from evomerge.reports import generation_rows, headline, report, search_statistics, skills
-from evomerge.reports.pictures import lineage_graph
-from evomerge.reports.skills import OURS, distinct
-from evomerge.reports.verdict import within_rounding
-from evomerge.run.state import RunState
-from runs.panels.head import Fact, Result
-from runs.panels.panels import (
+from agent_forge.evomerge.recipes.recipe import label
+from agent_forge.evomerge.reports import generation_rows, report, search_statistics, skills
+from agent_forge.evomerge.reports import rows as headline
+from agent_forge.evomerge.reports.pictures import family_svg
+from agent_forge.evomerge.reports.skills import OURS, distinct
+from agent_forge.evomerge.reports.verdict import within_rounding
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.runs.panels.head import Fact, Result
+from agent_forge.runs.panels.panels import (
     Arm,
     Arms,
     Axis,
@@ -325,7 +326,7 @@ def generations(rows: Sequence[dict[str, Any]]) -> Units:
 def lineage(state: RunState) -> Graph:
     """Return the champion's ancestors and siblings."""
     assert state.champion
-    graph = lineage_graph.lineage(state, state.champion)
+    graph = family_svg.lineage(state, state.champion)
     nodes = [
         Node(
             id=node["id"],

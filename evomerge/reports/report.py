@@ -1,29 +1,34 @@
 """Report of a run: numbers from the log as plain data, and the same as Markdown.
 
 Pure.
+
+The command that asks for a run again: its models, its data, and the settings that differ. Pure.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import shlex
 from collections.abc import Sequence
 from datetime import timedelta
 from itertools import combinations, pairwise
 from typing import Any
 
-from events import Envelope
-from evomerge.recipes.recipe import PIPELINES, Merge, Pipeline, Source, blocks, genome
-from evomerge.reports import generation_rows, search_statistics, skills
-from evomerge.reports.command import command
-from evomerge.reports.verdict import rivals, sentence, verdict
-from evomerge.run import events
-from evomerge.run.state import RunState
-from evomerge.search import diversity
-from runs.panels.report_html import PICTURE
-from runs.record.budget import elapsed
-from runs.record.events import ENDED
-from runs.system.durations import day
-from runs.system.plain_text import visible
+from agent_forge.events import Envelope
+from agent_forge.evomerge.config import EvoMergeConfig
+from agent_forge.evomerge.recipes.recipe import PIPELINES, Merge, Pipeline, Source, blocks, genome
+from agent_forge.evomerge.reports import generation_rows, search_statistics, skills
+from agent_forge.evomerge.reports.verdict import rivals, sentence, verdict
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.search import diversity
+from agent_forge.runs.event_types import ModelReference
+from agent_forge.runs.panels.report_html import PICTURE
+from agent_forge.runs.record.events import ENDED
+from agent_forge.runs.record.lineage import elapsed
+from agent_forge.runs.system.durations import day
+from agent_forge.runs.system.plain_text import visible
 
 #: A pipeline stage whose choice moves the weights by less than this is called inactive.
 INACTIVE = 0.05
@@ -317,3 +322,27 @@ _EXPLANATION = (
     "above zero by more than rounding, *worse* if it is below, and *level* otherwise. The test slice "
     "was read once, for this table."
 )
+
+
+def command(state: RunState) -> str:
+    """Return `forge evo` with options that ask for the run's models, data and settings."""
+    assert state.submitted
+    sources = ",".join(map(_place, state.submitted.sources))
+    words = ["forge", "evo", "--base-models", sources]
+    if state.submitted.base is not None:
+        words += ["--base-model", _place(state.submitted.base)]
+    for path in state.submitted.data:
+        words += ["--data", path]
+    usual = EvoMergeConfig().flat()
+    for name, value in state.submitted.config.flat().items():
+        if value != usual.get(name):
+            text = value if isinstance(value, str) else json.dumps(value)
+            words += ["--set", f"{name}={text}"]
+    return visible(shlex.join(words))
+
+
+def _place(model: ModelReference) -> str:
+    """Return what names a model: its Hub id with the revision, or its folder."""
+    if model.hub_id is None:
+        return model.path
+    return f"{model.hub_id}@{model.revision}" if model.revision else model.hub_id

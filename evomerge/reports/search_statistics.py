@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.search import pareto
-from evomerge.fitness.composite import Components
-from evomerge.recipes import tensor_groups
-from evomerge.recipes.recipe import Flow, Grouped, Merge, Source, genome
-from evomerge.run.state import RunState
-from evomerge.search.genes.genome import Detail, Space
-from evomerge.search.proposals import Family
-from evomerge.search.strategies.nsga2 import objectives
+from agent_forge.evaluation.search import pareto
+from agent_forge.evomerge.fitness.composite import Components
+from agent_forge.evomerge.recipes import tensor_groups
+from agent_forge.evomerge.recipes.recipe import Flow, Grouped, Merge, Source, genome
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.search.genes.genome import Detail, Space
+from agent_forge.evomerge.search.proposals import Family
+from agent_forge.evomerge.search.strategies.nsga2 import objectives
 
 #: Correlations need at least `FEWEST` candidates.
 FEWEST = 12

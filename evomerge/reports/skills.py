@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from evaluation.data.outcomes import DomainOutcomes, Outcomes
-from evaluation.data.slices import Slice
-from evomerge.fitness.composite import bits_per_byte
-from evomerge.recipes.recipe import blocks
-from evomerge.run.state import RunState
-from evomerge.search import diversity
+from agent_forge.evaluation.data.outcomes import DomainOutcomes, Outcomes
+from agent_forge.evaluation.data.slices import Slice
+from agent_forge.evomerge.fitness.composite import bits_per_byte
+from agent_forge.evomerge.recipes.recipe import blocks
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.search import diversity
 
 #: What the champion is called.
 OURS = "champion"

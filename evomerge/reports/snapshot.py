@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from evomerge.reports import candidate_rows
-from evomerge.run.state import RunState
-from evomerge.run.views.candidates import describe
-from runs.kinds.decide import pending
-from runs.kinds.view import changed
+from agent_forge.evomerge.reports import candidate_rows
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.run.views.candidates import describe
+from agent_forge.runs.kinds.decide import pending
+from agent_forge.runs.kinds.view import changed
 
 
 def view(state: RunState) -> dict[str, Any]:

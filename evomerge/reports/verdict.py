@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evomerge.fitness.paired_bootstrap import rounding
-from evomerge.reports import skills
-from evomerge.run.event_types import Rival
-from evomerge.run.state import RunState
-from runs.panels.panels import COMPARED, Verdict
+from agent_forge.evomerge.fitness.paired_bootstrap import rounding
+from agent_forge.evomerge.reports import skills
+from agent_forge.evomerge.run.events import Rival
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.runs.panels.panels import COMPARED, Verdict
 
 #: Kind of rival → what a text calls it.
 NOUNS = {"baseline": "merge", "source": "source", "base": "base"}

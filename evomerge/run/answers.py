@@ -7,14 +7,21 @@ first, is compared here.
 
 from __future__ import annotations
 
-from events import Event
-from evomerge.recipes.layer_choice import choose
-from evomerge.recipes.recipe import Source
-from evomerge.run import events
-from evomerge.run.rules import early_stopping
-from evomerge.run.state import Candidate, RunState
-from evomerge.run.tasks import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Task
-from runs.kinds.tasks import Start
+from agent_forge.events import Event
+from agent_forge.evomerge.recipes.recipe import Source
+from agent_forge.evomerge.recipes.tensor_groups import choose
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run.rules import early_stopping
+from agent_forge.evomerge.run.state import Candidate, RunState
+from agent_forge.evomerge.run.tasks import (
+    Build,
+    BuildBaseline,
+    ChooseLayers,
+    Evaluate,
+    Measure,
+    Task,
+)
+from agent_forge.runs.kinds.decide import Start
 
 #: Event → the kind of task that the event answers.
 ANSWERS: dict[type[Event], type[Task]] = {

@@ -3,41 +3,53 @@
 Values that must not depend on luck (recipes, digests, scores) and values that may (seconds, who,
 when) are in separate fields; `runs.record.events.LUCK` names the latter. What every kind of run has
 is in `runs/record/events.py`.
+
+Value types inside the events of an EvoMerge run.
 """
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from evaluation.data.outcomes import DomainOutcomes, Draw, Pool
-from evaluation.data.slices import Slice
-from events import Event
-from evomerge.config import EvoMergeConfig
-from evomerge.fitness.composite import Components, Fitness, Reference
-from evomerge.recipes.recipe import Recipe
-from evomerge.run.event_types import Rival
-from runs.event_types import ModelReference, Profile, SourceRecord
-from runs.record import events as common
-from runs.record.device_setting import on_cpu
-from runs.record.events import MOST_PRIORITY as MOST_PRIORITY
-from runs.record.events import DivergenceDetected as DivergenceDetected
-from runs.record.events import Failed as Failed
-from runs.record.events import Quarantine as Quarantine
-from runs.record.events import TaskDied as TaskDied
-from runs.record.events import TaskFailed as TaskFailed
-from runs.record.events import TaskQuarantined as TaskQuarantined
-from runs.record.events import luckless as luckless
-from runs.record.user_events import Cancelled as Cancelled
-from runs.record.user_events import Described as Described
-from runs.record.user_events import Exported as Exported
-from runs.record.user_events import Imported as Imported
-from runs.record.user_events import Paused as Paused
-from runs.record.user_events import PriorityChanged as PriorityChanged
-from runs.record.user_events import Resumed as Resumed
-from runs.record.user_events import Retried as Retried
-from runs.system.digests import Digest
-from runs.system.integers import Count
-from weights.cost import Cost, Speed
+from agent_forge.evaluation.data.outcomes import DomainOutcomes, Draw, Pool
+from agent_forge.evaluation.data.slices import Slice
+from agent_forge.evaluation.measures.bootstrap import Comparison
+from agent_forge.events import Event
+from agent_forge.evomerge.config import EvoMergeConfig
+from agent_forge.evomerge.fitness.composite import Components, Fitness, Reference
+from agent_forge.evomerge.recipes.recipe import Recipe
+from agent_forge.runs.event_types import Count, Digest, ModelReference, Part, Profile, SourceRecord
+from agent_forge.runs.record import events as common
+from agent_forge.runs.record.device_setting import on_cpu
+from agent_forge.runs.record.events import MOST_PRIORITY as MOST_PRIORITY
+from agent_forge.runs.record.events import Cancelled as Cancelled
+from agent_forge.runs.record.events import Described as Described
+from agent_forge.runs.record.events import DivergenceDetected as DivergenceDetected
+from agent_forge.runs.record.events import Exported as Exported
+from agent_forge.runs.record.events import Failed as Failed
+from agent_forge.runs.record.events import Imported as Imported
+from agent_forge.runs.record.events import Paused as Paused
+from agent_forge.runs.record.events import PriorityChanged as PriorityChanged
+from agent_forge.runs.record.events import Quarantine as Quarantine
+from agent_forge.runs.record.events import Resumed as Resumed
+from agent_forge.runs.record.events import Retried as Retried
+from agent_forge.runs.record.events import TaskDied as TaskDied
+from agent_forge.runs.record.events import TaskFailed as TaskFailed
+from agent_forge.runs.record.events import TaskQuarantined as TaskQuarantined
+from agent_forge.runs.record.events import luckless as luckless
+from agent_forge.weights.cost import Cost, Speed
+
+
+class Rival(Part):
+    """One source or baseline, and the champion's lead over it on the test slice."""
+
+    name: str
+    kind: Literal["base", "source", "baseline"]
+    recipe_id: str
+    scalar: float | None
+    #: None if the rival has no fitness.
+    lead: Comparison | None
+
 
 #: Types of the events that record a build.
 BUILT = ("baseline_built", "seeded", "merged", "mutated", "sampled", "crossed")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from events import Envelope
-from evomerge.run import events
-from evomerge.run.state import RunState
-from evomerge.run.views import candidates
-from runs.event_types import ModelReference, SourceRecord
-from runs.kinds.origin import Origin
-from runs.record.user_events import Exported
+from agent_forge.events import Envelope
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.run.views import candidates
+from agent_forge.runs.event_types import ModelReference, SourceRecord
+from agent_forge.runs.kinds.origin import Origin
+from agent_forge.runs.record.events import Exported
 
 
 def origin(state: RunState, rows: Sequence[Envelope], name: str) -> Origin:

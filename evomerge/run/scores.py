@@ -5,15 +5,15 @@ Pure.
 
 from __future__ import annotations
 
-from evaluation.data import outcomes
-from evaluation.data.outcomes import Draws, Outcomes
-from evaluation.data.slices import Slice
-from evomerge.config import EvoMergeConfig
-from evomerge.fitness import composite
-from evomerge.fitness.composite import Components, Fitness, Reference
-from evomerge.recipes.recipe import Recipe, blocks
-from evomerge.run import events
-from weights.cost import Cost
+from agent_forge.evaluation.data import outcomes
+from agent_forge.evaluation.data.outcomes import Draws, Outcomes
+from agent_forge.evaluation.data.slices import Slice
+from agent_forge.evomerge.config import EvoMergeConfig
+from agent_forge.evomerge.fitness import composite
+from agent_forge.evomerge.fitness.composite import Components, Fitness, Reference
+from agent_forge.evomerge.recipes.recipe import Recipe, blocks
+from agent_forge.evomerge.run import events
+from agent_forge.weights.cost import Cost
 
 #: (recipe id, slice, generation of the draw or None for the whole slice).
 EvaluationKey = tuple[str, Slice, int | None]

@@ -1,22 +1,88 @@
 """State of a merging run: the fold of its events.
 
 Pure; no clock, no I/O. What every kind of run has is in `runs/kinds/state.py`.
+
+Budgets: what a run has spent, and the budget that ends its search.
+
+Pure; everything follows from the log. Evaluations and items are those of the search and of the
+selection slice, the sources' included. Hours are those between `started` and the newest event,
+without the time that the run was paused. Device hours are what the tasks recorded as their
+duration. Both kinds of hours depend on the machine: of two runs with such a budget, one may go
+further than the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from events import Envelope, Event, Registry
-from evomerge.config import EvoMergeConfig
-from evomerge.recipes.recipe import Recipe, Source
-from evomerge.run import budget, events
-from evomerge.run.budget import SearchSpent
-from evomerge.run.scores import EvaluationKey, Measured
-from runs.kinds import state as common
-from runs.kinds.state import Handler, State, add, assign, fold_into, put
+from agent_forge.evaluation.data.outcomes import Outcomes
+from agent_forge.events import Envelope, Event, Registry
+from agent_forge.evomerge.config import EvoMergeConfig
+from agent_forge.evomerge.recipes.recipe import Recipe, Source
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run.scores import EvaluationKey, Measured
+from agent_forge.runs.kinds import state as common
+from agent_forge.runs.kinds.state import Handler, State, add, assign, fold_into, put
+from agent_forge.runs.record.lineage import Spent, device
+
+SECONDS = 3600.0
+
+
+@dataclass(frozen=True)
+class SearchSpent(Spent):
+    """The sums of what a merging run has spent, after some prefix of its log."""
+
+    evaluations: int = 0
+    #: Windows, questions and problems that were scored.
+    items: int = 0
+
+    def minus(self, other: SearchSpent) -> SearchSpent:
+        """Return what was spent since the earlier sums `other`."""
+        return SearchSpent(
+            device=self.device - other.device,
+            wall=self.wall - other.wall,
+            evaluations=self.evaluations - other.evaluations,
+            items=self.items - other.items,
+        )
+
+
+def items(outcomes: Outcomes) -> int:
+    """Return how many windows, questions and problems were scored."""
+    return sum(len(o.nll) + len(o.right) + len(o.solved) for o in outcomes.values())
+
+
+def after(spent: SearchSpent, event: object) -> SearchSpent:
+    """Return the sums with one more event; the caller adds the time by the clock."""
+    spent = replace(spent, device=spent.device + device(event))
+    if not isinstance(event, events.Evaluated) or event.slice not in ("search", "selection"):
+        return spent
+    return replace(
+        spent, evaluations=spent.evaluations + 1, items=spent.items + items(event.outcomes)
+    )
+
+
+def exhausted(
+    config: EvoMergeConfig, spent: SearchSpent, last: SearchSpent, report: float = 0.0
+) -> events.Reason | None:
+    """Return the budget that another generation like the last would exceed; None if all suffice.
+
+    `report` is the seconds that the final report will take, for `budget_hours`.
+    """
+    limits: list[tuple[events.Reason, float | None, float]] = [
+        ("evaluations", config.max_evaluations, spent.evaluations + last.evaluations),
+        ("items", config.max_items, spent.items + last.items),
+        ("hours", _seconds(config.max_hours), spent.wall + last.wall),
+        ("hours", _seconds(config.budget_hours), spent.wall + last.wall + report),
+        ("device_hours", _seconds(config.max_device_hours), spent.device + last.device),
+    ]
+    return next((name for name, limit, need in limits if limit is not None and need > limit), None)
+
+
+def _seconds(hours: float | None) -> float | None:
+    return None if hours is None else hours * SECONDS
+
 
 Candidate = events.Seeded | events.Merged | events.Mutated | events.Sampled | events.Crossed
 
@@ -92,7 +158,7 @@ class RunState(Measured, State):
         """Add an event's cost, but for the time by the clock, to what was spent."""
         if -1 not in self.closed and isinstance(event, Candidate | events.LayersChosen):
             self.closed[-1] = self.spent
-        self.spent = budget.after(self.spent, event)
+        self.spent = after(self.spent, event)
 
     def take(self, event: Event, recorded_at: str | None = None, key: str = "") -> None:
         """Apply one more event, in place. Raises TypeError for an event of another kind."""

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evaluation.data.slices import Slice
-from evomerge.recipes.recipe import Merge
-from evomerge.search.proposals import Proposal
-from runs.kinds.tasks import Start
+from agent_forge.evaluation.data.slices import Slice
+from agent_forge.evomerge.recipes.recipe import Merge
+from agent_forge.evomerge.search.proposals import Proposal
+from agent_forge.runs.kinds.decide import Start
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,15 @@ from functools import cache
 
 from pydantic import ValidationError
 
-from evomerge.config import STRATEGIES, EvoMergeConfig, explain
-from evomerge.search.strategies.auto import Auto, Auto1
-from evomerge.search.strategies.cma_es import CmaEs
-from evomerge.search.strategies.elite_loser import EliteLoser
-from evomerge.search.strategies.nsga2 import Nsga2
-from evomerge.search.strategies.tournament import Tournament
-from evomerge.search.strategy import Strategy
-from evomerge.search_settings import named, plugins
-from runs.errors import ConfigError, StrategyError
+from agent_forge.evomerge.config import STRATEGIES, EvoMergeConfig, explain
+from agent_forge.evomerge.search.strategies.auto import Auto, Auto1
+from agent_forge.evomerge.search.strategies.cma_es import CmaEs
+from agent_forge.evomerge.search.strategies.elite_loser import EliteLoser
+from agent_forge.evomerge.search.strategies.nsga2 import Nsga2
+from agent_forge.evomerge.search.strategies.tournament import Tournament
+from agent_forge.evomerge.search.strategy import Strategy
+from agent_forge.evomerge.search_settings import named, plugins
+from agent_forge.runs.errors import ConfigError, StrategyError
 
 __all__ = ["STRATEGIES", "Strategy", "current", "registered", "strategy"]
 
@@ -40,7 +40,9 @@ def registered() -> dict[str, type[Strategy]]:
     classes: dict[str, type[Strategy]] = {}
     for name, cls in plugins().items():
         if not (isinstance(cls, type) and issubclass(cls, Strategy)):
-            raise StrategyError(f"strategy {name} is no subclass of evomerge.search.Strategy.")
+            raise StrategyError(
+                f"strategy {name} is no subclass of agent_forge.evomerge.search.Strategy."
+            )
         if cls.version.partition("@")[0] != name:
             raise StrategyError(f"strategy {name} says that its version is {cls.version}.")
         classes[name] = cls

@@ -3,6 +3,8 @@
 Diversity is the mean distance between the candidates' task vectors, divided by the mean distance
 between the sources' task vectors: at 1 the candidates are as far apart as the sources, at 0 they
 are all the same. Pure: no torch.
+
+The stopping rule of a search, a pure function.
 """
 
 from __future__ import annotations
@@ -73,3 +75,18 @@ def level(value: float, warn: float, reseed: float) -> str:
     if value < reseed:
         return "critical"
     return "low" if value < warn else "healthy"
+
+
+def converged(champions: Sequence[float | None], threshold: float, patience: int) -> bool:
+    """Return True if the champion's relative gain over `patience` generations is below `threshold`.
+
+    `champions` are the champion's selection-slice scores after each generation, generation 0 first;
+    None: no score. If one of the two compared scores is None, return True only if both are. A
+    patience of 0 never converges.
+    """
+    if patience == 0 or len(champions) <= patience:
+        return False
+    before, now = champions[-patience - 1], champions[-1]
+    if before is None or now is None:
+        return before is now
+    return now - before < threshold * abs(before)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from evomerge.recipes.recipe import Flow, Grouped, Mutate, Pipeline
+from agent_forge.evomerge.recipes.recipe import Flow, Grouped, Mutate, Pipeline
 
 Kind = Literal["seeded", "merged", "mutated", "sampled", "crossed"]
 

@@ -15,13 +15,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from events import canonical_json
-from evomerge.recipes.recipe import path
-from evomerge.run.state import RunState
-from evomerge.run.views import candidates
-from runs.errors import ForgeError
-from runs.history import repository
-from runs.home import Home
+from agent_forge.events import canonical_json
+from agent_forge.evomerge.recipes.recipe import path
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.run.views import candidates
+from agent_forge.runs.errors import ForgeError
+from agent_forge.runs.history import repository
+from agent_forge.runs.home import Home
 
 
 def key(state: RunState, recipe_id: str) -> str:
@@ -52,10 +52,10 @@ def find(home: Home, state: RunState, recipe_id: str) -> dict[str, Any]:
     cached_attribution = kept(home, state, recipe_id)
     if cached_attribution is not None:
         return cached_attribution
-    from evomerge.merging.attribution import makeup
-    from evomerge.tasks.context import Bench
-    from weights.storage.weight_cache import Artifacts
-    from weights.threads import set_threads
+    from agent_forge.evomerge.merging.attribution import makeup
+    from agent_forge.evomerge.tasks.context import Bench
+    from agent_forge.weights.storage.weight_cache import Artifacts
+    from agent_forge.weights.threads import set_threads
 
     assert state.started
     set_threads(state.started.profile.threads)

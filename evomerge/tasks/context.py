@@ -1,46 +1,52 @@
 """The run context of a process: sources, data, the resident model, the builder.
 
 `Bench.check_unchanged`, called when a started run is opened, checks all this against `started`.
+
+Evaluation settings of the model: batch size, dtype and compilation, set, probed or pinned.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from evaluation import kept_items
-from evaluation.backends.backend import BATCH_TOKENS
-from evaluation.backends.inductor import compiler
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.data import items as data_items
-from evaluation.data.items import Item
-from evaluation.data.outcomes import Pool
-from evaluation.data.packing import PackedData, pack
-from evaluation.data.slices import Slice
-from evaluation.evaluate import Judge
-from evaluation.item_filter import measurable, why_not_run
-from evaluation.loading import load_items, load_tokenizer, made_for_any_model
-from evaluation.machine_profile import machine_profile, unsuited
-from evomerge import data_settings, search
-from evomerge.merging import sketch
-from evomerge.merging.builder import Builder, Weights, not_finite
-from evomerge.merging.dataflow import check_paths
-from evomerge.recipes.recipe import Recipe, Source
-from evomerge.run import events
-from evomerge.run.state import RunState
-from evomerge.run.views import candidates
-from evomerge.tasks import evaluation_mode, source_warnings
-from runs.errors import ConfigError, SourceChangedError, SourceError
-from weights import block_names, cost
-from weights.devices import of_run
-from weights.folders import checkpoint as weights_checkpoint
-from weights.folders import companions
-from weights.folders.sources import Family, open_family
-from weights.storage.inputs import check_named
-from weights.storage.weight_cache import Artifacts
+import torch
+
+from agent_forge.evaluation import autotune, kept_items
+from agent_forge.evaluation.autotune import machine_profile, unsuited
+from agent_forge.evaluation.backends import inductor
+from agent_forge.evaluation.backends.backend import BATCH_TOKENS
+from agent_forge.evaluation.backends.inductor import compiler
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.data import items as data_items
+from agent_forge.evaluation.data.items import Item
+from agent_forge.evaluation.data.outcomes import Pool
+from agent_forge.evaluation.data.packing import Packed, PackedData, pack
+from agent_forge.evaluation.data.slices import Slice
+from agent_forge.evaluation.evaluate import Judge, measurable, why_not_run
+from agent_forge.evaluation.loading import load_items, load_tokenizer, made_for_any_model
+from agent_forge.evomerge import data_settings, search
+from agent_forge.evomerge.config import EvoMergeConfig
+from agent_forge.evomerge.merging import sketch
+from agent_forge.evomerge.merging.builder import Builder, Weights, not_finite
+from agent_forge.evomerge.merging.dataflow import check_paths
+from agent_forge.evomerge.recipes.recipe import Recipe, Source
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run.events import Started
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.run.views import candidates
+from agent_forge.evomerge.tasks import merge
+from agent_forge.runs.errors import ConfigError, SourceChangedError, SourceError
+from agent_forge.weights import block_names, cost
+from agent_forge.weights.devices import of_run
+from agent_forge.weights.folders import checkpoint as weights_checkpoint
+from agent_forge.weights.folders import companions
+from agent_forge.weights.folders.sources import Family, open_family
+from agent_forge.weights.storage.inputs import check_named
+from agent_forge.weights.storage.weight_cache import Artifacts
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +134,7 @@ class Bench:
     @property
     def resident(self) -> ResidentModel:
         """The model object that takes the candidates' weights, set up by the run's profile."""
-        return evaluation_mode.follow(self._resident, self._submitted.config, self.state.started)
+        return follow(self._resident, self._submitted.config, self.state.started)
 
     @cached_property
     def _resident(self) -> ResidentModel:
@@ -193,14 +199,14 @@ class Bench:
         weights = [self.origin, *self.source_weights]
         records = self._records(weights)
         _check_different(records[1:])
-        probed = evaluation_mode.probe(
+        probed = probe(
             self.resident, config, weights, self.packed["train"], self.context
         )  # raises SourceError if tensor names do not fit the architecture
         names = [model.name for model in self._given]
-        strange = source_warnings.other_tokens(names, self.copies, config.strict)
-        strange += source_warnings.strange(self._given, self.copies)
+        strange = merge.other_tokens(names, self.copies, config.strict)
+        strange += merge.strange(self._given, self.copies)
         places = [Path(reference.path) for reference in self._given]  # copies have no folders
-        strange += source_warnings.left_behind(self._given, places)
+        strange += merge.left_behind(self._given, places)
         shapes = {name: tuple(t.shape) for name, t in self.origin.items()}
         width = next(iter(self.origin.values())).element_size()
         pools: dict[Slice, dict[str, Pool]] = {
@@ -390,3 +396,88 @@ def _check_different(records: list[events.SourceRecord]) -> None:
                 "source must be another model."
             )
         names_by_digest[record.digest] = record.name
+
+
+def follow(model: ResidentModel, config: EvoMergeConfig, started: Started | None) -> ResidentModel:
+    """Set up the model by the run's profile, or by the settings before the run has one."""
+    if started is not None:
+        profile = started.profile
+        model.batch_tokens = None if config.batch_tokens is None else profile.batch_tokens
+        model.dtype = getattr(torch, profile.evaluation) if profile.evaluation else None
+        shape = (model.rows(started.context), started.context)
+        model.compiled = shape if profile.compiled else None
+    elif config.batch_tokens != "probe" and config.evaluation_dtype not in ("auto", "probe"):
+        model.batch_tokens = config.batch_tokens
+        model.dtype = torch.bfloat16 if config.evaluation_dtype == "bfloat16" else None
+    return model  # values that must be found out are set by `probe`
+
+
+def probe(
+    model: ResidentModel,
+    config: EvoMergeConfig,
+    sources: Sequence[Weights],
+    data: Mapping[str, Packed],
+    context: int,
+) -> tuple[str, ...]:
+    """Measure what the settings ask to probe, set up the model by it, and return a line on each."""
+    lines = []
+    model.dtype = torch.bfloat16 if config.evaluation_dtype == "bfloat16" else None
+    model.load(sources[0])
+    if config.batch_tokens == "probe":
+        speeds = autotune.batch(model, context, config.search_windows)
+        model.batch_tokens = autotune.chosen(speeds)
+        lines.append(
+            f"probed: {model.batch_tokens} tokens a forward pass, "
+            f"{speeds[model.batch_tokens]:,.0f} tokens/s (one window: {speeds[context]:,.0f})"
+        )
+    elif config.batch_tokens is not None:
+        model.batch_tokens = config.batch_tokens
+    if config.evaluation_dtype == "auto":
+        model.dtype = torch.bfloat16 if autotune.natively(model, sources, data) else None
+    elif config.evaluation_dtype == "probe":
+        trial = autotune.halved(model, sources, data, context)
+        model.dtype = torch.bfloat16 if trial.better else None
+        lines.append(_told("bfloat16 is", trial, trial.better))
+    if config.evaluation_compile == "probe":
+        lines.append(_compiled(model, config, sources, data, context))
+    return tuple(lines)
+
+
+def _compiled(
+    model: ResidentModel,
+    config: EvoMergeConfig,
+    sources: Sequence[Weights],
+    data: Mapping[str, Packed],
+    context: int,
+) -> str:
+    """Try compiled passes; use them if they save time within the run's search. Return a line on it."""
+    if not inductor.compiler(model.device):
+        return "not probed: this machine has no compiler for evaluation_compile: not used"
+    try:
+        trial = autotune.compiled(model, sources, data, context)
+    except inductor.NotCompiledError as error:
+        return f"not probed: {error}: not used"
+    rows = model.rows(context)
+    long = sum(any(len(w) == context for w in packed.windows) for packed in data.values())
+    full = config.search_windows // rows * rows * context
+    used = trial.pays(_search_tokens(config, long * full, trial.speed))
+    model.compiled = (rows, context) if used else None
+    return _told(f"compiling takes {trial.seconds:.0f} s, and evaluation is", trial, used)
+
+
+def _search_tokens(config: EvoMergeConfig, each: int, speed: float) -> float:
+    """Return the tokens of full batches that the search evaluates at most, `each` a candidate.
+
+    `speed` is tokens a second; a run with a budget of hours has time for no more than that allows.
+    """
+    tokens = config.generations * config.search.population_size * each
+    if config.budget_hours is None:
+        return tokens
+    return min(tokens, 3600 * config.budget_hours * speed)
+
+
+def _told(what: str, trial: autotune.Trial, used: bool) -> str:
+    return (
+        f"probed: {what} {trial.ratio:.2f} times as fast and changes the sources' perplexity "
+        f"by at most {trial.change:.2%}: {'used' if used else 'not used'}"
+    )

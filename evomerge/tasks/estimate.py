@@ -13,22 +13,21 @@ import time
 from pathlib import Path
 from typing import Any
 
-from evaluation.data.outcomes import Draw, Draws
-from evaluation.evaluate import evaluate
-from evaluation.measures.perplexity import WINDOWS
-from evomerge.merging.sketch import sketch
-from evomerge.recipes.recipe import Merge
-from evomerge.run import events
-from evomerge.run.state import RunState
-from evomerge.run.views.dry_run import Tally, rehearse
-from evomerge.tasks.context import Bench
-from runs.kinds.forecast import Amount, Forecast
-from runs.system.durations import size
-from runs.system.stopwatch import least, timed
-from weights.folders import stand_ins
-from weights.folders.checkpoint import digest
-from weights.storage.weight_cache import Artifacts
-from weights.threads import set_threads
+from agent_forge.evaluation.data.outcomes import Draw, Draws
+from agent_forge.evaluation.evaluate import evaluate
+from agent_forge.evaluation.measures.perplexity import WINDOWS
+from agent_forge.evomerge.merging.sketch import sketch
+from agent_forge.evomerge.recipes.recipe import Merge
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.run.views.dry_run import Tally, rehearse
+from agent_forge.evomerge.tasks.context import Bench
+from agent_forge.runs.kinds.forecast import Amount, Forecast
+from agent_forge.runs.system.durations import least, size, timed
+from agent_forge.weights.folders import stand_ins
+from agent_forge.weights.folders.checkpoint import digest
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.threads import set_threads
 
 #: Items of a kind that the probe scores per domain.
 PROBED = 12

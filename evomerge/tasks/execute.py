@@ -6,22 +6,29 @@ import math
 import time
 from collections.abc import Sequence
 
-from evaluation.data.outcomes import Draws, Outcomes
-from evaluation.evaluate import Seen, Watch, evaluate
-from evaluation.speed import measure
-from events import Event, failpoints
-from evomerge.merging.builder import not_finite
-from evomerge.merging.layer_fitness import MEASURE, swap_gains
-from evomerge.merging.sketch import sketch
-from evomerge.recipes.layer_choice import choose
-from evomerge.recipes.recipe import Recipe, path
-from evomerge.run import events
-from evomerge.run.rules import early_stopping
-from evomerge.run.tasks import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Task
-from evomerge.tasks.context import Bench
-from runs.errors import NotFiniteError
-from runs.kinds.tasks import Start
-from weights.folders.checkpoint import digest
+from agent_forge.evaluation.autotune import measure
+from agent_forge.evaluation.data.outcomes import Draws, Outcomes
+from agent_forge.evaluation.evaluate import Seen, Watch, evaluate
+from agent_forge.events import Event, failpoints
+from agent_forge.evomerge.merging.builder import not_finite
+from agent_forge.evomerge.merging.layer_fitness import MEASURE, swap_gains
+from agent_forge.evomerge.merging.sketch import sketch
+from agent_forge.evomerge.recipes.recipe import Recipe, path
+from agent_forge.evomerge.recipes.tensor_groups import choose
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run.rules import early_stopping
+from agent_forge.evomerge.run.tasks import (
+    Build,
+    BuildBaseline,
+    ChooseLayers,
+    Evaluate,
+    Measure,
+    Task,
+)
+from agent_forge.evomerge.tasks.context import Bench
+from agent_forge.runs.errors import NotFiniteError
+from agent_forge.runs.kinds.decide import Start
+from agent_forge.weights.folders.checkpoint import digest
 
 
 class Context(Bench):

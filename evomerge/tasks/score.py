@@ -1,4 +1,4 @@
-"""Evaluation of one model without a run, by the same code that runs use."""
+"""Evaluation of models without a run, by the code that runs use, for `forge score` and Python."""
 
 from __future__ import annotations
 
@@ -8,29 +8,34 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluation.backends.backend import Evaluator
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.backends.openai_backend import Endpoint
-from evaluation.data import items as itemdata
-from evaluation.data import outcomes
-from evaluation.data.items import Item
-from evaluation.data.outcomes import DomainOutcomes, Outcomes
-from evaluation.data.packing import Packed, pack
-from evaluation.data.slices import Slice
-from evaluation.evaluate import Judge, evaluate
-from evaluation.item_filter import measurable, why_not_run
-from evaluation.loading import load_tokenizer
-from evaluation.metered import Metered
-from evaluation.speed import Beside, paired
-from evomerge.fitness import composite
-from evomerge.fitness.composite import Components
-from evomerge.fitness.per_item import Item as Scored
-from evomerge.fitness.per_item import Kind, itemise
-from evomerge.merging.builder import not_finite
-from evomerge.run.events import ModelReference
-from runs.errors import DataError, NotFiniteError
-from weights.cost import Cost, cost
-from weights.folders import checkpoint, model_config
+from agent_forge.evaluation.autotune import Beside, paired
+from agent_forge.evaluation.backends.backend import Evaluator
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.backends.openai_backend import Endpoint
+from agent_forge.evaluation.data import domains, outcomes
+from agent_forge.evaluation.data import items as itemdata
+from agent_forge.evaluation.data.items import Item
+from agent_forge.evaluation.data.outcomes import DomainOutcomes, Outcomes
+from agent_forge.evaluation.data.packing import Packed, pack
+from agent_forge.evaluation.data.slices import Slice
+from agent_forge.evaluation.evaluate import Judge, evaluate, measurable, why_not_run
+from agent_forge.evaluation.loading import load_items, load_tokenizer
+from agent_forge.evaluation.metered import Metered
+from agent_forge.evomerge.data_settings import given
+from agent_forge.evomerge.fitness import composite
+from agent_forge.evomerge.fitness.composite import Components, Weighting
+from agent_forge.evomerge.fitness.paired_bootstrap import Item as Scored
+from agent_forge.evomerge.fitness.paired_bootstrap import Kind, itemise
+from agent_forge.evomerge.merging.builder import not_finite
+from agent_forge.evomerge.run.events import ModelReference
+from agent_forge.runs.errors import ConfigError, DataError, NotFiniteError
+from agent_forge.runs.home import Home
+from agent_forge.weights.cost import Cost, cost
+from agent_forge.weights.devices import check_device
+from agent_forge.weights.devices import resolve as device_of
+from agent_forge.weights.folders import checkpoint, gguf_note, model_config, sources
+from agent_forge.weights.storage.model_origin import Finder
+from agent_forge.weights.threads import set_threads
 
 
 @dataclass(frozen=True)
@@ -164,3 +169,75 @@ def _grades(packed: Packed, outcome: DomainOutcomes) -> dict[Kind, dict[int, tup
             right, count = grades_by_kind.setdefault(kind, {}).get(grade, (0.0, 0))
             grades_by_kind[kind][grade] = (right + value, count + 1)
     return grades_by_kind
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Options of `forge score`: the data, the slice, the device, or a server."""
+
+    #: Files and folders of items, or tasks; empty: the four built-in domains.
+    data: tuple[str, ...] = ()
+    slice_: Slice = "test"
+    #: Tokens of a window; the model's own limit if that is smaller.
+    context: int = 512
+    device: str = "auto"
+    #: Measure speed and memory, too.
+    speed: bool = False
+    #: The address of a server that holds the model, and its name there.
+    endpoint: str | None = None
+    served: str | None = None
+
+
+def check(models: Sequence[str], how: Measurement) -> None:
+    """Raise ConfigError for options that do not go together, UnavailableError for the device."""
+    check_device(how.device)
+    if how.endpoint == "":
+        raise ConfigError("--endpoint is empty: give the server's address.")
+    if how.endpoint is None and how.served is not None:
+        raise ConfigError("--served is the name at a server: give its --endpoint too.")
+    if how.endpoint is not None and len(models) > 1:
+        raise ConfigError("an endpoint holds one model: give one.")
+    if how.endpoint is not None and how.speed:
+        raise ConfigError("--speed measures models on this machine: leave out --endpoint.")
+
+
+def measure(
+    home: Home, models: Sequence[str], how: Measurement, tell: Callable[[str], None]
+) -> tuple[list[Score], list[Beside]]:
+    """Measure models, named as every command takes them; return scores and speeds, in their order.
+
+    Speeds are empty unless they are asked for. Raises ConfigError, DataError, EndpointError,
+    NotFiniteError, SourceError, UnavailableError.
+    """
+    check(models, how)
+    references = _references(home, models, tell)
+    data = given(how.data or (domains.NAME,), Weighting())
+    notes: list[str] = []
+    items = load_items(data, allow_benchmarks=True, note=notes.append, needed=(how.slice_,))
+    for note in notes:
+        tell(f"warning: {note}")
+    builtin = data == (domains.NAME,)
+    set_threads()
+    scores: list[Score] = []
+    residents: list[ResidentModel] = []
+    for model in references:
+        if how.endpoint is not None:
+            evaluator = served(model, how.endpoint, how.served)
+        else:
+            evaluator = resident(model, device_of(how.device))
+            residents += [evaluator] if how.speed else []
+        scores.append(score(model, items, how.slice_, evaluator, how.context, builtin, tell))
+    context = min(each.context for each in scores)
+    return scores, speeds(residents, context, tell) if residents else []
+
+
+def _references(
+    home: Home, models: Sequence[str], tell: Callable[[str], None]
+) -> list[ModelReference]:
+    """Return the models: folders, Hub ids, runs, registered models."""
+    named = Finder(home, tell)
+    references = [sources.resolve(model, named=named) for model in models]
+    for reference in references:
+        for words in gguf_note.warnings(Path(reference.path)):
+            tell(f"warning: {words}")
+    return references

@@ -7,17 +7,14 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from runs.kinds.setting_words import TRAINING, Labels
-from studies.comparison import TEST
-from studies.events import MODEL, GivenCompleted, GivenStarted, GivenSubmitted, history
-from studies.making.events import Making
-from studies.making.making import MakingState
-from studies.run import Run, best
-from studies.script import Script
-from studies.settings import Positive, TrainingConfig
-from studies.study import Study
-from studies.tables import Arm, bits, lead, ratio
-from studies.training_plan import as_float32, tokens, training
+from agent_forge.runs.kinds.setting_words import TRAINING, Labels
+from agent_forge.studies.comparison import TEST
+from agent_forge.studies.events import MODEL, GivenCompleted, GivenStarted, GivenSubmitted, history
+from agent_forge.studies.making.making import Making, MakingState
+from agent_forge.studies.run import Arm, Run, Script, best, bits, lead, ratio
+from agent_forge.studies.settings import Positive, TrainingConfig
+from agent_forge.studies.study import Study
+from agent_forge.studies.training_plan import as_float32, tokens, training
 
 GIVEN, SLOW, FAST = "given", "slow", "fast"
 MEASURE = "bits-per-byte@1"

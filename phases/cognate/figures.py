@@ -13,18 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.measures import bootstrap
-from phases.cognate import recipes
-from phases.cognate.events import Lead, Result, Started, Submitted
-from phases.cognate.recipes import BASE
-from runs.event_types import Figure
-from runs.panels.panels import COMPARED, verdict
-from studies import comparison, paired_bits
-from studies.observing import Observe
-from studies.run import Run
-from studies.training_defaults import READINGS
-from studies.training_plan import tokens
-from weights.recipes import Train
+from agent_forge.evaluation.measures import bootstrap
+from agent_forge.phases.cognate import recipes
+from agent_forge.phases.cognate.recipes import BASE, Lead, Result, Started, Submitted
+from agent_forge.runs.event_types import Figure
+from agent_forge.runs.panels.panels import COMPARED, verdict
+from agent_forge.studies import comparison
+from agent_forge.studies.events import Observe
+from agent_forge.studies.run import Run
+from agent_forge.studies.training_plan import READINGS, tokens
+from agent_forge.weights.recipes import Train
 
 #: Measures: quality by domain; the loss along the line from base to specialist; task vectors.
 QUALITY, LINE, GEOMETRY = "bits-per-byte@1", "loss-along-line@1", "task-vectors@1"
@@ -110,7 +108,7 @@ def gain(run: Run) -> Figure:
         points.append(1 - specialist.values[role] / base.values[role])
         resampled.append(1 - bootstrap.ratio(counts, specialist.items[role], base.items[role]))
         windows += count
-    return paired_bits.figure(math.fsum(points) / len(points), np.mean(resampled, axis=0), windows)
+    return comparison.figure(math.fsum(points) / len(points), np.mean(resampled, axis=0), windows)
 
 
 def results(run: Run) -> dict[str, Result]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from phases.cognate import figures
-from phases.cognate.figures import BARRIER, PLACES, TRAININGS
-from phases.cognate.recipes import BASE
-from runs.panels.head import Result
-from runs.panels.panels import (
+from agent_forge.phases.cognate import figures
+from agent_forge.phases.cognate.figures import BARRIER, PLACES, TRAININGS
+from agent_forge.phases.cognate.recipes import BASE
+from agent_forge.runs.panels.head import Result
+from agent_forge.runs.panels.panels import (
     COMPARED,
     Arm,
     Arms,
@@ -22,9 +22,9 @@ from runs.panels.panels import (
     Panel,
     Series,
 )
-from studies import training_panels
-from studies.run import Run
-from studies.training_panels import BITS, Curves
+from agent_forge.studies import training_panels
+from agent_forge.studies.run import Run
+from agent_forge.studies.training_panels import BITS, Curves
 
 FEWER = Metric(name="fewer bits per byte", unit="share", better="up")
 SLICE = f"{figures.SLICE} slice"

@@ -1,40 +1,44 @@
-"""Cognate as a kind of run: specialists of one base, trained, measured, and ready to be merged."""
+"""Cognate as a kind of run: specialists of one base, trained, measured, and ready to be merged.
+
+Submission of a cognate run: settings, base and data, checked before any work.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from events import Envelope, Event
-from phases.cognate import figures, panels, recipes, submission
-from phases.cognate.events import CognateState, Completed, Started, Submitted
-from phases.cognate.figures import GEOMETRY, NONE, QUALITY, TRAININGS
-from phases.cognate.recipes import BASE
-from phases.cognate.settings import CognateConfig
-from runs.errors import ConfigError, NotFoundError
-from runs.event_types import Figure
-from runs.kinds.architecture import Architecture
-from runs.kinds.asked import Asked, Checked, Command, Lookup, Plan
-from runs.kinds.forecast import Forecast
-from runs.kinds.origin import Ancestor, Origin
-from runs.kinds.retries import failure
-from runs.kinds.tasks import Decision, Start
-from runs.panels.head import Result, listed
-from runs.panels.panels import Panel
-from studies import origins
-from studies.making.events import Making, Trained
-from studies.making.making import MakingState
-from studies.run import Run
-from studies.script import Fail, Make, Script
-from studies.study import Study
-from studies.tables import FigureRule
-from studies.training_rows import Group
-from weights.recipes import Train
+from agent_forge.evaluation.data import training_texts
+from agent_forge.events import Envelope, Event
+from agent_forge.phases.cognate import figures, panels, recipes
+from agent_forge.phases.cognate.figures import GEOMETRY, NONE, QUALITY, TRAININGS
+from agent_forge.phases.cognate.recipes import BASE, CognateState, Completed, Started, Submitted
+from agent_forge.phases.cognate.settings import KNOWN, NAME, CognateConfig
+from agent_forge.runs.errors import ConfigError, DataError, NotFoundError
+from agent_forge.runs.event_types import Figure
+from agent_forge.runs.kinds.architecture import Architecture
+from agent_forge.runs.kinds.asked import Asked, Checked, Command, Lookup, Plan
+from agent_forge.runs.kinds.decide import Decision, Start, failure
+from agent_forge.runs.kinds.origin import Ancestor, Origin
+from agent_forge.runs.panels.head import Result, listed
+from agent_forge.runs.panels.panels import Panel
+from agent_forge.runs.record.device_setting import AUTO, CPU
+from agent_forge.studies import origins
+from agent_forge.studies.making.making import Making, MakingState, Trained
+from agent_forge.studies.run import Fail, FigureRule, Make, Run, Script
+from agent_forge.studies.study import Study
+from agent_forge.studies.study_view import Prose
+from agent_forge.studies.submission import trainable
+from agent_forge.studies.training_panels import Group
+from agent_forge.weights.recipes import Train
 
 if TYPE_CHECKING:
-    from phases.cognate.work import Context
+    from agent_forge.phases.cognate.work import Context
+    from agent_forge.runs.kinds.kind import Kind
+    from agent_forge.studies.work import Costs
 
 
 class Cognate(Study[MakingState]):
@@ -59,10 +63,8 @@ class Cognate(Study[MakingState]):
             "into the folder items of --out. The models are sources of `forge evo` as folders or "
             "by RUN:ROLE. With --base-model, specialists of a model of your own are trained: "
             "MODEL is a folder, Hub id or RUN:ROLE. Text of your own is a file a domain, or "
-            "--data DOMAIN=FOLDER; hub:OWNER/NAME is a data set of the Hub. The same command with "
-            "the same --out goes on with the same run."
+            "--data DOMAIN=FOLDER; hub:OWNER/NAME is a data set of the Hub."
         ),
-        key=submission.key,
         examples=(
             "forge cognate --out models",
             "forge evo --base-models models/code,models/math,models/data --base-model models/base",
@@ -83,6 +85,12 @@ class Cognate(Study[MakingState]):
         )
     }
     figure_of = "name"
+    prose = Prose(
+        report=figures.report,
+        sentences=lambda run: figures.sentences(figures.report(run)),
+        lines=lambda run: figures.lines(figures.report(run)),
+        card=figures.card,
+    )
 
     # ---- deciding ----------------------------------------------------------------------------
 
@@ -142,20 +150,20 @@ class Cognate(Study[MakingState]):
 
     def plan(self, request: Asked, lookup: Lookup) -> Plan:
         """Return the plan of a run. Raises ConfigError, DataError, UnavailableError."""
-        return submission.plan(self, request, lookup)
+        return plan(self, request, lookup)
 
     def check(self, plan: Plan) -> Checked:
         """Open base (header only), tokenizer and data; raise the errors that a start would raise."""
-        return submission.check(plan)
+        return check(plan)
 
-    def forecast(self, submitted: Any, cache: Any, folder: Path) -> Forecast:
-        """Return what a run that is submitted so costs here. Raises the errors of a start."""
-        from phases.cognate.forecast import forecast
+    def costs(self, context: Context) -> Costs:
+        """Return what a run that has started does beside its start, and what it leaves."""
+        from agent_forge.phases.cognate.work import costs
 
-        return forecast(self, submitted, cache, folder)
+        return costs(context)
 
     def _work(self) -> type[Context]:
-        from phases.cognate.work import Context
+        from agent_forge.phases.cognate.work import Context
 
         return Context
 
@@ -338,22 +346,6 @@ class Cognate(Study[MakingState]):
         }
         return {"models": models, **super().view(state)}
 
-    def whole_report(self, run: Run) -> dict[str, Any]:
-        """Return the report of a run that has completed, as its folder has it."""
-        return figures.report(run)
-
-    def sentences(self, run: Run) -> list[str]:
-        """Return the specialists' leads and their ways from the base."""
-        return figures.sentences(figures.report(run))
-
-    def lines(self, state: MakingState) -> list[str]:
-        """Return the report of a completed run as lines of text for a terminal."""
-        return figures.lines(figures.report(self.run(state)))
-
-    def card(self, run: Run, role: str) -> str:
-        """Return a model's card; a specialist's names its base."""
-        return figures.card(run, role)
-
 
 def _check_domains(state: Any, domains: Sequence[str]) -> None:
     """Raise ConfigError unless a fork keeps every specialist that is begun, and adds known text."""
@@ -381,3 +373,102 @@ def _spent(state: Any) -> str:
                 f"{name} is spent: {seconds / 3600:.2f} hours. A fork with more goes on from here."
             )
     return ""
+
+
+def plan(kind: Kind, request: Asked, lookup: Lookup) -> Plan:
+    """Return the plan of the run. Without `domains`, the user's data gives a specialist a domain.
+
+    Raises ConfigError, DataError or UnavailableError before anything is started.
+    """
+    from agent_forge.evaluation.training_text import own_texts
+    from agent_forge.weights.folders.sources import ALIASES, resolve
+
+    unknown = sorted(role for role, models in request.models.items() if models and role != "base")
+    if unknown:
+        raise ConfigError(f"a cognate run has no models {unknown[0]!r}: it may have a base.")
+    base = [str(model) for model in request.models.get("base", ())]
+    if len(base) > 1:
+        raise ConfigError("a cognate run has one base. Give one.")
+    config: CognateConfig = kind.parse(request.config)
+    data = tuple(map(training_texts.absolute, map(str, request.data)))
+    there = KNOWN
+    if data:
+        there = training_texts.domains(data)
+        if "domains" not in request.config:
+            _check_names(there)
+            config = kind.parse({**request.config, "domains": there})
+    training_texts.check_domains("domains names", config.domains, there, bool(data))
+    training_texts.check_domains("mix weighs", tuple(config.mix or ()), there, bool(data))
+    if not data:
+        own_texts.check(config.seed, config.size.characters, config.domains)
+    if base:
+        _check_base(config)
+    if config.processes > 1:
+        from agent_forge.weights.training.team import check_shares
+
+        if lookup.elsewhere and config.device == AUTO:  # a worker's device is one GPU
+            config = config.model_copy(update={"device": CPU})
+        check_shares(config.size.batch, config.processes, config.device, lookup.elsewhere)
+    reference = resolve(base[0], {**ALIASES, **lookup.aliases}, lookup.named) if base else None
+    return Plan("cognate", config, {"base": reference, "data": data}, request.output_dir)
+
+
+def _check_names(there: Sequence[str]) -> None:
+    """Raise DataError if a domain of the data cannot be the name of a model and its folder."""
+    for domain in there:
+        if not re.fullmatch(NAME, domain):
+            raise DataError(
+                f"the domain {domain!r} of the data cannot name a specialist: a name has letters, "
+                "digits, _ and -, 32 at most. Give it one: --data NAME=PATH."
+            )
+
+
+#: Setting → what a given base has instead, if that is not its architecture.
+_OWN = {"vocabulary": "tokenizer"}
+
+
+def _check_base(config: CognateConfig) -> None:
+    """Raise ConfigError for a setting that says how a base is made: a given one is there."""
+    for name in ("architecture", "memory", "recursions", "halting", "vocabulary"):
+        if getattr(config, name) != CognateConfig.model_fields[name].default:
+            raise ConfigError(
+                f"a base that is given has its own {_OWN.get(name, 'architecture')}: leave out {name}."
+            )
+    for name in ("base_tokens", "base_rate"):
+        if getattr(config, name) is not None:
+            raise ConfigError(f"a base that is given is not trained further: leave out {name}.")
+
+
+def check(plan: Plan) -> Checked:
+    """Open base (header only), tokenizer and data; raise the errors that a start would raise."""
+    config, base, data = plan.config, plan.fields["base"], plan.fields["data"]
+    parameters: int = config.size.parameters
+    warnings: tuple[str, ...] = ()
+    if base is not None:
+        from agent_forge.evaluation.training_text.kept_text import given_tokenizer
+        from agent_forge.phases.cognate.recipes import window
+        from agent_forge.weights.folders import model_config
+        from agent_forge.weights.folders.checkpoint import open_checkpoint
+
+        folder = Path(base.path)
+        opened = open_checkpoint(folder)
+        window(config, opened.positions)
+        parameters, warnings = opened.parameters, opened.warnings
+        opened.check_plain("trained")
+        trainable(config, opened.config)
+        model_config.check_predicts_tokens(folder, opened.config)
+        given_tokenizer(folder)
+    corpus = training_texts.read(data) if data else None
+    if base is None:
+        from agent_forge.phases.cognate.work import configuration, learning, train_tokenizer
+
+        trainable(config, configuration(config.size).to_dict())
+        texts = learning(config, None if corpus is None else corpus.documents)
+        train_tokenizer(texts, config.size.vocabulary)
+    if corpus is None:
+        return Checked(warnings, parameters)
+    counts = {
+        domain: {slice_: len(texts) for slice_, texts in split.items()}
+        for domain, split in corpus.documents.items()
+    }
+    return Checked((*warnings, *corpus.notes), parameters, counts)

@@ -1,39 +1,69 @@
-"""The work of a cognate run's tasks: prepare text, train, measure."""
+"""The work of a cognate run's tasks: prepare text, train, measure.
+
+Measurements of a cognate run's models: quality, the line from the base, task vectors.
+
+Costs of a cognate run: steps, and passes over the held-out text.
+
+Text of a cognate run: streams of tokens, items to measure on, tokenizer and configuration.
+
+Documents are built-in or the user's, the tokenizer (byte-level BPE) is trained on them or the given
+base's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.data.packing import Packed
-from evaluation.training_text import kept_text
-from evaluation.training_text.kept_text import Text
-from phases.cognate import figures, measure, recipes, text
-from phases.cognate.events import Started
-from phases.cognate.recipes import BASE
-from runs import kinds
-from runs.event_types import SourceRecord
-from runs.home import segment_steps
-from studies import training_defaults
-from studies.making.events import Making
-from studies.making.making import MakingState
-from studies.observing import Items, Observe, Observed
-from studies.run import Run
-from studies.submission import trainable
-from studies.training_context import TrainingContext
-from weights import operations
-from weights.folders import gguf_note
-from weights.folders.checkpoint import open_checkpoint
-from weights.model import Model
-from weights.recipes import Train
-from weights.storage.inputs import recorded
-from weights.training.canary import STEPS, canary
-from weights.training.models import modules
-from weights.training.room import bounded
-from weights.training.team import Team
+import torch
+from tokenizers import pre_tokenizers, trainers
+from transformers import PretrainedConfig
+from transformers.models.qwen2.tokenization_qwen2 import Qwen2Tokenizer
+
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.data import training_texts
+from agent_forge.evaluation.data.builtin import corpus as builtin_corpus
+from agent_forge.evaluation.data.packing import Packed
+from agent_forge.evaluation.data.slices import Document
+from agent_forge.evaluation.loading import load_tokenizer
+from agent_forge.evaluation.measures.perplexity import score_windows
+from agent_forge.evaluation.training_text import kept_text, own_texts
+from agent_forge.evaluation.training_text.kept_text import Text
+from agent_forge.phases.cognate import figures, recipes
+from agent_forge.phases.cognate.figures import LINE, PLACES, QUALITY
+from agent_forge.phases.cognate.recipes import BASE, Started, Submitted
+from agent_forge.phases.cognate.settings import CognateConfig, Preset, PresetError
+from agent_forge.runs import kinds
+from agent_forge.runs.event_types import SourceRecord
+from agent_forge.runs.home import segment_steps
+from agent_forge.runs.kinds.forecast import Amount
+from agent_forge.runs.system.durations import duration, least
+from agent_forge.studies import training_plan
+from agent_forge.studies.events import Items, Observe, Observed, answered
+from agent_forge.studies.making.making import Making, MakingState
+from agent_forge.studies.run import Run
+from agent_forge.studies.submission import trainable
+from agent_forge.studies.training_context import TrainingContext
+from agent_forge.studies.work import Costs, Part
+from agent_forge.weights import operations
+from agent_forge.weights.architectures import code
+from agent_forge.weights.folders import gguf_note
+from agent_forge.weights.folders.checkpoint import open_checkpoint
+from agent_forge.weights.operations import qwen2_init, titans_mag_init
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.storage.inputs import Supply, recorded
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training.canary import STEPS, canary
+from agent_forge.weights.training.models import modules
+from agent_forge.weights.training.room import bounded
+from agent_forge.weights.training.team import Team
 
 
 class Context(TrainingContext[MakingState]):
@@ -45,10 +75,13 @@ class Context(TrainingContext[MakingState]):
     def text(self) -> Text:
         """The run's text: as pinned, or made by the settings."""
         submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
-        fill = lambda folder: text.fill(folder, submitted, self.donor, self.form)  # noqa: E731
+
+        def write(folder: Path) -> Any:
+            return fill(folder, submitted, self.donor, self.form)
+
         if started is None:
-            return kept_text.make(supply, fill)
-        return kept_text.pinned(supply, started, bool(submitted.data), fill)
+            return kept_text.make(supply, write)
+        return kept_text.pinned(supply, started, bool(submitted.data), write)
 
     @cached_property
     def donor(self) -> Path | None:
@@ -107,14 +140,14 @@ class Context(TrainingContext[MakingState]):
         )
         weights = self.weights(task_recipe)
         if task.measure == figures.QUALITY:
-            return measure.quality(task, self.resident, weights, self.held_out)
+            return quality(task, self.resident, weights, self.held_out)
         if task.measure == figures.LINE:
             ends = {0.0: base.id, 1.0: task.recipe_id}
-            return measure.line(
+            return line(
                 task, self.resident, self.weights(base), weights, self.held_out, self._known(ends)
             )
         specialists = {role: self.weights(recipe) for role, recipe in models.items()}
-        return measure.geometry(task, weights, specialists)
+        return geometry(task, weights, specialists)
 
     def _known(self, ends: Mapping[float, str]) -> dict[float, Items]:
         """Return place → −log p of every window by domain, of the recipes whose quality is known."""
@@ -149,7 +182,7 @@ class Context(TrainingContext[MakingState]):
             dtype=self.dtype,
             segment=1,
         )
-        training_defaults.check_lengths(started)
+        training_plan.check_lengths(started)
         prepared_text.held_out(
             started.context, figures.SLICE
         )  # raises if there is nothing to measure on
@@ -165,7 +198,7 @@ class Context(TrainingContext[MakingState]):
         tokens = [size.specialist_tokens] + ([] if base else [size.base_tokens])
         longest = max(recipes.steps(size, started.context, count) for count in tokens)
         segment = min(longest, segment_steps(self.stepping / STEPS))
-        parts = training_defaults.divided(size.batch, 1, started.accumulation)
+        parts = training_plan.divided(size.batch, 1, started.accumulation)
         rounded = gguf_note.warnings(Path(submitted.base.path)) if submitted.base else ()
         notes = (*rounded, *self.text.notes, *parts, *figures.readings(submitted, started))
         return started.model_copy(update={"canary": digest, "segment": segment, "warnings": notes})
@@ -188,3 +221,246 @@ class Context(TrainingContext[MakingState]):
         """Return the model that the base's training begins with, or the base that was given."""
         recipe = recipes.initial(self.state.submitted, started)
         return operations.apply(recipe, {"of": self.given()} if started.base else {})
+
+
+Weights = Mapping[str, torch.Tensor]
+
+
+def quality(
+    task: Observe, model: ResidentModel, weights: Weights, data: Mapping[str, Packed]
+) -> Observed:
+    """Measure −log p of every window, and the bytes that it predicts, by domain."""
+    began, items, sizes = time.monotonic(), {}, {}
+    model.load(weights)
+    for domain in sorted(data):
+        nll, _, _ = score_windows(model, data[domain].windows)
+        items[domain], sizes[domain] = tuple(nll), tuple(data[domain].bytes)
+    return answered(task, items, sizes, began)
+
+
+def line(
+    task: Observe,
+    model: ResidentModel,
+    base: Weights,
+    specialist: Weights,
+    data: Mapping[str, Packed],
+    ends: Mapping[float, Items],
+) -> Observed:
+    """Measure −log p of every window, and its predicted tokens, at each place of the line.
+
+    `ends` are places whose models were measured: place → domain → −log p of every window.
+    """
+    began, items, sizes = time.monotonic(), {}, {}
+    for place in PLACES:
+        if place not in ends:
+            blend = {n: torch.lerp(base[n].float(), specialist[n].float(), place) for n in base}
+            model.load(blend)
+        for domain in sorted(data):
+            windows = data[domain].windows
+            losses = ends.get(place)
+            nll = score_windows(model, windows)[0] if losses is None else losses[domain]
+            items[f"{place}/{domain}"] = tuple(nll)
+            sizes[f"{place}/{domain}"] = tuple(len(window) - 1 for window in windows)
+    return answered(task, items, sizes, began)
+
+
+def geometry(task: Observe, base: Weights, specialists: Mapping[str, Weights]) -> Observed:
+    """Measure the task vectors' norms relative to the base's, and their cosines ("a,b")."""
+    began, names = time.monotonic(), list(specialists)
+    pairs = [(a, b) for i, a in enumerate(names) for b in names[i:]]
+    products, square = dict.fromkeys(pairs, 0.0), 0.0
+    for tensor, weights in sorted(base.items()):  # a tensor at a time: models may be large
+        square += float(weights.double().square().sum())
+        moved = {
+            n: (specialist[tensor] - weights).double().flatten()
+            for n, specialist in specialists.items()
+        }
+        for a, b in pairs:
+            products[a, b] += float(moved[a] @ moved[b])
+    norms = {name: math.sqrt(products[name, name]) for name in names}
+    values = {name: norm / math.sqrt(square) for name, norm in norms.items()}
+    for (a, b), product in products.items():
+        if a != b:
+            values[f"{a},{b}"] = product / (norms[a] * norms[b] or 1.0)
+    return Observed(
+        recipe_id=task.recipe_id,
+        measure=task.measure,
+        on=task.on,
+        values=values,
+        seconds=time.monotonic() - began,
+    )
+
+
+def costs(context: Context) -> Costs:
+    """Return what a run that has started does and leaves."""
+    state, run = context.state, context.run
+    stepping, scoring = context.step_seconds(), _scoring(context, context.initial(state.started))
+    steps = sum(recipe.upto for recipe in context.trainings.values())
+    passes = sum(_passes(task) for task in run.observations.values())
+    config = state.submitted.config
+    roles, copies = 1 + len(config.domains), 1 if config.sharded else config.processes
+    shared = f" in each of {copies} processes" if copies > 1 else ""
+    return Costs(
+        parts=(
+            Part(
+                steps * stepping / STEPS,
+                f"{STEPS} steps of training took {duration(stepping)}, and it has {steps:,}",
+            ),
+            Part(
+                passes * scoring,
+                f"a pass over the held-out text {duration(scoring)}, and it has {passes}",
+            ),
+        ),
+        models=roles,
+        rounded=roles,
+        numbers=state.started.parameters,
+        further=(0, " (snapshots on the way are removed)"),
+        memory=Amount(
+            recipes.memory(state.started) * copies,
+            f"counted: weights, gradients and two moments of one training{shared}; activations "
+            "come on top",
+        ),
+    )
+
+
+def _passes(task: Observe) -> int:
+    """Return how often a measurement reads the held-out text: of a line, not for its ends."""
+    return {QUALITY: 1, LINE: len(PLACES) - 2}.get(task.measure, 0)
+
+
+def _scoring(context: Context, initial: Model) -> float:
+    """Return the seconds of a pass over the held-out text."""
+    model = ResidentModel.from_module(modules.build(initial, context.device).eval())
+    task = context.run.arms[BASE]
+    return least(lambda: quality(task, model, initial.weights, context.held_out))
+
+
+#: End of a text, as a token.
+END = "<|endoftext|>"
+#: Documents from which the tokenizer learns, per domain: the first of the built-in text; of other
+#: text as many more, at equal distances.
+TOKENIZER_DOCUMENTS, OWN_TOKENIZER_DOCUMENTS = 300, 3000
+
+
+def make(
+    supply: Supply,
+    submitted: Submitted,
+    donor: Path | None = None,
+    changes: Mapping[str, Any] = MappingProxyType({}),
+) -> Text:
+    """Make the text by the settings, keep it under its address, share it; return it.
+
+    `donor` is the folder of the base that was given, `changes` as of `fill`.
+    """
+    return kept_text.make(supply, lambda folder: fill(folder, submitted, donor, changes))
+
+
+def fill(
+    folder: Path, submitted: Submitted, donor: Path | None, changes: Mapping[str, Any]
+) -> Sequence[str]:
+    """Write streams, items, tokenizer and configuration; return notes on how files were read.
+
+    `donor` is the folder of the given base, `changes` are settings of config.json in which the models
+    differ from that base in float32. Raises PresetError, DataError, SourceError.
+    """
+    config, notes = submitted.config, ()
+    if submitted.data:
+        corpus = training_texts.read(submitted.data)
+        notes = corpus.notes
+        documents, rows = corpus.documents, kept_text.rows(corpus.documents, corpus.others)
+        texts = learning(config, corpus.documents)
+        training = {domain: split["train"] for domain, split in corpus.documents.items()}
+    else:
+        documents = own_texts.corpus(config.seed, config.size.characters, config.domains)
+        rows = builtin_corpus.items(documents, config.seed)
+        texts = learning(config)
+        mix = config.mix or config.size.base_mix
+        training = kept_text.builtin(documents, config.seed, config.size.characters, mix)
+    if donor is None:
+        tokenizer = train_tokenizer(texts, config.size.vocabulary)
+        _write_own(folder, config, tokenizer)
+    else:
+        tokenizer = kept_text.given_tokenizer(donor)
+        kept_text.write_given(folder, donor, changes)
+    _check_read(folder, tokenizer, [split["test"][0].text for split in documents.values()])
+    kept_text.write(folder, tokenizer, training, rows)
+    return notes
+
+
+def learning(
+    config: CognateConfig, documents: Mapping[str, kept_text.Split] | None = None
+) -> Iterator[str]:
+    """Yield the texts that the tokenizer learns from; `documents`: the user's, if given."""
+    if documents is not None:
+        for split in documents.values():
+            yield from (document.text for document in _spread(split["train"]))
+        return
+    for domain in config.domains:
+        every = own_texts.documents(domain, config.seed, config.size.characters)
+        training = (document.text for document in every if document.slice() == "train")
+        yield from islice(training, TOKENIZER_DOCUMENTS)
+
+
+def _spread(documents: Sequence[Document]) -> Sequence[Document]:
+    """Return documents at equal distances, at most twice `OWN_TOKENIZER_DOCUMENTS`."""
+    return documents[:: max(1, len(documents) // OWN_TOKENIZER_DOCUMENTS)]
+
+
+# ---- tokenizer and configuration -----------------------------------------------------------------
+
+
+def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Qwen2Tokenizer:
+    """Train a byte-level BPE of exactly `vocabulary` tokens, which can encode any text.
+
+    It splits text as Qwen2's own tokenizer does, because AutoTokenizer will split so when it reads
+    a Qwen2 folder. With another splitting every user would get other tokens than the model was
+    trained on. Raises PresetError if the texts give another number of tokens.
+    """
+    core = Qwen2Tokenizer().backend_tokenizer
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=[END],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    core.train_from_iterator(texts, trainer)
+    if core.get_vocab_size() != vocabulary:
+        count = core.get_vocab_size()
+        raise PresetError(
+            f"the text gives {count} tokens, and the tokenizer needs {vocabulary}: too few pieces of "
+            f"the text come more than once. Set vocabulary to {count} (--set vocabulary={count}), or "
+            "give more, and more varied, text."
+        )
+    merges: Any = [tuple(pair) for pair in json.loads(core.to_str())["model"]["merges"]]
+    return Qwen2Tokenizer(vocab=core.get_vocab(), merges=merges, bos_token=END)
+
+
+def configuration(preset: Preset) -> PretrainedConfig:
+    """Return the preset as a transformers configuration."""
+    operation, shape = preset.initialisation()
+    if operation == "titans-mag-init@1":
+        return titans_mag_init.configuration(titans_mag_init.Shape(**shape))
+    return qwen2_init.configuration(qwen2_init.Shape(**shape))
+
+
+def _write_own(folder: Path, config: CognateConfig, tokenizer: Any) -> None:
+    """Write config, generation settings and the trained tokenizer."""
+    from transformers import GenerationConfig
+
+    settings = configuration(config.size)
+    settings.save_pretrained(folder)
+    for name, content in code(settings.to_dict()).items():
+        (folder / name).write_bytes(content)
+    GenerationConfig.from_model_config(settings).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def _check_read(folder: Path, tokenizer: Any, texts: Sequence[str]) -> None:
+    """Raise PresetError if the tokenizer of the written folder gives other tokens."""
+    read = load_tokenizer(str(folder))
+    for text in texts:
+        ids = [encoder.encode(text, add_special_tokens=False) for encoder in (read, tokenizer)]
+        if ids[0] != ids[1]:
+            raise PresetError(
+                "the tokenizer that is read again is not the one that is trained with"
+            )

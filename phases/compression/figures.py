@@ -10,17 +10,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from evaluation.data.slices import Slice
-from phases.compression import mixtures, recipes
-from phases.compression.events import Encoded, Packed
-from phases.compression.mixtures import Mixture, Option
-from phases.compression.recipes import Assignment, Subject
-from phases.compression.settings import CompressionConfig
-from runs.event_types import Figure
-from studies.observing import Observe, Observed, Unmeasurable
-from studies.paired_bits import draws, figure, mean, resampled
-from studies.run import Run
-from weights.recipes import Transform
+from agent_forge.evaluation.data.slices import Slice
+from agent_forge.phases.compression import recipes
+from agent_forge.phases.compression.recipes import (
+    Assignment,
+    Encoded,
+    Mixture,
+    Option,
+    Packed,
+    Subject,
+)
+from agent_forge.phases.compression.settings import CompressionConfig
+from agent_forge.runs.event_types import Figure
+from agent_forge.studies.comparison import draws, figure, mean, resampled
+from agent_forge.studies.events import Observe, Observed, Unmeasurable
+from agent_forge.studies.run import Run
+from agent_forge.weights.recipes import Transform
 
 MEASURE = "rolling-bits-per-byte@1"
 #: What points are chosen by, and what the chosen one is measured on.
@@ -231,9 +236,9 @@ def ladder(run: Run, subject: Subject) -> list[Mixture]:
             continue
         probe = probed[matrix]
         least = LEAST * usual * errors[matrix][probe]
-        harms = mixtures.harms(errors[matrix], probe, rise[matrix], least)
+        harms = recipes.harms(errors[matrix], probe, rise[matrix], least)
         options.append([Option(name, at[name].bytes, harm) for name, harm in harms.items()])
-    return mixtures.ladder(options)
+    return recipes.ladder(options)
 
 
 def mixed(run: Run, subject: Subject) -> list[Point]:
@@ -245,9 +250,9 @@ def mixed(run: Run, subject: Subject) -> list[Point]:
     tried: list[int] = [sizes[i * len(sizes) // config.mixtures] for i in range(config.mixtures)]
     if config.budget is not None:
         tried.append(config.budget)
-    ladders = [mixtures.within(steps, most - rest) for most in tried]
+    ladders = [recipes.within(steps, most - rest) for most in tried]
     if config.budget is None:
-        ladders += [mixtures.below(steps, harm) for harm in _allowed(run, subject)]
+        ladders += [recipes.below(steps, harm) for harm in _allowed(run, subject)]
     assignments = dict.fromkeys(mixture.settings for mixture in ladders if mixture is not None)
     unlike = [assignment for assignment in assignments if len(set(assignment)) > 1]
     return [_point(run, subject, f"mixture-{i}", "mixture", a) for i, a in enumerate(unlike, 1)]

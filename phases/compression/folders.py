@@ -3,33 +3,47 @@
 OUT/model.forge        the file that `forge decompress` and `agent_forge.load_coded` read
 OUT/README.md          the card: the curve, what was chosen, how to use it
 OUT/compression.json   the report, written last
+
+Forecast of a compression: some rows are encoded at every setting, and nothing is recorded.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from phases.compression import panels
-from phases.compression.events import CompressionState, Encoded, Packed
-from phases.compression.work import Context
-from runs.errors import ForgeError, SourceError
-from runs.history.audit import Finding
-from runs.home import Home
-from studies.making import model_files
-from studies.making.making import Make
-from weights.folders import companions
-from weights.folders.checkpoint import SHARD_BYTES, publish, write_weights
-from weights.folders.holding import holds
-from weights.formats.coded_file import CodedFile
-from weights.recipes import Transform
-from weights.storage.output_folder import check_target, mark_of
-from weights.storage.weight_cache import Artifacts
-
-#: Name of the file of coded weights.
-FILE = "model.forge"
+from agent_forge.phases.compression import panels, recipes
+from agent_forge.phases.compression.figures import SELECTION
+from agent_forge.phases.compression.recipes import (
+    FILE,
+    ROLE,
+    CompressionState,
+    Encoded,
+    MatrixRecord,
+    Packed,
+    Subject,
+    Submitted,
+)
+from agent_forge.phases.compression.work import Context, OpenedModel
+from agent_forge.runs.errors import ConfigError, ForgeError, SourceError
+from agent_forge.runs.history.audit import Finding
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.forecast import Amount, Forecast
+from agent_forge.runs.system.durations import duration, least
+from agent_forge.studies.making import model_files
+from agent_forge.studies.making.making import Make
+from agent_forge.studies.work import begun
+from agent_forge.weights.folders import companions, stand_ins
+from agent_forge.weights.folders.checkpoint import SHARD_BYTES, holds, publish, write_weights
+from agent_forge.weights.formats import coded_file
+from agent_forge.weights.formats.coded_file import CodedFile, CodedTensor
+from agent_forge.weights.operations.encode import ROWS
+from agent_forge.weights.recipes import Transform
+from agent_forge.weights.storage.output_folder import check_target, mark_of
+from agent_forge.weights.storage.weight_cache import Artifacts
 
 Say = Callable[[str], None]
 
@@ -164,3 +178,85 @@ def check(
     if state is not None and state.completed and file_digest != state.completed.chosen.digest:
         chosen = state.completed.chosen.digest
         yield Finding("error", "files", f"{what}, and the run chose {chosen[:12]}")
+
+
+#: Documents of a domain that are scored, and numbers of a matrix that are encoded, in whole rows.
+PROBED, CODED = 8, 1 << 18
+
+
+def forecast(kind: Any, submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
+    """Return what a compression costs here. Raises the errors of a start."""
+    context, opening = begun(kind, Context, submitted, cache)
+    state = context.state
+    samples = {d: texts[:PROBED] for d, texts in context.texts(SELECTION).items()}
+    every = (text for texts in context.texts(SELECTION).values() for text in texts)
+    whole, read, passes = (
+        sum(len(document.text.encode("utf-8", "replace")) for document in every),
+        0,
+        0,
+    )
+    scoring = encoding = stored_bytes = 0.0
+    for subject, opened in zip(recipes.subjects(state.started), context.models, strict=True):
+        sizes: dict[str, tuple[int, ...]] = {}
+        took = least(
+            lambda of=opened, to=sizes: to.update(of.scored(of.model.weights, samples, "given")[1])
+        )
+        read, count = sum(map(sum, sizes.values())), _passes(state, subject)
+        scoring, passes = scoring + count * took * whole / read, passes + count
+        seconds, bytes_ = _encodings(context, subject, opened)
+        encoding, stored_bytes = encoding + seconds, stored_bytes + bytes_
+    numbers = sum(model.float32_bytes // 4 for model in recipes.subjects(state.started))
+    return Forecast(
+        Amount(
+            opening + encoding + scoring,
+            "timed here: rows of each kind of matrix took every setting, and all matrices "
+            f"{duration(encoding)} at its pace; {passes} measurements of {whole:,} bytes of text "
+            f"{duration(scoring)}, at the pace of {read:,} of them; the start {duration(opening)}. "
+            "Writing and decoding files come on top",
+        ),
+        Amount(
+            stored_bytes + 4 * numbers,
+            "the codes of those rows, for all matrices; and the chosen weights in float32",
+        ),
+        Amount(12 * numbers, "counted: models as given, decoded, and in a model's object"),
+        {ROLE: stand_ins.write(context.given.place, folder / "given", ROLE)},
+    )
+
+
+def _passes(state: CompressionState, subject: Subject) -> int:
+    """Return the number of measurements, those of the test slice counted as if of selection."""
+    config, points = state.submitted.config, len(state.started.settings)
+    mixing = config.mixtures and len(config.settings) > 1
+    last = 3 if subject == state.started else 1
+    return points + last + (len(subject.matrices) + config.mixtures if mixing else 0)
+
+
+def _encodings(context: Context, subject: Subject, opened: OpenedModel) -> tuple[float, float]:
+    """Return the seconds and bytes of all matrices at all settings, at the pace of some rows.
+
+    A codec's pace depends on the columns, and embeddings have parameters of their own: the largest
+    matrix of each kind stands for the others.
+    """
+    grams = opened.grams if subject.grams else {}
+    seed = context.state.submitted.config.seed
+    kinds: dict[tuple[int, bool], list[MatrixRecord]] = {}
+    for matrix in subject.matrices:
+        kinds.setdefault((matrix.columns, matrix.embedding), []).append(matrix)
+    seconds = bytes_ = 0.0
+    for (columns, embedding), matrices in kinds.items():
+        largest = max(matrices, key=lambda m: m.rows)
+        count = max(1, min(largest.rows, CODED // columns))
+        share = sum(m.rows for m in matrices) / count
+        tensor = opened.model.weights[largest.name][:count]
+        gram, rows = grams.get(largest.name), grams.get(f"{ROWS}{largest.name}")
+        arguments = (gram, seed, None if rows is None else rows[:count])
+        for setting in context.state.started.settings:
+            params = setting.embedding if embedding else setting.params
+            code = partial(coded_file.code, largest.name, tensor, setting.codec, params, *arguments)
+            coded: list[CodedTensor] = []
+            try:
+                seconds += share * least(lambda code=code, to=coded: to.append(code()))
+            except ConfigError:  # it stays plain
+                continue
+            bytes_ += share * coded[-1].coded.bytes
+    return seconds, bytes_

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from phases.compression import figures, recipes
-from phases.compression.figures import Point, Rival
-from phases.compression.recipes import Subject
-from phases.compression.settings import CompressionConfig
-from runs.panels.head import Fact, Result
-from runs.panels.panels import Axis, Column, Front, Metric, Panel, Units, columns
-from runs.panels.panels import Point as Dot
-from runs.panels.shapes import Limit
-from runs.system.durations import size
-from studies.run import Run
+from agent_forge.phases.compression import figures, recipes
+from agent_forge.phases.compression.figures import Point, Rival
+from agent_forge.phases.compression.recipes import Subject
+from agent_forge.phases.compression.settings import CompressionConfig
+from agent_forge.runs.panels.head import Fact, Result
+from agent_forge.runs.panels.panels import Axis, Column, Front, Metric, Panel, Units, columns
+from agent_forge.runs.panels.panels import Point as Dot
+from agent_forge.runs.panels.shapes import Limit
+from agent_forge.runs.system.durations import size
+from agent_forge.studies.run import Run
 
 KEPT = Metric(name="kept", unit="share", better="up")
 #: Field of a row → column of the table of points.
@@ -371,3 +371,30 @@ def table(run: Run) -> list[str]:
             f"| {measured} | {'•' if row['front'] else ''} |"
         )
     return lines
+
+
+def lines(run: Run) -> list[str]:
+    """Return the points of the front, those that failed, and the chosen one as lines of text."""
+    points, done = rows(run), run.state.completed
+    kept, ratio, chosen = done.figures["retention"], done.figures["ratio"], done.chosen
+    return [
+        *(
+            f"{row['point']:14s} {row['bytes']:>14,} bytes  {row['ratio']:6.2f} × smaller  "
+            f"{row['bits_per_byte']:.4f} bits per byte  keeps {row['retention']:.4f}"
+            for row in points
+            if row["front"]
+        ),
+        *(
+            f"{row['point']:14s} {row['bytes']:>14,} bytes  failed: {row['failure']}"
+            for row in points
+            if row["failure"] is not None
+        ),
+        f"chosen: {chosen.point}, {chosen.bytes:,} bytes, {ratio.value:.2f} times smaller than "
+        f"float32; on the test slice it keeps {kept.value:.4f} ({kept.low:.4f} to {kept.high:.4f})",
+    ]
+
+
+def next_steps(run: Run, name: str) -> list[str]:
+    """Return the command that writes the chosen model as an ordinary folder."""
+    out = run.submitted.output_dir
+    return [f"forge decompress {out}/{recipes.FILE} DIR"] if out else []

@@ -5,18 +5,219 @@ point      a whole model, with a setting for every matrix, in one file
 probe      a model with one matrix alone at a setting: what its errors cost
 
 Each is of the given model, or of a student.
+
+Events and state of a compression.
+
+Mixtures: a setting for each matrix, by what its errors cost the model. Pure.
+
+The harm of a mixture is estimated as the sum of its matrices' harms (layers quantised one at a time:
+Nagel et al. 2021, arXiv 2106.08295). The mixtures on the lower convex hull of bytes and harm are then
+found exactly: each matrix goes along its own hull, and the steps of all matrices are taken by what a
+byte saves, the best first (Everett 1963).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
-from phases.compression.events import MatrixRecord, SettingRecord, Started, StudentRecord
-from phases.compression.menu import MENU, PLAIN, WHOLE
-from phases.compression.settings import CompressionConfig
-from studies.run import Run
-from weights.recipes import Source, Transform
+from pydantic import Field
 
+from agent_forge.events import Event, Registry
+from agent_forge.phases.compression.settings import MENU, PLAIN, WHOLE, CompressionConfig
+from agent_forge.runs.event_types import (
+    Count,
+    Digest,
+    Figure,
+    Large,
+    ModelReference,
+    Part,
+    Profile,
+    SourceRecord,
+)
+from agent_forge.runs.kinds import state as common_state
+from agent_forge.runs.kinds.state import put
+from agent_forge.runs.record import events as common
+from agent_forge.runs.record.device_setting import on_cpu
+from agent_forge.studies.events import Observed, Unmeasurable
+from agent_forge.studies.making.making import Made, MakingState
+from agent_forge.studies.run import Run
+from agent_forge.weights.recipes import Source, Transform
+
+
+class Submitted(common.Submitted):
+    """A compression was asked for."""
+
+    schema_version = 4
+
+    config: CompressionConfig
+    #: One model.
+    model: tuple[ModelReference, ...]
+    #: Smaller models with the same tokenizer, whose points stand on the same front.
+    students: tuple[ModelReference, ...] = ()
+    #: Files and folders of items; none: the built-in ones.
+    data: tuple[str, ...] = ()
+
+
+class Forked(common.Forked):
+    """A compression was branched from another."""
+
+    schema_version = 3
+
+    config: CompressionConfig
+
+
+class MatrixRecord(Part):
+    """A matrix of the model."""
+
+    name: str
+    rows: Count
+    columns: Count
+    #: True if the calibration has its gram: it is a linear layer's, or a tied head's.
+    layer: bool
+    #: True for the embedding: the calibration has how often each row is read.
+    embedding: bool
+
+
+class SettingRecord(Part):
+    """A codec at a rate, with every parameter written out."""
+
+    name: str
+    codec: str
+    params: dict[str, Any]
+    #: Parameters for the embedding.
+    embedding: dict[str, Any]
+
+
+class StudentRecord(Part):
+    """A smaller model, as it was pinned; its fields are those of the given model in `started`."""
+
+    #: The first part of its points' names.
+    name: str
+    source: SourceRecord
+    matrices: tuple[MatrixRecord, ...]
+    grams: Digest | None
+    calibrated: Large
+    float32_bytes: Large
+    bytes: Large
+
+
+class Started(common.Started):
+    """Model, items and profile were pinned, and the inputs of layers read."""
+
+    schema_version = 2
+
+    source: SourceRecord
+    #: What is tried on every matrix, in order. A later menu changes nothing of the run.
+    settings: tuple[SettingRecord, ...]
+    #: In order of name: what codecs are tried on. All other tensors stay as they are, in 16 bits.
+    matrices: tuple[MatrixRecord, ...]
+    #: BLAKE3 of the grams of all layers and the counts of tokens; None without calibration.
+    grams: Digest | None
+    #: Tokens that they are of.
+    calibrated: Large
+    #: SHA-256 of all items (`evaluation.data.items.digest`).
+    data_digest: Digest
+    #: Domain → number of documents of the slices that are measured on.
+    selection: dict[str, Large]
+    test: dict[str, Large]
+    profile: Profile
+    #: Bytes of all parameters in float32, and as the model was given.
+    float32_bytes: Large
+    bytes: Large
+    #: In the order in which they were given.
+    students: tuple[StudentRecord, ...] = ()
+
+
+class Encoded(Made):
+    """A matrix was encoded; the digest is of the coded tensor (`weights/operations/encode.py`)."""
+
+    type = "encoded"
+
+    #: Bytes that a file takes for it.
+    bytes: Large
+    #: ‖W − Ŵ‖² / ‖W‖², of the weights; and of the layer's outputs on the calibration text, where its
+    #: inputs are known.
+    error: float = Field(ge=0)
+    output_error: float | None = Field(default=None, ge=0)
+    decoding_seconds: float = Field(ge=0)
+
+
+class Refused(Event):
+    """A codec does not take a matrix; it stays in 16 bits."""
+
+    type = "refused"
+
+    recipe_id: Digest
+    reason: str
+
+
+class Packed(Made):
+    """A whole model was decoded, and the file that it is decoded from was written and measured."""
+
+    type = "packed"
+
+    #: Bytes of the file, without tokenizer.
+    bytes: Large
+
+
+class Chosen(Part):
+    """The model that a compression gives."""
+
+    #: Name of the point.
+    point: str
+    recipe_id: Digest
+    digest: Digest
+    bytes: Large
+
+
+class Completed(common.Completed):
+    """A point of the front was chosen, and measured on the test slice."""
+
+    chosen: Chosen
+    figures: dict[str, Figure]
+
+
+def _without_students(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the data of schema 2: earlier runs had no students."""
+    return {**data, "students": []}
+
+
+REGISTRY: Registry = common.registry(
+    (Submitted, Forked, Started, Encoded, Refused, Packed, Observed, Unmeasurable, Completed),
+    {
+        (Submitted.type, 1): _without_students,
+        (Submitted.type, 2): dict,
+        (Forked.type, 1): dict,
+        (Started.type, 1): _without_students,
+        (Submitted.type, 3): on_cpu,
+        (Forked.type, 2): on_cpu,
+    },
+)
+
+
+@dataclass
+class CompressionState(MakingState):
+    """State of a compression.
+
+    Observations, and why there are none of a model, are in `answers` under their tasks' keys.
+    """
+
+    #: Recipe id → why a codec does not take the matrix.
+    refused: dict[str, Refused] = field(default_factory=dict)
+
+    kind: ClassVar[str] = "compression"
+    registry = REGISTRY
+    handlers = common_state.handlers(Submitted, Forked, Started, Completed) | {
+        Encoded: put("made", "recipe_id"),
+        Packed: put("made", "recipe_id"),
+        Refused: put("refused", "recipe_id"),
+    }
+
+
+#: Name of the file of coded weights in a result.
+FILE = "model.forge"
 #: Role of the compressed model, and of the one that is given; of further, smaller ones.
 ROLE, STUDENTS = "model", "students"
 #: A setting for every matrix, in their order.
@@ -33,7 +234,7 @@ def tried(config: CompressionConfig) -> tuple[SettingRecord, ...]:
 
 def _record(name: str) -> SettingRecord:
     """Return a setting of the menu with every default parameter written out."""
-    from weights import algorithms, codecs
+    from agent_forge.weights import algorithms, codecs
 
     setting = MENU[name]
     params = codecs.of(setting.codec).Params
@@ -147,3 +348,86 @@ def _decoding(run: Run, subject: Subject, settings: Mapping[str, str], rest: str
         inputs={"model": id_, **inputs},
         params={"tensors": list(settings), "rest": rest},
     )
+
+
+@dataclass(frozen=True)
+class Option:
+    """A setting for a matrix."""
+
+    setting: str
+    bytes: int
+    #: Estimated rise of bits per byte.
+    harm: float
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """A setting for every matrix, in the order of the matrices."""
+
+    settings: tuple[str, ...]
+    #: Bytes and harm of all matrices.
+    bytes: int
+    harm: float
+
+
+def hull(options: Sequence[Option]) -> list[Option]:
+    """Return the options on the lower convex hull of harm over bytes, from the fewest bytes up.
+
+    The hull ends at the least harm. Ties are broken by the setting's name.
+    """
+    corners: list[Option] = []
+    for option in sorted(options, key=lambda o: (o.bytes, o.harm, o.setting)):
+        if corners and option.harm >= corners[-1].harm:
+            continue
+        while len(corners) > 1 and _gain(corners[-2], corners[-1]) <= _gain(corners[-2], option):
+            corners.pop()
+        corners.append(option)
+    return corners
+
+
+def _gain(less: Option, more: Option) -> float:
+    """Return the harm that a byte saves between two options."""
+    return (less.harm - more.harm) / (more.bytes - less.bytes)
+
+
+def ladder(matrices: Sequence[Sequence[Option]]) -> list[Mixture]:
+    """Return the mixtures from the fewest bytes up; from one to the next, one matrix changes."""
+    hulls = [hull(options) for options in matrices]
+    steps = sorted(
+        (-_gain(hulls[m][i], hulls[m][i + 1]), m, i)
+        for m in range(len(hulls))
+        for i in range(len(hulls[m]) - 1)
+    )
+    place = [0] * len(hulls)
+    mixtures = [_mixture(hulls, place)]
+    for _, matrix, index in steps:
+        place[matrix] = index + 1
+        mixtures.append(_mixture(hulls, place))
+    return mixtures
+
+
+def _mixture(hulls: Sequence[Sequence[Option]], place: Sequence[int]) -> Mixture:
+    taken = [options[at] for options, at in zip(hulls, place, strict=True)]
+    return Mixture(
+        tuple(o.setting for o in taken), sum(o.bytes for o in taken), sum(o.harm for o in taken)
+    )
+
+
+def within(mixtures: Sequence[Mixture], most: int) -> Mixture | None:
+    """Return the last mixture of a ladder that takes at most `most` bytes; None if none does."""
+    return next((m for m in reversed(mixtures) if m.bytes <= most), None)
+
+
+def below(mixtures: Sequence[Mixture], most: float) -> Mixture | None:
+    """Return the first mixture of a ladder whose harm is at most `most`; None if none is."""
+    return next((m for m in mixtures if m.harm <= most), None)
+
+
+def harms(errors: Mapping[str, float], probe: str, rise: float, least: float) -> dict[str, float]:
+    """Return setting → harm: the squared error times what a unit of it costs at this matrix.
+
+    `rise` is how many bits per byte more the model needed with the matrix alone at `probe`, and counts
+    for at least `least`: a rise that is nought or less is noise.
+    """
+    cost = max(rise, least) / errors[probe] if errors[probe] else 0.0
+    return {name: cost * error for name, error in errors.items()}

@@ -6,6 +6,7 @@ alone, and mixed by what their errors cost; a policy chooses, and the choice is 
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,43 +14,50 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from events import Envelope, Event
-from phases.compression import figures, recipes, submission
-from phases.compression.events import (
+from agent_forge.events import Envelope, Event
+from agent_forge.phases.compression import figures, panels, recipes, submission
+from agent_forge.phases.compression.figures import POINTS, PROBES, RISES, TEST, Point, observe
+from agent_forge.phases.compression.recipes import (
+    FILE,
+    ROLE,
+    STUDENTS,
     Chosen,
     Completed,
     CompressionState,
     Encoded,
+    Encodings,
     Packed,
     Refused,
     Started,
     Submitted,
 )
-from phases.compression.figures import POINTS, PROBES, RISES, TEST, Point, observe
-from phases.compression.recipes import ROLE, STUDENTS, Encodings
-from phases.compression.settings import CompressionConfig
-from phases.compression.view import CompressionView
-from runs.errors import NotFoundError
-from runs.event_types import Figure, MadeModel
-from runs.kinds.architecture import Architecture
-from runs.kinds.asked import Asked, Checked, Command, Lookup, Plan
-from runs.kinds.forecast import Forecast
-from runs.kinds.origin import Ancestor, Origin
-from runs.kinds.tasks import Decision, Start, Task
-from studies import origins
-from studies.making import making
-from studies.making.making import Make
-from studies.observing import Observe, Observed, Unmeasurable
-from studies.observing import unasked as wrong_observation
-from studies.run import Run
-from studies.script import Fail, Script
-from studies.script import Make as MakeAll
-from studies.tables import FigureRule, bits, ratio
-from weights.recipes import Source
+from agent_forge.phases.compression.settings import CompressionConfig
+from agent_forge.runs.errors import NotFoundError
+from agent_forge.runs.event_types import Figure, MadeModel, Measurement
+from agent_forge.runs.kinds import default_panels
+from agent_forge.runs.kinds.architecture import Architecture
+from agent_forge.runs.kinds.asked import Asked, Checked, Command, Lookup, Plan
+from agent_forge.runs.kinds.decide import Decision, Start, Task
+from agent_forge.runs.kinds.forecast import Forecast
+from agent_forge.runs.kinds.kind import Kind
+from agent_forge.runs.kinds.origin import Ancestor, Origin
+from agent_forge.runs.kinds.view import OTHER_DATA
+from agent_forge.runs.panels.head import Head, listed
+from agent_forge.runs.panels.panels import Panel
+from agent_forge.studies import comparison, origins
+from agent_forge.studies.events import Observe, Observed, Unmeasurable
+from agent_forge.studies.events import unasked as wrong_observation
+from agent_forge.studies.making import making
+from agent_forge.studies.making.making import Make
+from agent_forge.studies.run import Fail, FigureRule, Run, Script, bits, ratio
+from agent_forge.studies.run import Make as MakeAll
+from agent_forge.studies.study import Study
+from agent_forge.studies.study_view import Prose
+from agent_forge.weights.recipes import Source
 
 if TYPE_CHECKING:
-    from phases.compression.work import Context
-    from runs.home import Home
+    from agent_forge.phases.compression.work import Context
+    from agent_forge.runs.home import Home
 
 #: Encodings that are asked for at a time: more than there are devices.
 TOGETHER = 256
@@ -82,7 +90,7 @@ def _size(of: Callable[[Run, Point], float], words: str, unit: str = "") -> Figu
     return FigureRule(words, lambda run: Figure(value=of(run, run.known[CHOSEN])), unit)
 
 
-class Compression(CompressionView):
+class Compression(Study[CompressionState]):
     """Compression of a model at a rate chosen from a measured curve."""
 
     name = "compression"
@@ -118,6 +126,7 @@ class Compression(CompressionView):
         Observed: Observe,
         Unmeasurable: Observe,
     }
+    counted = frozenset({Encoded.type, Refused.type})
     listed = frozenset(
         event.type for event in (Encoded, Refused, Packed, Observed, Unmeasurable, Completed)
     )
@@ -145,6 +154,17 @@ class Compression(CompressionView):
             "bits/parameter",
         ),
     }
+
+    prose = Prose(
+        report=panels.report,
+        sentences=panels.table,
+        lines=panels.lines,
+        next_steps=panels.next_steps,
+    )
+    # It trains nothing, and gives no items.
+    gives_items, curve_of, tracked_names = False, Kind.curve_of, ()
+    unchanged, outlook, stored = Kind.unchanged, Kind.outlook, Kind.stored
+    part, tables, tracked_parts = Kind.part, Kind.tables, Kind.tracked_parts
 
     # ---- script ----------------------------------------------------------------------------------
 
@@ -248,21 +268,19 @@ class Compression(CompressionView):
 
     def placed(self, data: str) -> str:
         """Return data with an absolute path; tasks and built-in items keep their names."""
-        from evaluation.data.items import absolute
+        from agent_forge.evaluation.data.items import absolute
 
         return absolute(data)
-
-    def texts(self, submitted: Submitted) -> Iterator[tuple[str, str]]:
-        """Yield the names of the models and the paths of data."""
-        models = (*submitted.model, *submitted.students)
-        yield from ((model.name, "a model's name") for model in models)
-        yield from ((path, "a path") for path in submitted.data)
 
     # ---- results ---------------------------------------------------------------------------------
 
     def result_id(self, state: CompressionState) -> str | None:
         """Return the recipe id of the chosen model; None before."""
         return state.completed.chosen.recipe_id if state.completed else None
+
+    def contents(self, config: CompressionConfig) -> Mapping[str, Sequence[str]]:
+        """Return the file of coded weights."""
+        return {"file": [FILE]}
 
     def result(self, state: CompressionState) -> str | None:
         """Return the digest of the chosen model's weights; None before."""
@@ -341,22 +359,152 @@ class Compression(CompressionView):
         form = source.model_dump(mode="json")
         return [*shown, Ancestor(source.id, "given", words, form, given_model.digest)]
 
+    # ---- shown -----------------------------------------------------------------------------------
+
+    def names(self, state: CompressionState) -> dict[str, str]:
+        """Return recipe id → what it is called: matrices, given models, points."""
+        run = self.begun(state)
+        if run is None:
+            return {}
+        every = recipes.subjects(run.started)
+        prefixes = {recipes.source(one): recipes.prefix(one) for one in every}
+        coded = recipes.encodings(run).items()
+        names = {id_: f"{prefixes[of]}{m} at {s}" for (of, m, s), (id_, _) in coded}
+        names |= {recipes.source(one): recipes.name(one) for one in every}
+        return names | {p.recipe_id: p.name for p in run.known.get(figures.POINTS, ())}
+
+    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+        """Return the telling part of an event on one line; None for a type that is not its own."""
+        name = names.get(str(data.get("recipe_id")), str(data.get("recipe_id"))[:12])
+        match type_:
+            case "submitted":
+                return data["model"][0]["name"]
+            case "started":
+                count = sum(len(of["matrices"]) for of in (data, *data.get("students", ())))
+                return f"{count} matrices, {data['calibrated']:,} tokens of calibration"
+            case "encoded":
+                return f"{name}: {data['bytes']:,} bytes, error {data['error']:.4g}"
+            case "refused" | "unmeasurable":
+                return f"{name}: {data['reason']}"
+            case "packed":
+                return f"{name}: {data['bytes']:,} bytes"
+            case "observed":
+                values = data["values"].values()
+                bits = math.fsum(values) / len(values)
+                return f"{name}, {data['on']}: {bits:.4f} bits per byte"
+            case "completed":
+                kept = data["figures"]["retention"]["value"]
+                return f"{data['chosen']['point']}: {data['chosen']['bytes']:,} bytes, keeps {kept:.4f}"
+        return None
+
+    def task_words(self, key: str, names: Mapping[str, str]) -> str:
+        """Return a task's key in words; empty if there are none."""
+        id_ = key.rpartition("/")[2]
+        if key.startswith("observe/"):
+            return f"measure {names.get(id_, id_[:12])}"
+        if key.startswith("make/"):
+            return f"make {names.get(id_, id_[:12])}"
+        return "read model, items and inputs of layers" if key == "start" else ""
+
+    def row(self, entry: dict[str, Any], event: Event) -> None:
+        """Note tasks that are done, and what the result keeps, in the run's row of the run list."""
+        if isinstance(event, Encoded | Packed | Observed | Unmeasurable):
+            entry["done"] = (entry["done"] or 0) + 1
+        if isinstance(event, Completed):
+            entry |= listed(panels.KEPT, event.figures["retention"].value, f"{figures.TEST} slice")
+
+    def models(self, event: Event, state: CompressionState) -> list[dict[str, Any]]:
+        """Return the chosen model for the model registry, once it is measured."""
+        if not isinstance(event, Completed):
+            return []
+        source = state.started.source
+        return [
+            {
+                "name": f"{state.run}-{ROLE}",
+                "kind": "champion",
+                "digest": event.chosen.digest,
+                "parameters": source.parameters,
+                "bytes": int(event.figures["bytes"].value),
+                "path": state.submitted.output_dir,
+                "metrics": {"retention": event.figures["retention"].value},
+                "lineage": [source.digest],
+            }
+        ]
+
+    def measurements(self, state: CompressionState, digest: str) -> list[Measurement]:
+        """Return the bits per byte and the file's bytes of the given model or of a point's."""
+        if state.started is None:
+            return []
+        packed = [m for m in state.made.values() if isinstance(m, Packed) and m.digest == digest]
+        ids = {event.recipe_id for event in packed}
+        if state.started.source.digest == digest:
+            ids.add(recipes.source(state.started))
+        answers, seed = state.answers.values(), state.submitted.config.seed
+        sizes = (Figure(value=event.bytes) for event in packed[:1])
+        return [
+            *comparison.measurements(answers, ids, self.purpose, seed),
+            *(Measurement(name="bytes of the file", figure=size) for size in sizes),
+        ]
+
+    def made(self, state: CompressionState, digest: str) -> str | None:
+        """Return the recipe id of the model with these weights; None if the run made none."""
+        packed = (m for m in state.made.values() if isinstance(m, Packed))
+        return next((one.recipe_id for one in packed if one.digest == digest), None)
+
+    def yardstick(self, state: CompressionState) -> dict[str, Any]:
+        """Return the items that results are measured on."""
+        return {OTHER_DATA: state.started.data_digest if state.started else None}
+
+    def progress(self, state: CompressionState) -> tuple[int, int | None]:
+        """Return (tasks that are done, all that are known so far)."""
+        run = self.begun(state)
+        if run is None:
+            return 0, None
+        done = len(state.made) + len(state.refused) + len(state.answers)
+        config, every = run.settings, recipes.subjects(run.started)
+        total = len(recipes.encodings(run)) + (2 * len(run.started.settings) + 1) * len(every) + 2
+        if config.mixtures and len(config.settings) > 1:
+            total += sum(len(one.matrices) + 2 * config.mixtures for one in every)
+        return done, done if state.completed else max(total, done + 1)
+
+    def head(self, state: CompressionState) -> Head:
+        """Return the head: what the chosen model keeps, once it is measured."""
+        run = self.begun(state)
+        if run is None:
+            return default_panels.head(self, state)
+        return default_panels.head(self, state, panels.result(run), panels.facts(run))
+
+    def panels(
+        self, state: CompressionState, curve: Sequence[float | None] = ()
+    ) -> Sequence[Panel]:
+        """Return the front, the table of points, and the settings of the matrices."""
+        run = self.begun(state)
+        tasks, further = default_panels.tasks(self, state), len(state.made) + len(state.refused)
+        says = f"{tasks.says} {further:,} more encoded or packed, and are not listed."
+        tasks = tasks.model_copy(update={"says": says if further else tasks.says})
+        return [*(panels.panels(run) if run else ()), tasks]
+
+    def view(self, state: CompressionState) -> dict[str, Any]:
+        """Return the points that are measured."""
+        run = self.begun(state)
+        return {"points": panels.rows(run) if run else []}
+
     # ---- work, in a process that may load torch --------------------------------------------------
 
     def _work(self) -> type[Context]:
-        from phases.compression.work import Context
+        from agent_forge.phases.compression.work import Context
 
         return Context
 
     def forecast(self, submitted: Submitted, cache: Any, folder: Path) -> Forecast:
         """Return what a run that is submitted so costs here. Raises the errors of a start."""
-        from phases.compression.forecast import forecast
+        from agent_forge.phases.compression.folders import forecast
 
-        return forecast(submitted, cache, folder)
+        return forecast(self, submitted, cache, folder)
 
     def keep(self, state: CompressionState, cache: Any) -> None:
         """Remove what processes that were killed have left of files."""
-        from phases.compression.work import packing
+        from agent_forge.phases.compression.work import packing
 
         if state.ended:
             shutil.rmtree(packing(cache, state.run), ignore_errors=True)
@@ -370,19 +518,19 @@ class Compression(CompressionView):
         folders: Sequence[Path],
     ) -> str:
         """Return a folder with a decoded model; decode it if need be. Raises ForgeError."""
-        from phases.compression import folders as files
+        from agent_forge.phases.compression import folders as files
 
         return files.settle(home, state, recipe_id, folders)
 
     def result_files(self, state: CompressionState, cache: Any) -> list[tuple[str, Path]]:
         """Return the chosen model's weight files, decoded again if the cache lacks them."""
-        from phases.compression import folders as files
+        from agent_forge.phases.compression import folders as files
 
         return files.files(state, cache)
 
     def write_result(self, home: Home, state: CompressionState, out: Path) -> dict[str, Any]:
         """Write file, card and report, and return the report. Raises ForgeError."""
-        from phases.compression import folders as files
+        from agent_forge.phases.compression import folders as files
 
         return files.write(home, state, out)
 
@@ -390,14 +538,14 @@ class Compression(CompressionView):
         self, state: CompressionState, cache: Any, ids: Sequence[str], say: Callable[[str], None]
     ) -> Iterator[Any]:
         """Encode and decode again, and compare what comes out with what is recorded."""
-        from phases.compression import folders as files
+        from agent_forge.phases.compression import folders as files
 
         yield from files.rebuild(state, cache, ids, say)
 
     def document(self, folder: Path) -> dict[str, Any] | None:
         """Return the report of a result's folder; None if it has none. Raises DataError."""
-        from studies.making import model_files
-        from weights.storage.output_folder import mark_of
+        from agent_forge.studies.making import model_files
+        from agent_forge.weights.storage.output_folder import mark_of
 
         return model_files.document(folder, (mark_of(self.name),))
 
@@ -410,6 +558,6 @@ class Compression(CompressionView):
         is_known: bool,
     ) -> Iterator[Any]:
         """Decode the file in a result's folder, and compare it with its report and the run."""
-        from phases.compression import folders as files
+        from agent_forge.phases.compression import folders as files
 
         yield from files.check(folder, document, state)

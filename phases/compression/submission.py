@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation.data.slices import Slice
-from phases.compression.menu import MENU
-from phases.compression.recipes import ROLE, STUDENTS
-from phases.compression.settings import CompressionConfig
-from runs.errors import ConfigError
-from runs.kinds.asked import Asked, Checked, Lookup, Plan
-from runs.system import packages
+from agent_forge.evaluation.data.slices import Slice
+from agent_forge.phases.compression.recipes import ROLE, STUDENTS
+from agent_forge.phases.compression.settings import MENU, CompressionConfig
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.kinds.asked import Asked, Checked, Lookup, Plan
+from agent_forge.runs.system import packages
 
 if TYPE_CHECKING:
-    from runs.kinds.kind import Kind
-    from weights.folders.checkpoint import Checkpoint
+    from agent_forge.runs.kinds.kind import Kind
+    from agent_forge.weights.folders.checkpoint import Checkpoint
 
 #: Slices of the data that a compression measures on.
 NEEDED: tuple[Slice, ...] = ("selection", "test")
@@ -32,8 +31,8 @@ def plan(kind: Kind, request: Asked, lookup: Lookup) -> Plan:
 
     Raises ConfigError or UnavailableError.
     """
-    from weights.devices import check_device
-    from weights.folders.sources import ALIASES, resolve
+    from agent_forge.weights.devices import check_device
+    from agent_forge.weights.folders.sources import ALIASES, resolve
 
     config = kind.parse(request.config)
     if {"budget", "retention"} <= set(request.config):
@@ -65,9 +64,9 @@ def check_machine(config: CompressionConfig) -> None:
 
 def check(plan: Plan) -> Checked:
     """Open models (headers only), tokenizers and data; raise the errors that a start would raise."""
-    from evaluation.loading import load_items, load_tokenizer, texts_of
-    from weights.folders import model_config
-    from weights.folders.checkpoint import open_checkpoint
+    from agent_forge.evaluation.loading import load_items, load_tokenizer, texts_of
+    from agent_forge.weights.folders import model_config
+    from agent_forge.weights.folders.checkpoint import open_checkpoint
 
     (model,), smaller = plan.fields[ROLE], plan.fields[STUDENTS]
     opened, *students = (open_checkpoint(Path(source.path)) for source in (model, *smaller))
@@ -98,7 +97,7 @@ def check(plan: Plan) -> Checked:
 
 def _check_floats(opened: Checkpoint) -> None:
     """Raise ConfigError for a tensor that no codec takes."""
-    from weights.formats.coded_header import FLOATS
+    from agent_forge.weights.formats.coded_file import FLOATS
 
     for name, (dtype, shape) in opened.shapes.items():
         if dtype not in FLOATS:
@@ -107,7 +106,7 @@ def _check_floats(opened: Checkpoint) -> None:
 
 def _check_budget(budget: int | None, tensors: int) -> None:
     """Raise ConfigError for a budget that the digests in a file's header exceed."""
-    from weights.formats.coded_header import DIGEST_BYTES, FIXED
+    from agent_forge.weights.formats.coded_file import DIGEST_BYTES, FIXED
 
     least = FIXED + tensors * DIGEST_BYTES
     if budget is not None and budget < least:

@@ -14,23 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.measures import bootstrap
-from evaluation.measures.bootstrap import Counts
-from phases.curriculum import recipes
-from phases.curriculum.events import Compared, Dreamed, MixChosen
-from phases.curriculum.mixing.cells import Success
-from phases.curriculum.recipes import START
-from phases.curriculum.settings import Arm
-from runs.event_types import Figure
-from runs.panels import panels
-from runs.panels.panels import Verdict
-from studies import comparison
-from studies.comparison import Drawn
-from studies.observing import Observed
-from studies.paired_bits import draws, figure, mean
-from studies.run import Run
-from studies.tables import FigureRule
-from weights.recipes import Train
+from agent_forge.evaluation.measures import bootstrap
+from agent_forge.evaluation.measures.bootstrap import Counts
+from agent_forge.phases.curriculum import recipes
+from agent_forge.phases.curriculum.mixing.frontier_rule import Success
+from agent_forge.phases.curriculum.recipes import START, Compared, Dreamed, MixChosen
+from agent_forge.phases.curriculum.settings import Arm
+from agent_forge.runs.event_types import Figure
+from agent_forge.runs.panels import panels
+from agent_forge.runs.panels.panels import Verdict
+from agent_forge.studies import comparison
+from agent_forge.studies.comparison import Drawn, draws, figure, mean
+from agent_forge.studies.events import Observed
+from agent_forge.studies.run import FigureRule, Run
+from agent_forge.weights.recipes import Train
 
 MEASURE = "exact-answers@1"
 ADAPTIVE, UNIFORM = "adaptive", "uniform"

@@ -6,30 +6,42 @@ FOLDER/items.jsonl           the items of the slices selection and test, as prob
 Ordinary text among the items is rehearsal of what the model was trained on before (Robins 1995,
 "Catastrophic forgetting, rehearsal and pseudorehearsal"). A window of text is an item whose prompt is
 its first token: the objective then predicts all others.
+
+Dreaming: a model's answers to tasks that it has passed, as streams that the objective reads.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
-from evaluation import task_families
-from evaluation.answers import Encoded, encode, rows, stream
-from evaluation.data.slices import Slice
-from evaluation.task_families.base import Item
-from evaluation.task_families.item_sets import items
-from evaluation.training_text import parts
-from evaluation.training_text.kept_text import ITEMS, STREAMS
-from phases.curriculum import tools
-from phases.curriculum.mixing.cells import cell
-from phases.curriculum.mixing.mix import cell_of_text
-from phases.curriculum.settings import CurriculumConfig
-from runs.errors import ConfigError, DataError
-from weights.training.windows import Ids
+from agent_forge.evaluation import task_families
+from agent_forge.evaluation.answers import Encoded, encode, rows, stream
+from agent_forge.evaluation.backends.backend import LocalModel
+from agent_forge.evaluation.data.slices import Slice
+from agent_forge.evaluation.task_families import item_sets
+from agent_forge.evaluation.task_families.base import Item
+from agent_forge.evaluation.task_families.item_sets import items
+from agent_forge.evaluation.training_text import kept_text
+from agent_forge.evaluation.training_text.kept_text import ITEMS, STREAMS
+from agent_forge.evaluation.trajectories import sampling
+from agent_forge.phases.curriculum import tools
+from agent_forge.phases.curriculum.mixing.frontier_rule import cell
+from agent_forge.phases.curriculum.mixing.mix import cell_of_text
+from agent_forge.phases.curriculum.recipes import PURPOSE, Dream, Dreamed, Dreamt
+from agent_forge.phases.curriculum.settings import CurriculumConfig
+from agent_forge.runs.errors import ConfigError, DataError, SourceChangedError
+from agent_forge.weights import randomness
+from agent_forge.weights.folders.checkpoint import digest
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.training.objectives.answers import ends
+from agent_forge.weights.training.windows import Ids, stream_digest
 
 #: Items of a family's highest level that are tried before any work.
 TRIED = 64
@@ -79,8 +91,8 @@ def fill(
     """
     from safetensors.numpy import save_file
 
-    parts.write_given(folder, donor, changes)
-    tokenizer, streams, lines = parts.given_tokenizer(donor), {}, list[str]()
+    kept_text.write_given(folder, donor, changes)
+    tokenizer, streams, lines = kept_text.given_tokenizer(donor), {}, list[str]()
     spoken = tools.speech_of(config, tokenizer) if tools.families(config) else None
     for name, family, level in of_cells(config):
         if spoken is not None and task_families.uses_tools(family):
@@ -129,10 +141,10 @@ def text_streams(config: CurriculumConfig, tokenizer: Any) -> dict[str, Ids]:
 
     Raises DataError for a domain whose text is shorter than a window.
     """
-    texts = parts.builtin({}, config.seed, config.characters, config.text_domains)
+    texts = kept_text.builtin({}, config.seed, config.characters, config.text_domains)
     streams = {}
     for domain in sorted(texts):
-        ids = parts.stream(texts[domain], tokenizer)
+        ids = kept_text.stream(texts[domain], tokenizer)
         if len(ids) < config.text_tokens:
             raise DataError(
                 f"the ordinary text of domain {domain} has {len(ids)} tokens, and a window of it "
@@ -146,3 +158,82 @@ def windows(ids: Ids, size: int) -> Ids:
     """Return whole windows of token ids in one row, all tokens but each window's first as answers."""
     whole = ids[: len(ids) // size * size].reshape(-1, size)
     return np.concatenate([whole[:, :1], -1 - whole[:, 1:]], axis=1).ravel()
+
+
+#: Tokens that an answer may have beyond the longest right one.
+SPARE = 2
+#: Cell → stream of items, and how many of them are right.
+Written = Mapping[str, tuple[Ids, int]]
+
+
+def written(
+    model: LocalModel, tokenizer: Any, config: CurriculumConfig, task: Dream
+) -> dict[str, tuple[Ids, int]]:
+    """Return what a model dreams of each cell: its answers that came to an end.
+
+    Prompts are drawn from the training items. A cell without such an answer is left out.
+    """
+    streams: dict[str, tuple[Ids, int]] = {}
+    for name in task.cells:
+        family, _, level = name.partition("/")
+        pool = item_sets.items(family, int(level), config.seed, "train", config.pool)
+        key = (PURPOSE, "dreams", config.seed, task.recipe_id, name)
+        order = randomness.permutation(len(pool), *key, "prompts")[: config.dream_items]
+        sample = [pool[number] for number in sorted(order.tolist())]
+        dreams, right = _answered(model, tokenizer, sample, key)
+        if dreams:
+            streams[name] = stream(dreams), right
+    return streams
+
+
+def _answered(
+    model: LocalModel, tokenizer: Any, items: Sequence[Item], key: tuple[str | int, ...]
+) -> tuple[list[Encoded], int]:
+    """Return items with the model's own answers in the place of the right ones, and how many are."""
+    encoded = encode(tokenizer, items)
+    limit = max(len(encoded_example.answer) for encoded_example in encoded) + SPARE
+    beginnings = [np.asarray(encoded_example.prompt, np.int32) for encoded_example in encoded]
+    end = tokenizer.eos_token_id
+    replies = sampling.sample(model, beginnings, limit, (end,), *key)
+    dreams, right = list[Encoded](), 0
+    for item, example, reply in zip(items, encoded, replies, strict=True):
+        if int(reply[-1]) == end and len(reply) > 1:
+            dreams.append(Encoded(example.prompt, tuple(map(int, reply))))
+            text = tokenizer.decode(reply[:-1], clean_up_tokenization_spaces=False)
+            right += task_families.verify(item, text)
+    return dreams, right
+
+
+def answered(task: Dream, cache: Artifacts, write: Callable[[], Written]) -> Dreamed:
+    """Let `write` dream, keep what it returns, and return the event."""
+    began, dreams = time.monotonic(), write()
+    tensors = {cell: torch.from_numpy(ids) for cell, (ids, _) in dreams.items()}
+    seconds, name = time.monotonic() - began, digest(tensors)
+    cache.keep(name, tensors, seconds)
+    cells = {
+        cell: Dreamt(digest=stream_digest(ids), items=_count(ids), right=right)
+        for cell, (ids, right) in dreams.items()
+    }
+    return Dreamed(recipe_id=task.recipe_id, cells=cells, digest=name, seconds=seconds)
+
+
+def _count(ids: Ids) -> int:
+    """Return the number of items of a stream."""
+    return len(ends(ids))
+
+
+def kept(event: Dreamed, cache: Artifacts, write: Callable[[], Written]) -> dict[str, Ids]:
+    """Return cell → stream of what was dreamt; `write` dreams again if the cache lacks it.
+
+    Raises SourceChangedError if other dreams come out than those that are recorded.
+    """
+    streams = cache.get(event.digest)
+    if streams is None:
+        streams = {cell: torch.from_numpy(ids) for cell, (ids, _) in write().items()}
+        if digest(streams) != event.digest:
+            raise SourceChangedError(
+                f"dreams dreamt again have the digest {digest(streams)[:12]}, the log says "
+                f"{event.digest[:12]}."
+            )
+        cache.keep(event.digest, streams, event.seconds)
+    return {cell: tensor.numpy() for cell, tensor in streams.items()}

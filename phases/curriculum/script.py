@@ -2,6 +2,8 @@
 
 Arms go on side by side: each chooses a mix, trains a segment, measures, and may go back to the model
 before a burst or train on its own dreams. Arms that have been alike so far have their models in common.
+
+Checks of a curriculum run before any work: task families, the model, the machine.
 """
 
 from __future__ import annotations
@@ -11,44 +13,43 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from events import Event
-from phases.curriculum import checks, dreams, figures, panels, recipes, report
-from phases.curriculum.dreams import Dream
-from phases.curriculum.events import (
+from agent_forge.evaluation import task_families, tool_tasks
+from agent_forge.evaluation.task_families.gym import Gym
+from agent_forge.evaluation.tool_tasks.base import LEVELS as TOOL_LEVELS
+from agent_forge.events import Event
+from agent_forge.phases.curriculum import figures, panels, recipes
+from agent_forge.phases.curriculum.figures import MEASURE, Course, CurriculumRun
+from agent_forge.phases.curriculum.mixing import mix
+from agent_forge.phases.curriculum.recipes import (
+    START,
     STATE,
+    Dream,
     Dreamed,
     MixChosen,
     Started,
     Submitted,
 )
-from phases.curriculum.figures import MEASURE, Course, CurriculumRun
-from phases.curriculum.mixing import additions, mix
-from phases.curriculum.recipes import START
-from phases.curriculum.settings import CurriculumConfig
-from runs.errors import ConfigError
-from runs.event_types import Measurement
-from runs.kinds.asked import Asked, Lookup, Plan
-from runs.kinds.tasks import Task
-from runs.kinds.view import Outlook
-from runs.panels.head import Result
-from runs.panels.panels import Panel
-from studies import given_dtype, submission, training_rows
-from studies.comparison import TEST
-from studies.declaration import Extent
-from studies.events import MODEL
-from studies.making.making import MakingState
-from studies.observing import Observed
-from studies.paired_bits import mean
-from studies.run import Run
-from studies.script import Make, Note, Script, Together
-from studies.study import Study
-from studies.tables import Arm, FigureRule, words
-from studies.training_plan import as_float32
-from studies.training_rows import Group
+from agent_forge.phases.curriculum.settings import CurriculumConfig
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.event_types import Measurement
+from agent_forge.runs.kinds.asked import Asked, Lookup, Plan
+from agent_forge.runs.kinds.decide import Task
+from agent_forge.runs.kinds.view import Outlook
+from agent_forge.runs.panels.head import Result
+from agent_forge.runs.panels.panels import Panel
+from agent_forge.studies import given_dtype, submission, training_panels, training_plan
+from agent_forge.studies.comparison import TEST, mean
+from agent_forge.studies.events import MODEL, Observed
+from agent_forge.studies.making.making import MakingState
+from agent_forge.studies.run import Arm, Extent, FigureRule, Make, Note, Run, Script, Together
+from agent_forge.studies.study import Study
+from agent_forge.studies.study_view import Prose
+from agent_forge.studies.training_panels import Group
+from agent_forge.studies.training_plan import as_float32
 
 if TYPE_CHECKING:
-    from phases.curriculum.work import Context
-    from weights.folders.checkpoint import Checkpoint
+    from agent_forge.phases.curriculum.work import Context
+    from agent_forge.weights.folders.checkpoint import Checkpoint
 
 
 class Curriculum(Study[MakingState]):
@@ -80,6 +81,12 @@ class Curriculum(Study[MakingState]):
     figure_rules: ClassVar[Mapping[str, FigureRule]] = figures.RULES
     figure_of = "cell"
     row_figure = ("accuracy", panels.ACCURACY)
+    prose = Prose(
+        report=panels.report,
+        sentences=panels.sentences,
+        lines=panels.lines,
+        paragraphs=panels.paragraphs,
+    )
 
     # ---- script ------------------------------------------------------------------------------
 
@@ -103,10 +110,10 @@ class Curriculum(Study[MakingState]):
         course.measured.append(measured[START])
         for number in range(config.segments):
             begins, streams = course.origin(config.relapse), {}
-            if cells := additions.dreamt(config, arm, number, figures.success(course.of(begins))):
+            if cells := mix.dreamt(config, arm, number, figures.success(course.of(begins))):
                 dreamt = yield run.ask({"dreams": Dream(begins, cells)})
                 course.dreamt[number] = dreamt["dreams"]
-                streams = dreams.streams(dreamt["dreams"])
+                streams = recipes.streams(dreamt["dreams"])
             event = partial(_mix, config, course, begins, [*streams])
             chosen = yield Note(f"mix/{arm}/{number}", event)
             before = begins if number else None
@@ -126,7 +133,7 @@ class Curriculum(Study[MakingState]):
     def unasked(self, state: MakingState, task: Task, event: Event) -> str | None:
         """Return why the event does not answer the open task; None if it does."""
         if isinstance(task, Dream) and isinstance(event, Dreamed):
-            return dreams.unasked(task, event, state.submitted.config.dream_items)
+            return recipes.unasked(task, event, state.submitted.config.dream_items)
         return super().unasked(state, task, event)
 
     def measurements(self, state: MakingState, digest: str) -> list[Measurement]:
@@ -149,15 +156,15 @@ class Curriculum(Study[MakingState]):
     def check_settings(self, config: CurriculumConfig) -> None:
         """Raise ConfigError or UnavailableError for a family that cannot be trained on."""
         for family in config.families:
-            checks.check_family(config, family)
+            check_family(config, family)
 
     def check_machine(self, config: CurriculumConfig) -> None:
         """Raise SandboxUnavailableError if programs run and this machine cannot lock them in."""
-        checks.check_sandbox(config)
+        check_sandbox(config)
 
     def check_model(self, config: CurriculumConfig, opened: Checkpoint) -> None:
         """Raise ConfigError or SourceError for a model that cannot be trained on the tasks."""
-        checks.check_model(config, opened)
+        check_model(config, opened)
 
     # ---- work --------------------------------------------------------------------------------
 
@@ -175,7 +182,7 @@ class Curriculum(Study[MakingState]):
 
     def _work(self) -> type[Context]:
         """Return the class of contexts, which loads torch."""
-        from phases.curriculum.work import Context
+        from agent_forge.phases.curriculum.work import Context
 
         return Context
 
@@ -238,7 +245,7 @@ class Curriculum(Study[MakingState]):
             return []
         config = state.submitted.config
         ends = dict.fromkeys(config.arms, recipes.bounds(config, state.started.context)[-1])
-        return training_rows.rows(state, self.groups(state), after, ends)
+        return training_panels.rows(state, self.groups(state), after, ends)
 
     # ---- what is shown -----------------------------------------------------------------------
 
@@ -249,7 +256,7 @@ class Curriculum(Study[MakingState]):
                 name, values = names.get(str(data["recipe_id"]), ""), data["values"].values()
                 return f"{name}, {data['on']}: {sum(values) / len(values):.1%} solved"
             case "mix_chosen":
-                return report.mix_line(MixChosen.model_validate(data))
+                return panels.mix_line(MixChosen.model_validate(data))
             case "dreamed":
                 name, cells = names.get(str(data["recipe_id"]), ""), data["cells"].values()
                 items, right = (sum(cell[key] for cell in cells) for key in ("items", "right"))
@@ -300,25 +307,6 @@ class Curriculum(Study[MakingState]):
             },
         }
 
-    def whole_report(self, run: Any) -> dict[str, Any]:
-        """Return the report of a run that has completed, as plain data."""
-        return report.report(run)
-
-    def sentences(self, run: Any) -> list[str]:
-        """Return what a completed run has found."""
-        return report.sentences(run)
-
-    def lines(self, state: MakingState) -> list[str]:
-        """Return the report of a completed run as lines of text for a terminal."""
-        return report.lines(self.run(state), words(self.arms))
-
-    def card_words(self, run: Any, role: str) -> list[str]:
-        """Return what the model was trained on."""
-        families = ", ".join(sorted(run.settings.families))
-        read = recipes.tokens(run.settings, run.started.context)[-1]
-        words = f"the arm {run.result}, {self.arms[run.result].words}"
-        return [f"Trained on {read:,} tokens of the task families {families}: {words}."]
-
 
 def _mix(config: CurriculumConfig, course: Course, begins: str, dreamt: Sequence[str]) -> MixChosen:
     """Return the next mix of an arm.
@@ -334,7 +322,55 @@ def _mix(config: CurriculumConfig, course: Course, begins: str, dreamt: Sequence
         segment=number,
         mix=mix.with_text(config, mix.with_dreams(config, shares, dreamt)),
         frontiers=frontiers,
-        stage=additions.stage(config, arm, number),
-        added=additions.added(config, arm, number),
+        stage=mix.stage(config, arm, number),
+        added=mix.added(config, arm, number),
         returned=begins != course.measured[-1].recipe_id,
     )
+
+
+def check_family(config: CurriculumConfig, family: str) -> None:
+    """Raise ConfigError for a family that there is not, or that has not as many levels."""
+    if not task_families.uses_tools(family):
+        task_family = task_families.find(family)
+        if isinstance(task_family, Gym):
+            task_family.check(config.levels)
+        return
+    name = family.removeprefix(task_families.TOOLS)
+    tool_tasks.find(name)
+    if name == "repair":
+        raise ConfigError(
+            f"{family} is left to baking: its tasks have no answer that can be learned token by token."
+        )
+    if config.levels > TOOL_LEVELS:
+        raise ConfigError(
+            f"the family {family} has {TOOL_LEVELS} levels, and levels is {config.levels}."
+        )
+
+
+def check_model(config: CurriculumConfig, opened: Checkpoint) -> None:
+    """Raise ConfigError or SourceError for a model that cannot be trained on the tasks."""
+    from agent_forge.evaluation.training_text.kept_text import given_tokenizer
+    from agent_forge.phases.curriculum.items import check_items
+
+    _check_layer(config, opened.config)
+    context = training_plan.window(config, opened.positions)
+    recipes.check_length(config, context)
+    check_items(config, given_tokenizer(opened.folder), context)
+
+
+def check_sandbox(config: CurriculumConfig) -> None:
+    """Raise SandboxUnavailableError if a task runs programs and this machine cannot lock them in."""
+    from agent_forge.evaluation.sandbox.sandbox import Sandbox
+
+    if f"{task_families.TOOLS}execution" in config.families:
+        Sandbox.open().close()
+
+
+def _check_layer(config: CurriculumConfig, settings: Mapping[str, Any]) -> None:
+    """Raise ConfigError if a self-model is asked for, and the model has no such layer."""
+    from agent_forge.weights.training.models.self_model import SelfModel
+
+    trained = "self_model" in (*config.arms, *config.adds) or "stages" in config.arms
+    blocks = settings.get("num_hidden_layers")
+    if trained and isinstance(blocks, int):
+        SelfModel(weight=config.self_weight, layer=config.self_layer).of(blocks)

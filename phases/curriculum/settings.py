@@ -6,11 +6,10 @@ from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from evaluation.task_families.base import LEVELS
-from runs.kinds.setting_words import DATA, LIMITS, TRAINING, Labels
-from runs.record.device_setting import AUTO, DEVICE
-from studies.settings import KNOWN, Domain, Positive, TokensConfig, distinct
-from studies.training_settings import Watched
+from agent_forge.evaluation.task_families.base import LEVELS
+from agent_forge.runs.kinds.setting_words import DATA, LIMITS, TRAINING, Labels
+from agent_forge.runs.record.device_setting import AUTO, DEVICE
+from agent_forge.studies.settings import KNOWN, Domain, Positive, TokensConfig, Watched, distinct
 
 #: A share or a rate of success.
 Rate = Annotated[float, Field(ge=0, le=1)]

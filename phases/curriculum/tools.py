@@ -12,18 +12,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation import task_families
-from evaluation.answers import Encoded
-from evaluation.backends.backend import LocalModel
-from evaluation.data.slices import Slice
-from evaluation.sandbox.sandbox import Sandbox
-from evaluation.tool_tasks import item_sets, speech
-from evaluation.tool_tasks.base import ToolItem
-from evaluation.tool_tasks.episodes import Bounds, Player
-from evaluation.tool_tasks.speech import Speech
-from evaluation.tools.toolbox import Toolbox, usable
-from phases.curriculum.mixing.cells import cell
-from phases.curriculum.settings import CurriculumConfig
+from agent_forge.evaluation import task_families
+from agent_forge.evaluation.answers import Encoded
+from agent_forge.evaluation.backends.backend import LocalModel
+from agent_forge.evaluation.data.slices import Slice
+from agent_forge.evaluation.sandbox.sandbox import Sandbox
+from agent_forge.evaluation.tool_tasks import item_sets, speech
+from agent_forge.evaluation.tool_tasks.base import ToolItem
+from agent_forge.evaluation.tool_tasks.episodes import Bounds, Player
+from agent_forge.evaluation.tool_tasks.speech import Speech
+from agent_forge.evaluation.tools.toolbox import Toolbox, usable
+from agent_forge.phases.curriculum.mixing.frontier_rule import cell
+from agent_forge.phases.curriculum.settings import CurriculumConfig
 
 #: Tokens of a turn beyond the longest of a solution, and calls of a session.
 SPARE, CALLS = 8, 2

@@ -8,32 +8,27 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
 
-from evaluation.answers import Encoded, solved
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.data.slices import Slice
-from evaluation.sandbox.sandbox import Sandbox
-from evaluation.tool_tasks.speech import Speech
-from evaluation.training_text import kept_text
-from evaluation.training_text.kept_text import ITEMS, Text
-from evaluation.trajectories.kept import LazyStreams
-from events import Event, failpoints
-from phases.curriculum import dreaming, dreams, items, recipes, tools
-from phases.curriculum.dreams import Dream
-from phases.curriculum.events import Dreamed, MixChosen, Started
-from phases.curriculum.mixing import mix
-from phases.curriculum.settings import EVIDENCE
-from runs.errors import DataError
-from studies import work
-from studies.comparison import CHOOSING
-from studies.observing import Observe, Observed, answered
-from studies.training_plan import as_float32
-from weights import operations
-from weights.model import Model
-from weights.training.canary import canary
-from weights.training.models import modules
-from weights.training.objectives.answers import ends
-from weights.training.room import bounded
-from weights.training.windows import Ids
+from agent_forge.evaluation.answers import Encoded, solved
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.data.slices import Slice
+from agent_forge.evaluation.sandbox.sandbox import Sandbox
+from agent_forge.evaluation.tool_tasks.speech import Speech
+from agent_forge.evaluation.training_text import kept_text
+from agent_forge.evaluation.training_text.kept_text import ITEMS, Text
+from agent_forge.evaluation.trajectories.kept import LazyStreams
+from agent_forge.events import Event, failpoints
+from agent_forge.phases.curriculum import items, recipes, tools
+from agent_forge.phases.curriculum.mixing import mix
+from agent_forge.phases.curriculum.recipes import Dream, Dreamed, MixChosen, Started
+from agent_forge.phases.curriculum.settings import EVIDENCE
+from agent_forge.runs.errors import DataError
+from agent_forge.studies import work
+from agent_forge.studies.comparison import CHOOSING
+from agent_forge.studies.events import Observe, Observed, answered
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training.models import modules
+from agent_forge.weights.training.objectives.answers import ends
+from agent_forge.weights.training.windows import Ids
 
 
 class Context(work.Context):
@@ -69,20 +64,20 @@ class Context(work.Context):
             task = Dream(event.recipe_id, tuple(sorted(event.cells)))
 
             def read() -> dict[str, Ids]:
-                cells = dreaming.kept(event, self._cache, lambda: self._written(task))
-                return {dreams.stream(cell, event.recipe_id): ids for cell, ids in cells.items()}
+                cells = items.kept(event, self._cache, lambda: self._written(task))
+                return {recipes.stream(cell, event.recipe_id): ids for cell, ids in cells.items()}
 
             return read
 
         return LazyStreams(
-            {name: source(event) for event in dreamt for name in dreams.streams(event)}
+            {name: source(event) for event in dreamt for name in recipes.streams(event)}
         )
 
     def _written(self, task: Dream) -> dict[str, tuple[Ids, int]]:
         """Return cell → stream of dreams, and how many are right, dreamt now."""
         self._filled(task.recipe_id)
         model = ResidentModel.from_module(self._module)
-        return dreaming.written(model, self.text.tokenizer, self.state.submitted.config, task)
+        return items.written(model, self.text.tokenizer, self.state.submitted.config, task)
 
     @cached_property
     def text(self) -> Text:
@@ -99,7 +94,7 @@ class Context(work.Context):
         """Do the task and return its event; append nothing. Raises the errors of the work."""
         if not isinstance(task, Dream):
             return super().carry_out(task)
-        event = dreaming.answered(task, self._cache, lambda: self._written(task))
+        event = items.answered(task, self._cache, lambda: self._written(task))
         failpoints.hit("dreamed-kept")
         return event
 
@@ -201,9 +196,6 @@ class Context(work.Context):
         shares, _ = mix.choose(config, "uniform", 0, {}, {})
         chosen = MixChosen(arm="uniform", segment=0, mix=mix.with_text(config, shares))
         recipe = recipes.segment(self.state.submitted, started, chosen, None)
-        with bounded():
-            return canary(recipe, first, self.text.streams, device=self.device)
+        return self.tried(recipe, first)
 
-    def initial(self, started: Started) -> Model:
-        """Return the given model in float32."""
-        return operations.apply(as_float32(started), {"of": self.given()})
+    initial = work.Context.in_float32

@@ -2,6 +2,16 @@
 
 A model is compared by the mean over the domains of its bits per byte over the given model's. The
 neutral domain is left out of that mean: it is the drift.
+
+Experts beside adapters: what each gains in its own domain, and what it damages in the others. Pure.
+
+Both are trained on the same windows and have about as many numbers. An arm of a domain is compared
+with the given model; the figures are means over all experts that were trained.
+
+Dispatch: a mixture of experts for each domain, found from a few windows. Pure.
+
+The cross-entropy method (`weights.training.cross_entropy`) searches the factors of the experts. It
+begins at their mean; its points come from keys, so that the recorded losses say how it ended.
 """
 
 from __future__ import annotations
@@ -12,19 +22,93 @@ from functools import partial
 
 import numpy as np
 
-from evaluation.measures import bootstrap
-from phases.experts import beside, dispatch, solving
-from phases.experts.events import Routed
-from phases.experts.recipes import FITTED, GIVEN, PURPOSE
-from phases.experts.search.generations import ARMS, MIXTURES, MODELS, RANDOM, Search
-from phases.experts.search.objectives import mean, preferred
-from phases.experts.settings import ExpertsConfig
-from runs.event_types import Figure
-from studies import comparison, paired_bits
-from studies.observing import Observed
-from studies.paired_bits import figure
-from studies.run import Run
-from studies.tables import FigureRule, ratio, share
+from agent_forge.evaluation.measures import bootstrap
+from agent_forge.phases.experts import recipes, solving
+from agent_forge.phases.experts.recipes import FITTED, GIVEN, PURPOSE, Factors, Fit, Fitted, Routed
+from agent_forge.phases.experts.search.generations import (
+    ARMS,
+    MIXTURES,
+    MODELS,
+    RANDOM,
+    Search,
+    mean,
+    preferred,
+)
+from agent_forge.phases.experts.settings import ExpertsConfig
+from agent_forge.runs.event_types import Figure
+from agent_forge.studies import comparison
+from agent_forge.studies.comparison import figure
+from agent_forge.studies.events import Observed
+from agent_forge.studies.run import FigureRule, Run, ratio, share
+from agent_forge.weights.training import cross_entropy
+from agent_forge.weights.training.cross_entropy import Normal
+
+#: Figure → what it is, in words.
+FIGURES = {
+    "own": "gain in the own domain: relative gain of an expert, the mean over experts",
+    "lora_own": "gain of adapters in the own domain: relative gain of as many numbers",
+    "own_over_lora": "lead over adapters: what experts gain more in their own domain",
+    "damage": "loss in other domains: relative loss by an expert, the mean over experts and domains",
+    "lora_damage": "loss in other domains by adapters: the same of these adapters",
+    "damage_over_lora": "loss beyond that of adapters: what experts lose more in other domains",
+}
+
+#: Domain → bits per byte in each resample, [resamples].
+Rates = Mapping[str, np.ndarray]
+#: A value, and the value in each resample.
+Spread = tuple[float, np.ndarray]
+
+
+def figures(
+    domains: Sequence[str], observations: Mapping[str, Observed], drawn: Mapping[str, Rates]
+) -> dict[str, Figure]:
+    """Return the figures of the experts of `domains`, and of the adapters beside them.
+
+    `observations` and `drawn` map an arm to what was observed, and to its rates in the same resamples
+    of windows. Empty without experts, and without adapters.
+    """
+    expert_arms = {domain: f"{recipes.ONLY}{domain}" for domain in domains}
+    other = {domain: f"{recipes.LORA}{domain}" for domain in domains}
+    if not domains or not {*expert_arms.values(), *other.values()} <= set(observations):
+        return {}
+    count, figures_by_name = (
+        sum(map(len, observations[recipes.GIVEN].items.values())),
+        dict[str, Figure](),
+    )
+    both = zip(
+        _both(expert_arms, observations, drawn), _both(other, observations, drawn), strict=True
+    )
+    for kind, (expert, adapter) in zip(("own", "damage"), both, strict=True):
+        figures_by_name[kind] = figure(*expert, count)
+        figures_by_name[f"lora_{kind}"] = figure(*adapter, count)
+        figures_by_name[f"{kind}_over_lora"] = figure(
+            expert[0] - adapter[0], expert[1] - adapter[1], count
+        )
+    return figures_by_name
+
+
+def _both(
+    arms: Mapping[str, str], observations: Mapping[str, Observed], drawn: Mapping[str, Rates]
+) -> tuple[Spread, Spread]:
+    """Return the mean gain of arms in their own domains, and the mean loss in all others."""
+    gains, damage = list[Spread](), list[Spread]()
+    base, rates = observations[recipes.GIVEN], drawn[recipes.GIVEN]
+    for domain, arm in arms.items():
+        for other, value in base.values.items():
+            point = observations[arm].values[other] / value - 1
+            spread = drawn[arm][other] / rates[other] - 1
+            if other == domain:
+                gains.append((-point, -spread))
+            else:
+                damage.append((point, spread))
+    return _mean(gains), _mean(damage)
+
+
+def _mean(values: Sequence[Spread]) -> Spread:
+    """Return the mean of values, and of their resamples."""
+    points = [point for point, _ in values]
+    return math.fsum(points) / len(points), np.mean([spread for _, spread in values], axis=0)
+
 
 Seen = Mapping[str, Observed]
 #: Arm → domain → bits per byte in each resample of the windows, [resamples], the same for all.
@@ -86,8 +170,8 @@ def best_of_arms(config: ExpertsConfig, observations: Seen, base: Observed) -> d
 def resampled(observations: Seen, seed: int) -> Drawn:
     """Return arm → domain → bits per byte in each resample of the windows."""
     counts = {domain: len(windows) for domain, windows in observations[GIVEN].items.items()}
-    draws = paired_bits.draws(counts, PURPOSE, seed)
-    return {name: paired_bits.rates(event, draws) for name, event in observations.items()}
+    draws = comparison.draws(counts, PURPOSE, seed)
+    return {name: comparison.rates(event, draws) for name, event in observations.items()}
 
 
 def drawn(run: Run) -> Drawn:
@@ -170,7 +254,7 @@ def _over(other: str, run: Run) -> Figure | None:
 
 
 def _beside(run: Run) -> dict[str, Figure]:
-    return beside.figures([*run.known["experts"]], run.seen, drawn(run))
+    return figures([*run.known["experts"]], run.seen, drawn(run))
 
 
 def _solving(run: Run) -> dict[str, Figure]:
@@ -195,7 +279,7 @@ def _together(
 def _routed(run: Run) -> Routed | None:
     """Return what the classifier chose; None without experts or windows."""
     event: Routed | None = run.known.get("routed")
-    if event is None or dispatch.wrong_routes(len(run.known["kept"]), event) is not None:
+    if event is None or wrong_routes(len(run.known["kept"]), event) is not None:
         return None
     return event if any(event.choices) else None
 
@@ -292,7 +376,7 @@ RULES: Mapping[str, FigureRule] = {
     "over_models": share(
         "lead over models alone: gain of the best mixture over them", partial(_over, MODELS)
     ),
-    **_together(beside.FIGURES, _beside),
+    **_together(FIGURES, _beside),
     **_together(solving.FIGURES, _solving),
     "dispatch": share(
         "gain of dispatch: relative gain by a classifier, after the beginning", _dispatch
@@ -303,3 +387,56 @@ RULES: Mapping[str, FigureRule] = {
         _few_shot,
     ),
 }
+
+
+#: Standard deviation of the first points, and the least one.
+FIRST, LEAST = 0.5, 0.02
+#: Points of a round that one is followed of.
+SHARE = 4
+
+
+def begin(experts: int) -> Normal:
+    """Return the distribution that the search of a mixture of experts begins with."""
+    return Normal((round(1 / experts, 6),) * experts, (FIRST,) * experts)
+
+
+def points(config: ExpertsConfig, domain: str, number: int, normal: Normal) -> list[Factors]:
+    """Return the mixtures of a round."""
+    key = (config.seed, "experts", "fit", domain, number)
+    return cross_entropy.drawn(normal, config.points, *key)
+
+
+def follow(config: ExpertsConfig, candidates: Sequence[Factors], losses: Sequence[float]) -> Normal:
+    """Return the distribution after a round."""
+    return cross_entropy.followed(candidates, losses, config.points // SHARE, LEAST)
+
+
+def factors(
+    config: ExpertsConfig, domain: str, experts: int, losses: Sequence[Sequence[float]]
+) -> Factors:
+    """Return the factors that recorded losses lead to: the mean after the last round."""
+    normal = begin(experts)
+    for number, row in enumerate(losses):
+        normal = follow(config, points(config, domain, number, normal), row)
+    return normal.mean
+
+
+def wrong_fit(config: ExpertsConfig, experts: int, task: Fit, event: Fitted) -> str | None:
+    """Return why a mixture does not answer the task; None if it does. For the audit."""
+    if event.domain != task.domain:
+        return "a mixture was found for another domain than was asked for"
+    if [len(row) for row in event.losses] != [config.points] * config.rounds:
+        return "it has another number of losses than rounds have points"
+    followed = factors(config, task.domain, experts, event.losses)
+    return None if followed == event.factors else "its factors do not follow from its losses"
+
+
+def wrong_routes(experts: int, event: Routed) -> str | None:
+    """Return why choices of experts do not answer the task; None if they do. For the audit."""
+    parts: Sequence[Mapping[str, Sequence[float]]] = (event.items, event.given, event.sizes)
+    counts = {domain: len(choices) for domain, choices in event.choices.items()}
+    if any({domain: len(numbers) for domain, numbers in part.items()} != counts for part in parts):
+        return "its choices, items and sizes are not of the same windows"
+    if any(choice > experts for choices in event.choices.values() for choice in choices):
+        return "an expert was chosen that there is not"
+    return None

@@ -1,16 +1,30 @@
-"""Panels of an experts run beside those of every study: gains, tasks, front, hypervolume. Pure."""
+"""Panels of an experts run beside those of every study: gains, tasks, front, hypervolume. Pure.
+
+Words on an experts run: its arms, its report, and what it has found. Pure.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from phases.experts import figures, solving
-from phases.experts.recipes import GIVEN
-from phases.experts.search.generations import MIXTURES, Search
-from phases.experts.search.objectives import mean, ratios, whole
-from runs.event_types import Figure
-from runs.panels.panels import Axis, Front, Lines, Matrix, Metric, Panel, Point, Series
-from studies.run import Run
+from agent_forge.phases.experts import figures, solving
+from agent_forge.phases.experts.recipes import GIVEN, LORA, MEAN, ONLY
+from agent_forge.phases.experts.search.generations import (
+    MIXTURES,
+    MODELS,
+    RANDOM,
+    Search,
+    mean,
+    ratios,
+    whole,
+)
+from agent_forge.runs.event_types import Figure
+from agent_forge.runs.kinds.outcome import figure_text
+from agent_forge.runs.panels.head import measured
+from agent_forge.runs.panels.panels import Axis, Front, Lines, Matrix, Metric, Panel, Point, Series
+from agent_forge.studies import comparison
+from agent_forge.studies.run import Arm, Run
 
 
 def panels(run: Run) -> list[Panel]:
@@ -133,3 +147,144 @@ def _volumes(searches: Mapping[str, Search]) -> Lines:
             for arm, search in searches.items()
         ),
     )
+
+
+#: Arms that any run may have; each expert has two of its own.
+ARMS = {
+    GIVEN: Arm("the model that was given", "given"),
+    MIXTURES: Arm("the best mixture that NSGA-II found", "mixture"),
+    RANDOM: Arm("the best of as many random mixtures", "mixture"),
+    MODELS: Arm("the best mixture of models alone that NSGA-II found", "mixture"),
+    MEAN: Arm("the mean of the further models", "mixture"),
+}
+
+
+def arms(run: Run) -> dict[str, Arm]:
+    """Return arm → what it is, of those that the run compares."""
+    domain_arms = {
+        f"{start}{domain}": arm
+        for domain in run.known.get("experts", {})
+        for start, arm in (
+            (ONLY, Arm(f"the given model with the expert of {domain}", "mixture")),
+            (LORA, Arm(f"the given model with adapters (LoRA) for {domain}", "adapters")),
+        )
+    }
+    every = {**ARMS, **domain_arms}
+    return {name: every[name] for name in run.arms}
+
+
+def fields(run: Run) -> dict[str, Any]:
+    """Return the fields of the report that are the phase's own."""
+    started, experts = run.started, run.known["kept"]
+    return {
+        "merges": [source.name for source in started.merges],
+        "parameters": started.model.parameters,
+        #: Numbers of an expert, and of the adapters beside it; none: there are no adapters.
+        "numbers": started.numbers,
+        "lora_numbers": started.adapters.numbers if started.adapters else None,
+        #: Tokens of the training of each.
+        "tokens": run.settings.reads(started.context),
+        #: The domains of the experts, the worst predicted first; those that are of use.
+        "experts": [*run.known["experts"]],
+        "kept": [*experts],
+        #: The part that each factor of a mixture is of, and those of the result; none: it has none.
+        "parts": [*(source.name for source in started.merges), *experts],
+        "factors": _factors(run),
+        #: Arm → relative gain over the given model, the mean over the domains of experts.
+        "gains": {arm: figure.model_dump() for arm, figure in figures.gains(run).items()},
+        #: Arm → family → share of the tasks of the test slice that are solved; empty without families.
+        "solved": {
+            arm: {family: figure.model_dump() for family, figure in shares.items()}
+            for arm, shares in solving.shares(figures.solved(run)).items()
+        },
+        #: The arm that is the result.
+        "chosen": run.result,
+    }
+
+
+def _factors(run: Run) -> list[float] | None:
+    """Return the factors of the result if it is a mixture that was searched."""
+    factors = run.known["finalists"].get(run.result_name)
+    return None if factors is None else list(factors)
+
+
+def _share(figure: Figure) -> str:
+    """Return a share, or a difference of shares, with its interval."""
+    return measured(figure.value, "share", figure.low, figure.high)
+
+
+def lines(run: Run) -> list[str]:
+    """Return the report of a run that has completed as lines of text for users."""
+    done, arms_by_name = run.state.completed, arms(run)
+    out = comparison.table({name: arm.bits_per_byte for name, arm in done.arms.items()})
+    for name, figure in figures.gains(run).items():
+        out.append(f"{name}, {arms_by_name[name].words}: gain {_share(figure)}")
+    figure_names = ("over_random", "over_models", "drift", *figures.FIGURES, "dispatch", "few_shot")
+    for name in (*figure_names, *solving.FIGURES):
+        if name in done.figures:
+            out.append(figure_text(run.study, name, done.figures[name]))
+    return [*out, f"result: {done.chosen}, {result(run)}"]
+
+
+def result(run: Run) -> str:
+    """Return what the result is, with the parts of a mixture that was searched and their factors."""
+    names = [*(source.name for source in run.started.merges), *run.known["kept"]]
+    pairs = zip(names, _factors(run) or (), strict=False)
+    mixed = ", ".join(f"{factor:+.2f} {name}" for name, factor in pairs if factor)
+    words = arms(run)[str(run.result)].words
+    return f"{words} ({mixed})" if mixed else words
+
+
+def sentences(run: Run) -> list[str]:
+    """Return what a completed run has found, as a list."""
+    figures = run.state.completed.figures
+    out = []
+    if run.result == GIVEN:
+        out.append(
+            "- No mixture is better than the given model beyond chance within the limit of drift: the "
+            "model is passed through unchanged."
+        )
+    else:
+        out.append(
+            f"- The result is {arms(run)[str(run.result)].words}. It gains {_share(figures['gain'])} "
+            "in bits per byte over the given model, the mean over the domains of experts."
+        )
+    if "drift" in figures:
+        out.append(f"- On neutral text it loses {_share(figures['drift'])}.")
+    if "over_random" in figures:
+        out.append(
+            "- The best mixture of the search gains "
+            f"{_share(figures['over_random'])} over the best of as many random ones."
+        )
+    if "over_models" in figures:
+        out.append(
+            f"- It gains {_share(figures['over_models'])} over the best mixture of models alone: that "
+            "is what experts add."
+        )
+    if "lora_own" in figures:
+        out.append(
+            f"- In its own domain an expert gains {_share(figures['own'])}, and the other domains lose "
+            f"{_share(figures['damage'])}; by adapters (LoRA) of "
+            f"{run.started.adapters.numbers:,} numbers it is "
+            f"{_share(figures['lora_own'])} and {_share(figures['lora_damage'])}."
+        )
+    if "solved_own" in figures:
+        out.append(
+            f"- Of its own family of tasks an expert solves {_share(figures['solved_own'])} more than "
+            f"the given model, which solves {_share(figures['solved_given'])} of all families."
+        )
+    if "dispatch" in figures:
+        out.append(
+            f"- With an expert for each window, chosen by its beginning, the rest gains "
+            f"{_share(figures['dispatch'])}; {figures['dispatched'].value:.0%} of choices are right."
+        )
+    return out
+
+
+def paragraphs(run: Run, role: str) -> list[str]:
+    """Return what the result is, and what an expert is."""
+    words, tokens = result(run), run.settings.reads(run.started.context)
+    return [
+        f"{words[0].upper()}{words[1:]}. An expert is {run.started.numbers:,} numbers that scale "
+        f"singular values, trained on {tokens:,} tokens."
+    ]

@@ -13,19 +13,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from evaluation.answers import Encoded
-from evaluation.backends.backend import Evaluator
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.data.packing import Ids, Packed
-from evaluation.measures.perplexity import score_windows
-from phases.experts.events import Factors
-from phases.experts.search.objectives import Bar
-from studies.observing import Observed
-from weights.model import Model
-from weights.svf import changes
-from weights.svf.changes import Changes
-from weights.tensors import Weights
-from weights.training.models import modules
+from agent_forge.evaluation.answers import Encoded
+from agent_forge.evaluation.backends.backend import Evaluator
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.data.packing import Ids, Packed
+from agent_forge.evaluation.measures.perplexity import score_windows
+from agent_forge.phases.experts.recipes import Factors
+from agent_forge.phases.experts.search.generations import Bar
+from agent_forge.studies.events import Observed
+from agent_forge.weights import svf
+from agent_forge.weights.svf import Changes
+from agent_forge.weights.tensors import Model, Weights
+from agent_forge.weights.training.models import modules
 
 #: Digits after the point of what a window is recorded with, in nats.
 DIGITS = 4
@@ -94,7 +93,7 @@ class Mixer:
 
     def weights(self, factors: Factors) -> Weights:
         """Return the weights of a mixture."""
-        return changes.added(self._base, self._parts, factors)
+        return svf.added(self._base, self._parts, factors)
 
     def mixed(self, factors: Factors) -> ResidentModel:
         """Return the model with the weights of a mixture."""

@@ -1,15 +1,28 @@
-"""Experts as a kind of run: vectors by domain, a search over mixtures, one model that is folded."""
+"""Experts as a kind of run: vectors by domain, a search over mixtures, one model that is folded.
+
+Submission of an experts run: settings, models and data, checked before any work.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from events import Event
-from phases.experts import dispatch, figures, panels, recipes, report, submission
-from phases.experts.events import (
+from agent_forge.evaluation import task_families
+from agent_forge.evaluation.task_families.gym import Gym
+from agent_forge.events import Event
+from agent_forge.phases.experts import figures, panels, recipes
+from agent_forge.phases.experts.recipes import (
+    EXPERT,
+    FITTED,
+    GIVEN,
+    LORA,
+    MEASURE,
+    ONLY,
+    SEARCH,
     Completed,
     ExpertsState,
     Fit,
@@ -22,30 +35,35 @@ from phases.experts.events import (
     Started,
     Submitted,
 )
-from phases.experts.recipes import EXPERT, FITTED, GIVEN, LORA, MEASURE, ONLY, SEARCH
-from phases.experts.search.generations import Search, spaces
-from phases.experts.settings import ExpertsConfig
-from phases.experts.solving import SOLVED
-from runs.errors import ConfigError
-from runs.home import Home
-from runs.kinds.asked import Asked, Checked, Lookup, Plan
-from runs.kinds.forecast import Forecast
-from runs.kinds.tasks import Task
-from runs.kinds.view import Outlook
-from runs.panels.head import listed
-from runs.panels.panels import Panel
-from studies import given_dtype
-from studies.comparison import CHOOSING, TEST
-from studies.events import MODEL
-from studies.making.events import Making
-from studies.making.making import MakingState
-from studies.observing import Observe, Observed
-from studies.run import Run
-from studies.script import Ask, Script, Together
-from studies.study import Study
-from studies.tables import Arm
-from studies.training_panels import BITS
-from weights.recipes import Train
+from agent_forge.phases.experts.search.generations import Search, spaces
+from agent_forge.phases.experts.settings import ExpertsConfig
+from agent_forge.phases.experts.solving import SOLVED
+from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.runs.event_types import SourceRecord
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked, Checked, Lookup, Plan
+from agent_forge.runs.kinds.decide import Task
+from agent_forge.runs.kinds.view import Outlook
+from agent_forge.runs.panels.head import listed
+from agent_forge.runs.panels.panels import Panel
+from agent_forge.studies import given_dtype, submission
+from agent_forge.studies.comparison import CHOOSING, TEST
+from agent_forge.studies.events import MODEL, Observe, Observed
+from agent_forge.studies.making.making import Making, MakingState
+from agent_forge.studies.run import Arm, Ask, Run, Script, Together
+from agent_forge.studies.settings import MIX
+from agent_forge.studies.study import Study
+from agent_forge.studies.study_view import Prose
+from agent_forge.studies.training_panels import BITS
+from agent_forge.studies.training_plan import READINGS
+from agent_forge.weights.recipes import Train
+
+if TYPE_CHECKING:
+    from agent_forge.phases.experts.work import Context
+    from agent_forge.runs.kinds.kind import Kind
+    from agent_forge.studies.work import Costs
+    from agent_forge.weights.folders.checkpoint import Checkpoint
+
 
 #: Settings that choose among measured mixtures: who survives, is a finalist, may be the result.
 CHOOSING_MIXTURES = ("finalists", "apart", "drift")
@@ -62,7 +80,7 @@ class Experts(Study[MakingState]):
     result_title = "mixture"
     comparison_title = "Mixtures beside the given model"
     comparison_note = "On the test slice."
-    arms: ClassVar[Mapping[str, Arm]] = report.ARMS
+    arms: ClassVar[Mapping[str, Arm]] = panels.ARMS
     baseline = GIVEN
     figure_rules = figures.RULES
     as_given = (MODEL,)
@@ -73,6 +91,12 @@ class Experts(Study[MakingState]):
         Fitted: Fit,
         Routed: Route,
     }
+    prose = Prose(
+        fields=panels.fields,
+        sentences=panels.sentences,
+        lines=panels.lines,
+        paragraphs=panels.paragraphs,
+    )
 
     # ---- recipes and script --------------------------------------------------------------------
 
@@ -169,9 +193,9 @@ class Experts(Study[MakingState]):
             case Score(), Scored():
                 return run.known["searches"][task.arm].wrong_scores(task, event)
             case Fit(), Fitted():
-                return dispatch.wrong_fit(run.settings, expert_count, task, event)
+                return figures.wrong_fit(run.settings, expert_count, task, event)
             case Route(), Routed():
-                return dispatch.wrong_routes(expert_count, event)
+                return figures.wrong_routes(expert_count, event)
         return None
 
     def check_fork(self, state: MakingState, changes: Mapping[str, Any]) -> None:
@@ -196,20 +220,15 @@ class Experts(Study[MakingState]):
 
         Raises ConfigError, DataError, UnavailableError.
         """
-        return submission.plan(self, request, lookup)
+        return plan(self, request, lookup)
 
     def check_settings(self, config: ExpertsConfig) -> None:
         """Raise ConfigError for families that cannot be measured."""
-        submission.check_settings(config)
+        check_settings(config)
 
     def check(self, plan: Plan) -> Checked:
         """Open models (headers only), tokenizer and data; raise the errors that a start would raise."""
-        return submission.check(plan)
-
-    def texts(self, submitted: Any) -> Iterator[tuple[str, str]]:
-        """Yield the names of the models and the paths of data."""
-        yield from super().texts(submitted)
-        yield from ((model.name, "a model's name") for model in submitted.merges)
+        return check(plan)
 
     def inputs(self, state: MakingState) -> dict[str, list[str]]:
         """Return role → digests of the models that were given."""
@@ -218,9 +237,15 @@ class Experts(Study[MakingState]):
 
     # ---- work ------------------------------------------------------------------------------------
 
-    def _work(self) -> type[Any]:
+    def costs(self, context: Context) -> Costs:
+        """Return what a run that has started does beside its start, and what it leaves."""
+        from agent_forge.phases.experts.forecast import costs
+
+        return costs(context)
+
+    def _work(self) -> type[Context]:
         """Return the class of contexts, which loads torch."""
-        from phases.experts.work import Context
+        from agent_forge.phases.experts.work import Context
 
         return Context
 
@@ -229,15 +254,9 @@ class Experts(Study[MakingState]):
         parts = len(started.merges) + submitted.config.experts
         return (24 + 4 * parts) * started.model.parameters
 
-    def forecast(self, submitted: Any, cache: Any, folder: Any) -> Forecast:
-        """Return what a run that is submitted so costs here. Raises the errors of a start."""
-        from phases.experts.forecast import forecast
-
-        return forecast(self, submitted, cache, folder)
-
     def write_result(self, home: Home, state: MakingState, out: Any) -> dict[str, Any]:
         """Write the result's folder, and then the bundle of experts; return the report."""
-        from phases.experts.work import write_bundle
+        from agent_forge.phases.experts.work import write_bundle
 
         written = super().write_result(home, state, out)
         return {**written, "experts_folder": write_bundle(home, state, written["folder"])}
@@ -342,31 +361,11 @@ class Experts(Study[MakingState]):
 
     def arms_of(self, run: Run) -> Mapping[str, Arm]:
         """Return the arms that a run compares: those of the search, and two of each expert."""
-        return report.arms(run)
+        return panels.arms(run)
 
     def own_panels(self, run: Run) -> Sequence[Panel]:
         """Return gains by domain, tasks solved, the front and the hypervolume."""
         return panels.panels(run)
-
-    def report_fields(self, run: Run) -> dict[str, Any]:
-        """Return models, experts, gains, and the factors of the result."""
-        return report.fields(run)
-
-    def sentences(self, run: Run) -> list[str]:
-        """Return what a completed run has found, as a list."""
-        return report.sentences(run)
-
-    def lines(self, state: MakingState) -> list[str]:
-        """Return the report of a completed run as lines of text for a terminal: gains, not bits."""
-        return report.lines(self.run(state))
-
-    def card_words(self, run: Run, role: str) -> list[str]:
-        """Return what the result is, and what an expert is."""
-        words, tokens = report.result(run), run.settings.reads(run.started.context)
-        return [
-            f"{words[0].upper()}{words[1:]}. An expert is {run.started.numbers:,} numbers that scale "
-            f"singular values, trained on {tokens:,} tokens."
-        ]
 
 
 def _assessment(run: Run) -> dict[str, Observe]:
@@ -406,3 +405,107 @@ def _compared(run: Run) -> dict[str, Observe]:
     solved = run.known.get("solved", {}).items()
     further = {f"{arm}/solved": task for arm, task in solved}
     return {**run.arms, **run.known.get("fitted", {}), **further}
+
+
+#: Roles of the given model, and of the further models of mixtures.
+MERGES = "merges"
+
+
+def added(config: ExpertsConfig, user_domains: Sequence[str]) -> tuple[str, ...]:
+    """Return the domains of built-in text beside the user's: the neutral one if they lack it."""
+    return () if config.neutral in user_domains or config.neutral not in MIX else (config.neutral,)
+
+
+def plan(kind: Kind, request: Asked, lookup: Lookup) -> Plan:
+    """Return the plan of the run of one `model`, with `merges` beside it or none.
+
+    Raises ConfigError, DataError, UnavailableError.
+    """
+    from agent_forge.weights.folders.sources import ALIASES, resolve
+
+    roles = (MODEL, MERGES)
+    if unknown := sorted(
+        role for role, models in request.models.items() if models and role not in roles
+    ):
+        raise ConfigError(
+            f"{kind.title} has no models {unknown[0]!r}: it has {MODEL} and {MERGES}."
+        )
+    base_request = replace(request, models={MODEL: request.models.get(MODEL, ())})
+    base = submission.plan(kind, base_request, lookup, added)
+    aliases = {**ALIASES, **lookup.aliases}
+    names = [str(name) for name in request.models.get(MERGES, ())]
+    merges = tuple(resolve(name, aliases, lookup.named) for name in names)
+    _check_domains(base.config, bool(request.data))
+    return replace(base, fields={**base.fields, MERGES: merges})
+
+
+def _check_domains(config: ExpertsConfig, has_data: bool) -> None:
+    """Raise ConfigError unless the neutral domain is measured, and another one beside it."""
+    if config.neutral not in config.domains:
+        raise ConfigError(
+            f"the neutral domain {config.neutral!r} is not measured: add it to domains, or name "
+            "another."
+        )
+    read = config.mix or (dict.fromkeys(config.domains) if has_data else MIX)
+    if not [domain for domain in config.domains if domain in read and domain != config.neutral]:
+        raise ConfigError(
+            "no domain but the neutral one is both measured and trained on: nothing can be an expert."
+        )
+
+
+def check_settings(config: ExpertsConfig) -> None:
+    """Raise ConfigError for a family that there is not, or whose answers are not compared by tokens."""
+    for family in config.families:
+        if isinstance(task_families.find(family), Gym):
+            raise ConfigError(
+                f"the tasks of {family} may have several right answers: an experts run needs families "
+                "with one."
+            )
+
+
+def check(plan: Plan) -> Checked:
+    """Open models (headers only), tokenizer and data; raise the errors that a start would raise."""
+    from agent_forge.weights.folders.checkpoint import open_checkpoint
+
+    base = submission.opened(plan)
+    for reference in plan.fields[MERGES]:
+        check_alike(reference.name, open_checkpoint(Path(reference.path)), base)
+    config: Any = plan.config
+    if base.positions is not None and config.prompt >= base.positions:
+        raise ConfigError(f"prompt is {config.prompt}, the model takes {base.positions} tokens.")
+    return submission.checked(plan, base)
+
+
+def check_alike(name: str, opened: Checkpoint, base: Checkpoint) -> None:
+    """Raise SourceError unless a further model has the tensors of the given one."""
+    other = {tensor: shape for tensor, (_, shape) in opened.shapes.items()}
+    base_shapes = {tensor: shape for tensor, (_, shape) in base.shapes.items()}
+    every = sorted({**base_shapes, **other})
+    if lacking := [tensor for tensor in every if base_shapes.get(tensor) != other.get(tensor)]:
+        raise SourceError(
+            f"model {name} is not of the given model's architecture: tensor {lacking[0]} differs."
+        )
+
+
+def alike(records: Sequence[SourceRecord]) -> list[str]:
+    """Return a note for each model whose weights are those of one before: it adds nothing."""
+    names: dict[str, str] = {}
+    notes = []
+    for record in records:
+        if record.digest in names:
+            notes.append(f"models {names[record.digest]} and {record.name} have the same weights.")
+        names.setdefault(record.digest, record.name)
+    return notes
+
+
+def readings(submitted: Submitted, started: Started) -> list[str]:
+    """Return a note for each text that its expert reads more than `READINGS` times over."""
+    tokens, notes = submitted.config.reads(started.context), []
+    for domain in recipes.trainable(submitted, started):
+        times = tokens / started.tokens[domain]
+        if times > READINGS:
+            notes.append(
+                f"an expert of {domain} reads its text {times:.0f} times over: give it more text, "
+                "or fewer tokens to train on."
+            )
+    return notes

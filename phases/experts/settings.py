@@ -6,10 +6,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from evaluation.task_families.base import LEVELS
-from runs.kinds.setting_words import CONSTANTS, TRAINING, Labels
-from studies.settings import Domain, Positive, TrainingConfig
-from studies.training_settings import Watched
+from agent_forge.evaluation.task_families.base import LEVELS
+from agent_forge.runs.kinds.setting_words import CONSTANTS, TRAINING, Labels
+from agent_forge.studies.settings import Domain, Positive, TrainingConfig, Watched
 
 Part = Literal["attention", "mlp"]
 Training = Literal["cross-entropy", "reinforce", "cem"]

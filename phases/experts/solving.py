@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from evaluation.measures import bootstrap
-from phases.experts import recipes
-from runs.event_types import Figure
-from studies.observing import Observed
-from studies.paired_bits import figure
+from agent_forge.evaluation.measures import bootstrap
+from agent_forge.phases.experts import recipes
+from agent_forge.runs.event_types import Figure
+from agent_forge.studies.comparison import figure
+from agent_forge.studies.events import Observed
 
 #: The measure.
 SOLVED = "exact-answers@1"

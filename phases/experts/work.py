@@ -1,27 +1,43 @@
-"""The work of an experts run's tasks: pin models and text, train vectors, score, dispatch, measure."""
+"""The work of an experts run's tasks: pin models and text, train vectors, score, dispatch, measure.
+
+A classifier of texts by their beginnings: the nearest centroid of a model's hidden states.
+
+Tasks of families in a folder of text: to train on, and to measure on.
+
+FOLDER/streams.safetensors gets FAMILY → training tasks, as the objective `answers` reads them;
+FOLDER/items.jsonl the tasks of the slices search, selection and test, as problems. The first two are of
+the tasks that `item_sets` keeps for choosing, and have none in common.
+"""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from safetensors.torch import save_file
 
-from evaluation.answers import Encoded, solved
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.data import training_texts
-from evaluation.data.packing import Ids, Packed
-from evaluation.training_text import kept_text
-from evaluation.training_text.kept_text import ITEMS, Text
-from events import Event
-from phases.experts import classifier, dispatch, families, recipes, scoring, submission
-from phases.experts.classifier import Classifier
-from phases.experts.events import (
+from agent_forge.evaluation.answers import Encoded, encode, rows, solved, stream
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.data import training_texts
+from agent_forge.evaluation.data.packing import Ids, Packed
+from agent_forge.evaluation.task_families.base import Item
+from agent_forge.evaluation.task_families.item_sets import items
+from agent_forge.evaluation.training_text import kept_text
+from agent_forge.evaluation.training_text.kept_text import ITEMS, STREAMS, Text
+from agent_forge.events import Event
+from agent_forge.phases.experts import figures, recipes, scoring, script
+from agent_forge.phases.experts.recipes import (
+    EXPERT,
+    MEASURE,
+    SEARCH,
+    SVD,
     Adapters,
     Factors,
     Fit,
@@ -32,27 +48,53 @@ from phases.experts.events import (
     Scored,
     Started,
 )
-from phases.experts.recipes import EXPERT, MEASURE, SEARCH, SVD
-from phases.experts.scoring import Held, Mixer, Scorer, of_text, sums
-from phases.experts.solving import SOLVED
-from runs import keys
-from runs.errors import ConfigError, DataError
-from runs.event_types import SourceRecord
-from runs.home import Home
-from studies import text as given_text
-from studies import work
-from studies.comparison import TEST
-from studies.making.making import MakingState
-from studies.observing import Observe, Observed, answered
-from studies.training_plan import as_float32
-from weights.folders.checkpoint import open_checkpoint, publish
-from weights.model import Model
-from weights.storage.inputs import recorded
-from weights.storage.weight_cache import Artifacts
-from weights.svf import changes, decomposition
-from weights.tensors import Weights
-from weights.training.models import low_rank, modules
-from weights.training.objectives import reinforce
+from agent_forge.phases.experts.scoring import Held, Mixer, Scorer, of_answers, of_text, sums
+from agent_forge.phases.experts.settings import ExpertsConfig
+from agent_forge.phases.experts.solving import SOLVED
+from agent_forge.runs import keys
+from agent_forge.runs.errors import ConfigError, DataError
+from agent_forge.runs.event_types import SourceRecord
+from agent_forge.runs.home import Home
+from agent_forge.studies import training_context as given_text
+from agent_forge.studies import work
+from agent_forge.studies.comparison import TEST
+from agent_forge.studies.events import Observe, Observed, answered
+from agent_forge.studies.making.making import MakingState
+from agent_forge.studies.training_plan import as_float32
+from agent_forge.weights import svf
+from agent_forge.weights.folders.checkpoint import open_checkpoint, publish
+from agent_forge.weights.storage.inputs import recorded
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.tensors import Model, Weights
+from agent_forge.weights.training.models import low_rank, modules
+from agent_forge.weights.training.objectives import reinforce
+
+#: Added to a deviation that is divided by.
+SMALL = 1e-6
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """Centroids of domains, in units of the deviation within domains."""
+
+    domains: tuple[str, ...]
+    #: [domains, width] and [width], float64.
+    centroids: torch.Tensor
+    deviation: torch.Tensor
+
+    def nearest(self, rows: torch.Tensor) -> list[str]:
+        """Return the domain whose centroid is nearest to each row [rows, width]."""
+        apart = (rows[:, None, :] - self.centroids[None]) / self.deviation
+        return [self.domains[i] for i in apart.square().sum(dim=2).argmin(dim=1).tolist()]
+
+
+def fitted(rows: Mapping[str, torch.Tensor]) -> Classifier:
+    """Return the classifier of some rows [rows, width] of each domain."""
+    domains = tuple(sorted(rows))
+    centroids = torch.stack([rows[domain].mean(dim=0) for domain in domains])
+    within = torch.cat([rows[d] - centroids[i] for i, d in enumerate(domains)])
+    return Classifier(domains, centroids, within.square().mean(dim=0).sqrt() + SMALL)
+
 
 #: Folder of the vectors in a result, and its files.
 BUNDLE, VECTORS, CLASSIFIER = "experts", "experts.safetensors", "classifier.safetensors"
@@ -71,7 +113,7 @@ class Context(work.Context):
         def fill(folder: Path) -> Sequence[str]:
             notes = given_text.fill(folder, submitted, self.donor, self.changes, self.added)
             if submitted.config.families:
-                families.add(folder, submitted.config, self.donor)
+                add(folder, submitted.config, self.donor)
             return notes
 
         if started is None:
@@ -97,7 +139,7 @@ class Context(work.Context):
         submitted = self.state.submitted
         if not submitted.data:
             return ()
-        return submission.added(submitted.config, training_texts.domains(submitted.data))
+        return script.added(submitted.config, training_texts.domains(submitted.data))
 
     def _merge(self, place: int) -> Model:
         """Return a further model. Raises SourceChangedError for other weights."""
@@ -107,8 +149,8 @@ class Context(work.Context):
 
     def notes(self, started: Started) -> Sequence[str]:
         """Return a note for each text that an expert's training reads many times over."""
-        same = submission.alike((started.model, *started.merges))
-        return [*same, *submission.readings(self.state.submitted, started)]
+        same = script.alike((started.model, *started.merges))
+        return [*same, *script.readings(self.state.submitted, started)]
 
     def held_out(self, on: str) -> dict[str, Packed]:
         """Return domain → the packed items of a slice; of the search, the windows that it reads."""
@@ -145,7 +187,7 @@ class Context(work.Context):
         """Return family → the tasks of a slice."""
         if on not in self._read:
             file, names = self.text.folder / ITEMS, self.state.submitted.config.families
-            self._read[on] = families.read(file, names, self.text.tokenizer, on) if names else {}
+            self._read[on] = read(file, names, self.text.tokenizer, on) if names else {}
         return self._read[on]
 
     @cached_property
@@ -174,11 +216,11 @@ class Context(work.Context):
     def _mixer(self) -> Mixer:
         """All parts of mixtures: further models, then the experts of the search."""
         base, merges = self._base.weights, self.state.started.merges
-        parts = [changes.of_model(base, self._merge(n).weights) for n in range(len(merges))]
+        parts = [svf.of_model(base, self._merge(n).weights) for n in range(len(merges))]
         if domains := self._kept:
             factored = self.weights(self.recipes[SVD])
             trained = [self.weights(self.recipes[f"{EXPERT}{domain}"]) for domain in domains]
-            parts += [changes.of_vectors(factored, vectors) for vectors in trained]
+            parts += [svf.of_vectors(factored, vectors) for vectors in trained]
         return Mixer(self._base, parts, self.device)
 
     @cached_property
@@ -215,14 +257,14 @@ class Context(work.Context):
     def _fitted(self, task: Fit) -> Fitted:
         began, config = time.monotonic(), self.state.submitted.config
         windows = self._training_windows(task.domain, config.shots, "shots")
-        normal = dispatch.begin(len(self._kept))
+        normal = figures.begin(len(self._kept))
         losses: list[tuple[float, ...]] = []
         for number in range(config.rounds):
-            points = dispatch.points(config, task.domain, number, normal)
+            points = figures.points(config, task.domain, number, normal)
             losses.append(
                 tuple(scoring.mean_loss(self._of_experts(point), windows) for point in points)
             )
-            normal = dispatch.follow(config, points, losses[-1])
+            normal = figures.follow(config, points, losses[-1])
         return Fitted(
             domain=task.domain,
             losses=tuple(losses),
@@ -241,7 +283,7 @@ class Context(work.Context):
             )
             for domain in domains
         }
-        return classifier.fitted(rows)
+        return fitted(rows)
 
     @property
     def _prompt(self) -> int:
@@ -333,7 +375,7 @@ class Context(work.Context):
                 f"prompt is {config.prompt}: a window of {common['context']} tokens must be longer."
             )
         content = self.given().weights
-        names = decomposition.names(content, config.parts)
+        names = svf.names(content, config.parts)
         numbers = sum(min(content[name].shape) for name in names)
         merges = tuple(self._recorded(place) for place in range(len(submitted.merges)))
         adapters = self._adapters(content, names, numbers) if config.lora else None
@@ -371,7 +413,7 @@ class Context(work.Context):
         reference = self.state.submitted.merges[place]
         folder = self._cache.supply.model(reference, None)
         opened = open_checkpoint(folder, Path(reference.path))
-        submission.check_alike(reference.name, opened, open_checkpoint(self.donor))
+        script.check_alike(reference.name, opened, open_checkpoint(self.donor))
         record = recorded(reference, folder, opened)
         self._cache.supply.share_model(folder)
         return record
@@ -403,3 +445,72 @@ def write_bundle(home: Home, state: MakingState, out: str) -> str:
     context, place = Context.opened(state, Artifacts.of(home)), Path(out) / BUNDLE
     publish(place, context.fill_bundle)
     return str(place)
+
+
+def add(folder: Path, config: ExpertsConfig, donor: Path) -> None:
+    """Add the tasks of all families to a folder of text.
+
+    Raises SourceError if the tokenizer cannot write them, DataError for a level without tasks.
+    """
+    from safetensors.numpy import load, save_file
+
+    tokenizer = kept_text.given_tokenizer(donor)
+    streams, lines = load((folder / STREAMS).read_bytes()), list[str]()
+    for family in config.families:
+        tasks = [task for level in _levels(config) for task in _training(config, family, level)]
+        streams[family] = stream(encode(tokenizer, tasks))
+        for level in _levels(config):
+            lines += [json.dumps(row) for row in _measured(config, tokenizer, family, level)]
+    save_file(dict(sorted(streams.items())), folder / STREAMS)
+    with (folder / ITEMS).open("a", encoding="utf-8") as file:
+        file.write("".join(f"{line}\n" for line in lines))
+
+
+def _levels(config: ExpertsConfig) -> range:
+    return range(1, config.levels + 1)
+
+
+def _share(config: ExpertsConfig, count: int) -> int:
+    """Return a level's part of a number of tasks."""
+    return -(-count // config.levels)
+
+
+def _training(config: ExpertsConfig, family: str, level: int) -> list[Item]:
+    return items(family, level, config.seed, "train", _share(config, config.pool))
+
+
+def _measured(
+    config: ExpertsConfig, tokenizer: Any, family: str, level: int
+) -> Iterator[dict[str, object]]:
+    """Yield a level's tasks to measure on as rows of an item file. Raises DataError if one has none."""
+    windows, count = _share(config, config.windows), _share(config, config.family_items)
+    choosing = items(family, level, config.seed, "selection", windows + count)
+    searched = min(windows, len(choosing) // 2)
+    slices = {
+        "search": choosing[:searched],
+        "selection": choosing[searched:],
+        "test": items(family, level, config.seed, "test", count),
+    }
+    for on, tasks in slices.items():
+        if not tasks:
+            raise DataError(
+                f"family {family} has too few tasks of level {level} for the slice {on}."
+            )
+        yield from rows(tokenizer, tasks, family, level, on)
+
+
+def read(
+    file: Path, families: Sequence[str], tokenizer: Any, on: str
+) -> dict[str, tuple[list[Encoded], Held]]:
+    """Return family → the tasks of a slice as token ids, and as what is predicted of them."""
+    items_by_family: dict[str, list[Item]] = {family: [] for family in families}
+    for line in file.read_text("utf-8").splitlines():
+        row = json.loads(line)
+        if row["slice"] == on and row["domain"] in items_by_family:
+            entry = Item(row["domain"], row["grade"] + 1, row["prompt"], row["check"]["answer"])
+            items_by_family[row["domain"]].append(entry)
+    tasks_by_family = {}
+    for family, entry in items_by_family.items():
+        ids = encode(tokenizer, entry)
+        tasks_by_family[family] = ids, of_answers(ids, [item.answer for item in entry])
+    return tasks_by_family

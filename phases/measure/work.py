@@ -8,29 +8,28 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from evaluation import kept_items
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.data import items as data_items
-from evaluation.data.items import Item, Text
-from evaluation.loading import load_items, load_tokenizer, texts_of
-from evaluation.measures import rolling
-from evaluation.task_context import TaskContext
-from events import Event
-from phases.measure.events import MeasureState, Role, Started, Submitted
-from runs.errors import ForgeError, SourceChangedError
-from runs.event_types import ModelReference, SourceRecord
-from runs.history.audit import Finding
-from runs.kinds.forecast import Amount, Forecast
-from runs.kinds.tasks import Start
-from runs.system.durations import duration
-from runs.system.stopwatch import least, timed
-from studies.observing import Observe, Observed, answered
-from weights.folders import gguf_note
-from weights.folders.checkpoint import Checkpoint, digest, open_checkpoint
-from weights.storage.inputs import recorded
-from weights.storage.weight_cache import Artifacts
-from weights.tensors import Weights
-from weights.threads import set_threads
+from agent_forge.evaluation import kept_items
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.data import items as data_items
+from agent_forge.evaluation.data.items import Item, Text
+from agent_forge.evaluation.kept_items import TaskContext
+from agent_forge.evaluation.loading import load_items, load_tokenizer, texts_of
+from agent_forge.evaluation.measures import perplexity
+from agent_forge.events import Event
+from agent_forge.phases.measure.script import MeasureState, Role, Started, Submitted
+from agent_forge.runs.errors import ForgeError, SourceChangedError
+from agent_forge.runs.event_types import ModelReference, SourceRecord
+from agent_forge.runs.history.audit import Finding
+from agent_forge.runs.kinds.decide import Start
+from agent_forge.runs.kinds.forecast import Amount, Forecast
+from agent_forge.runs.system.durations import duration, least
+from agent_forge.studies.events import Observe, Observed, answered
+from agent_forge.studies.work import begun
+from agent_forge.weights.folders import gguf_note
+from agent_forge.weights.folders.checkpoint import Checkpoint, digest, open_checkpoint
+from agent_forge.weights.storage.inputs import recorded
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.tensors import Weights
 
 #: With fewer documents than this in a domain, a note says that intervals are rough.
 FEW = 20
@@ -129,7 +128,7 @@ class Context(TaskContext[MeasureState]):
         place, model = self._opened(recipe_id)
         context = min(self.state.submitted.config.context, model.positions or 1 << 30)
         name = self._source(recipe_id)[1].name
-        return rolling.scored(model, texts, load_tokenizer(str(place)), context, name)
+        return perplexity.scored(model, texts, load_tokenizer(str(place)), context, name)
 
     def _source(self, recipe_id: str) -> tuple[ModelReference, SourceRecord]:
         """Return a model as it was given, and as it is pinned."""
@@ -175,13 +174,10 @@ def notes(documents: Mapping[str, int]) -> list[str]:
     ]
 
 
-def forecast(submitted: Submitted, cache: Artifacts) -> Forecast:
+def forecast(kind: Any, submitted: Submitted, cache: Artifacts) -> Forecast:
     """Return what a measurement costs here. Raises the errors of a start."""
-    set_threads()
-    state = MeasureState()
-    state.take(submitted)
-    context = Context(state, cache)
-    opening = timed(lambda: state.take(context.started()))
+    context, opening = begun(kind, Context, submitted, cache)
+    state = context.state
     probes = {domain: texts[:PROBED] for domain, texts in context.texts.items()}
     first, sizes = state.started.sources[0].recipe_id, dict[str, tuple[int, ...]]()
     scoring = least(lambda: sizes.update(context.scored(first, probes)[1]))

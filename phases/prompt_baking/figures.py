@@ -12,19 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from evaluation.measures import bootstrap
-from evaluation.measures.bootstrap import Counts
-from phases.prompt_baking import prompts
-from phases.prompt_baking.prompts import Stage
-from phases.prompt_baking.recipes import PARENT, PURPOSE, Course
-from phases.prompt_baking.settings import BakeConfig
-from runs.event_types import Figure
-from studies import comparison
-from studies.comparison import CHOOSING, TEST
-from studies.observing import Observe, Observed
-from studies.paired_bits import figure
-from studies.run import Run
-from studies.tables import FigureRule, ratio
+from agent_forge.evaluation.measures import bootstrap
+from agent_forge.evaluation.measures.bootstrap import Counts
+from agent_forge.phases.prompt_baking import recipes
+from agent_forge.phases.prompt_baking.recipes import PARENT, PURPOSE, Course, Stage
+from agent_forge.phases.prompt_baking.settings import BakeConfig
+from agent_forge.runs.event_types import Figure
+from agent_forge.studies import comparison
+from agent_forge.studies.comparison import CHOOSING, TEST, figure
+from agent_forge.studies.events import Observe, Observed
+from agent_forge.studies.run import FigureRule, Run, ratio
 
 BITS, DIVERGENCE, BEHAVIOUR = "bits-per-byte@1", "prompt-divergence@1", "behaviour@1"
 #: Group of a divergence under the run's prompts; under its first n alone it is PROMPT with n.
@@ -63,7 +60,7 @@ def active(config: BakeConfig, effect: Observed) -> tuple[Stage, ...]:
     """
     if effect.values[PROMPT] < LEAST:
         return ()
-    stages = prompts.stages(config)
+    stages = recipes.stages(config)
     return tuple(stage for stage in stages if effect.values[group(config, stage)] >= LEAST)
 
 
@@ -234,7 +231,7 @@ def _others(run: Run) -> Figure | None:
 
 
 def _unheard(run: Run) -> Figure | None:
-    name = f"{OTHER}{len(prompts.measured(run.settings))}"
+    name = f"{OTHER}{len(recipes.measured(run.settings))}"
     measured = run.settings.generic and name in apart(run)[str(run.result)].items
     return _nats(run, run.result, [name]) if measured else None
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from phases.prompt_baking import figures, prompts, words
-from phases.prompt_baking.figures import LIMITS
-from phases.prompt_baking.recipes import PARENT
-from runs.kinds.outcome import figure_metric
-from runs.panels.head import Result, quantity
-from runs.panels.panels import Lines, Matrix, Panel, Series
-from runs.panels.shapes import Axis, Limit, Metric
-from studies import arm_panels, comparison
-from studies.observing import Observed
-from studies.run import Run
+from agent_forge.phases.prompt_baking import figures, recipes, words
+from agent_forge.phases.prompt_baking.figures import LIMITS
+from agent_forge.phases.prompt_baking.recipes import PARENT
+from agent_forge.runs.kinds.outcome import figure_metric
+from agent_forge.runs.panels.head import Result, quantity
+from agent_forge.runs.panels.panels import Lines, Matrix, Panel, Series
+from agent_forge.runs.panels.shapes import Axis, Limit, Metric
+from agent_forge.studies import arm_panels, comparison
+from agent_forge.studies.events import Observed
+from agent_forge.studies.run import Run
 
 RATIO = Metric(name="ratio of divergences", better="down")
 NATS = Metric(name="divergence", unit="nat/token", better="down")
@@ -111,7 +111,7 @@ def _behaviour(behaved: dict[str, Observed]) -> Matrix:
 
 def _divergences(run: Run, apart: dict[str, Observed]) -> Matrix:
     """Return the divergences on the test slice by prompt and arm."""
-    numbered_prompts = enumerate(prompts.measured(run.settings), 1)
+    numbered_prompts = enumerate(recipes.measured(run.settings), 1)
     listed = "; ".join(f"{figures.OTHER}{n}: “{text.strip()[:60]}”" for n, text in numbered_prompts)
     says = (
         "On the test slice. prompt: how far a model without the baked prompt is from the given one "

@@ -1,20 +1,157 @@
-"""The models of a bake as recipes: a function of its settings and of what was recorded. Pure."""
+"""The models of a bake as recipes: a function of its settings and of what was recorded. Pure.
+
+Events and state of a bake. Replies and measurements are found under their tasks' keys.
+
+Prompts of a bake, its stages, and the streams of trajectories that each needs. Pure.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from evaluation.trajectories.sampled import Sample
-from phases.prompt_baking import prompts
-from phases.prompt_baking.events import Started, Submitted
-from phases.prompt_baking.prompts import Stage
-from phases.prompt_baking.settings import BakeConfig
-from studies.given_dtype import FLOAT32
-from studies.making.events import Making
-from studies.training_plan import adapted, as_float32, training
-from weights.recipes import Algorithm, Train, Transform
-from weights.training.trajectories import BAKED, OTHERS
+from agent_forge.evaluation.data.slices import Slice
+from agent_forge.evaluation.trajectories.sampled import Sample, Sampled
+from agent_forge.phases.prompt_baking.settings import LEAST, BakeConfig
+from agent_forge.runs.errors import ConfigError, DataError
+from agent_forge.runs.event_types import Count, HalfPrecision, Large
+from agent_forge.runs.record.device_setting import on_cpu
+from agent_forge.studies.events import (
+    GivenCompleted,
+    GivenStarted,
+    GivenSubmitted,
+    all_weights,
+    history,
+    not_divided,
+    not_rounded,
+    without_adapters,
+    without_watch,
+)
+from agent_forge.studies.given_dtype import FLOAT32
+from agent_forge.studies.making.making import Making
+from agent_forge.studies.training_plan import adapted, as_float32, training
+from agent_forge.weights.recipes import Algorithm, Train, Transform
+from agent_forge.weights.training.windows import BAKED, OTHERS
+
+if TYPE_CHECKING:
+    from agent_forge.evaluation.trajectories.contexts import Beginnings
+
+#: General prompts. The last is never trained: it shows if a bake is deaf to what it has not rehearsed.
+GENERIC = (
+    "You are a helpful assistant.\n",
+    "Answer in one short sentence.\n",
+    "Continue the following text.\n",
+    "Summarise the following.\n",
+)
+#: Streams to measure on: the slice that chooses, the test slice, that under other prompts, and that
+#: after ordinary text.
+CHOOSING, TEST, TEST_OTHERS = "bake/selection", "bake/test", "bake/test/others"
+FAR = "bake/test/far"
+#: Beginning of the names of streams that the given model reads after all prompts but one.
+WITHOUT = "bake/test/without-"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One bake of a run: the prompts that the teacher reads, and the model that it is."""
+
+    #: From 1.
+    number: int
+    prompts: tuple[str, ...]
+    #: True if the teacher is the result of the stage before, false if it is the given model.
+    again: bool = False
+
+    def named(self, name: str) -> str:
+        """Return the name of one of the stage's streams; those of the first have the bare name."""
+        return name if self.number == 1 else f"{name}/{self.number}"
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream of trajectories: replies to the contexts of a slice after prompts."""
+
+    slice: Slice
+    #: What the writer reads: contexts have these in turn.
+    prompts: tuple[tuple[str, ...], ...]
+    #: The prompts that the reader has; None: those of the writer.
+    heard: tuple[str, ...] | None = ()
+    #: Stream whose replies these are; None: replies of its own.
+    like: str | None = None
+    #: Tokens of ordinary text before a context.
+    after: int = 0
+
+
+def stages(config: BakeConfig) -> tuple[Stage, ...]:
+    """Return the stages of a run: all prompts at once or one more in each, then the pursuit."""
+    texts = config.prompts
+    ends = range(1, len(texts) + 1) if config.sequence else [len(texts)]
+    stages = [Stage(number, texts[:end]) for number, end in enumerate(ends, 1)]
+    rounds = range(len(stages) + 1, len(stages) + 1 + config.pursuit)
+    return (*stages, *(Stage(number, texts, again=True) for number in rounds))
+
+
+def target(config: BakeConfig, stage: Stage) -> str:
+    """Return the stream of the selection slice that a stage's models are chosen on.
+
+    It has the replies of the given model under the stage's prompts.
+    """
+    same = next(
+        candidate
+        for candidate in stages(config)
+        if candidate.prompts == stage.prompts and not candidate.again
+    )
+    return same.named(CHOOSING)
+
+
+def rehearsed(config: BakeConfig) -> tuple[str, ...]:
+    """Return the other prompts that the training rehearses."""
+    if not config.others_weight:
+        return ()
+    return (*config.others, *(GENERIC[:-1] if config.generic else ()))
+
+
+def measured(config: BakeConfig) -> tuple[str, ...]:
+    """Return the other prompts that are measured, the rehearsed ones first."""
+    return (*config.others, *(GENERIC if config.generic else ()))
+
+
+def streams(config: BakeConfig, beyond: int | None) -> dict[str, Stream]:
+    """Return name → stream of all that the given model writes, or reads after other prompts.
+
+    `beyond` are the tokens of ordinary text before the contexts of a further set; None: no such set.
+    """
+    texts = config.prompts
+    first = [stage for stage in stages(config) if not stage.again]
+    streams = {stage.named(BAKED): Stream("train", (stage.prompts,)) for stage in first}
+    if other_prompts := rehearsed(config):
+        streams[OTHERS] = Stream("train", tuple((text,) for text in other_prompts), None)
+    streams |= {stage.named(CHOOSING): Stream("selection", (stage.prompts,)) for stage in first}
+    streams[TEST] = Stream("test", (texts,))
+    if other_prompts := measured(config):
+        streams[TEST_OTHERS] = Stream("test", tuple((text,) for text in other_prompts), None)
+    for number in range(len(texts)) if config.singly and len(texts) > 1 else ():
+        rest = (*texts[:number], *texts[number + 1 :])
+        streams[f"{WITHOUT}{number + 1}"] = Stream("test", (texts,), rest, TEST)
+    if beyond:
+        streams[FAR] = Stream("test", (texts,), after=beyond)
+    return streams
+
+
+def pursued(stage: Stage) -> dict[str, Stream]:
+    """Return name → stream of what the teacher of a pursuit's stage writes."""
+    return {stage.named(BAKED): Stream("train", (stage.prompts,))}
+
+
+def count(config: BakeConfig, stream: Stream) -> int:
+    """Return the number of trajectories that a stream is to have."""
+    return config.trajectories if stream.slice == "train" else config.held_out
+
+
+def built_in(config: BakeConfig, user_domains: Sequence[str]) -> tuple[str, ...]:
+    """Return the domains of built-in text beside the user's `user_domains`, whose names come first."""
+    return tuple(domain for domain in config.built_in if domain not in user_domains)
+
 
 #: The given model in float32, and the model at the end of the training.
 PARENT, FULL = "parent", "full"
@@ -86,12 +223,12 @@ def canary(submitted: Submitted, started: Started, digests: Mapping[str, str]) -
 
 def sample(config: BakeConfig, started: Started) -> Sample:
     """Return the task that lets the given model write all of its trajectories."""
-    return Sample(as_float32(started).id, tuple(prompts.streams(config, started.beyond)))
+    return Sample(as_float32(started).id, tuple(streams(config, started.beyond)))
 
 
 def sample_again(course: Course) -> Sample:
     """Return the task that lets the result of the stage before write what the stage trains on."""
-    return Sample(course.start.id, tuple(prompts.pursued(course.stage)))
+    return Sample(course.start.id, tuple(pursued(course.stage)))
 
 
 def full(
@@ -102,7 +239,7 @@ def full(
     `before` is the id of the model that the training begins with, `digests`: stream → its digest.
     """
     config, base_id = submitted.config, as_float32(started).id
-    rehearses = bool(prompts.rehearsed(config))
+    rehearses = bool(rehearsed(config))
     params = {
         "neutral": config.neutral_weight,
         "others": config.others_weight if rehearses else 0.0,
@@ -180,3 +317,113 @@ def _line(start: str, end: Train, place: float) -> Transform:
     """Return the recipe of the model at a place between the model of the id `start` and `end`."""
     inputs = {"start": start, "end": end.id}
     return Transform(operation="interpolate@1", inputs=inputs, params={"place": place})
+
+
+class Submitted(GivenSubmitted):
+    """A bake was asked for."""
+
+    schema_version = 4
+
+    config: BakeConfig
+
+
+class Started(GivenStarted):
+    """Model, text, contexts and profile were pinned."""
+
+    schema_version = 5
+
+    #: Tokens of ordinary text before a further set of contexts; None: the model takes none so long.
+    beyond: Count | None = None
+    #: Tokens of the prompts, with what stands around messages.
+    prompt_tokens: Count
+    #: Slice → number of contexts that its text has.
+    contexts: dict[str, Count]
+    #: Parameters of the adapters that are trained; None: all weights are.
+    trainable: Large | None = None
+    #: Half precision that the given model has and results are rounded to; None: results are float32.
+    dtype: HalfPrecision | None = None
+    #: Tokens of a forward pass that writes replies; None: as many as have room for all their logits.
+    pass_tokens: Count | None = None
+
+
+class Completed(GivenCompleted):
+    """The prompt is baked and measured; or it changes nothing, and nothing was trained."""
+
+    #: The recipe's name that is the result.
+    chosen: str
+    #: Figure → True if it is within its limit.
+    met: dict[str, bool]
+
+
+def _as_before(data: dict[str, Any]) -> dict[str, Any]:
+    """Return what was asked for with the settings by which earlier runs measured what they did."""
+    watched = without_watch(data)
+    return {**watched, "config": {**watched["config"], "beyond": None, "singly": False}}
+
+
+def _in_few_rows(data: dict[str, Any]) -> dict[str, Any]:
+    """Return `started` with `pass_tokens`: earlier runs left room for the logits of all tokens."""
+    return {**data, "pass_tokens": None}
+
+
+BakeState = history(
+    "bake",
+    *(Submitted, Started, Completed, Sampled),
+    requests=(_as_before, all_weights, on_cpu),
+    starts=(not_divided, without_adapters, not_rounded, _in_few_rows),
+)
+
+
+def beginnings(config: BakeConfig, tokenizer: Any) -> Beginnings:
+    """Return the maker of beginnings. Raises ConfigError for a tokenizer without what is needed."""
+    from agent_forge.evaluation.trajectories.contexts import Beginnings
+
+    chat = bool(tokenizer.chat_template) if config.chat is None else config.chat
+    return Beginnings(tokenizer, chat)
+
+
+def check_room(heads: Beginnings, config: BakeConfig, positions: int | None) -> int:
+    """Return the tokens of the prompts; `positions` is the longest sequence that the model takes.
+
+    Raises ConfigError for a prompt that leaves no room for context and reply.
+    """
+    whole = heads.room(config.prompts)
+    rest = config.context_tokens + config.reply_tokens
+    every = [("the prompts take", whole)]
+    every += [
+        (f"the prompt {text.strip()[:40]!r} takes", heads.room([text])) for text in measured(config)
+    ]
+    if positions is None:
+        return whole
+    for reader, tokens in every:
+        if tokens + rest > positions:
+            raise ConfigError(
+                f"{reader} {tokens} tokens, context and reply {rest}, and the model takes {positions} "
+                "in all: shorten the prompt, or set a smaller context_tokens or reply_tokens."
+            )
+    if config.neutral_tokens > positions:
+        raise ConfigError(
+            f"neutral_tokens is {config.neutral_tokens}, the model takes {positions} tokens at most."
+        )
+    return whole
+
+
+def beyond(heads: Beginnings, config: BakeConfig, positions: int | None) -> int | None:
+    """Return the tokens of ordinary text before a further set of contexts; None without such a set.
+
+    The set is left out if the model takes no sequence that long.
+    """
+    rest = heads.room(config.prompts) + config.context_tokens + config.reply_tokens
+    if config.beyond is None or (positions is not None and config.beyond + rest > positions):
+        return None
+    return config.beyond
+
+
+def check_contexts(counts: dict[str, int]) -> None:
+    """Raise DataError if a slice has too few contexts; `counts`: slice → contexts."""
+    for slice_, count in counts.items():
+        if count < LEAST:
+            raise DataError(
+                f"the text has {count} contexts in the slice {slice_}: at least {LEAST} are needed. "
+                "Give more text, more domains, or a smaller context_tokens."
+            )

@@ -7,23 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.backends.generation import end_tokens
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.data.slices import Slice
-from evaluation.training_text.kept_text import Text
-from evaluation.trajectories import contexts
-from evaluation.trajectories.contexts import Beginnings
-from evaluation.trajectories.sampling import greedy, sample
-from evaluation.verifiers.form import FormVerifier
-from phases.prompt_baking import prompts
-from phases.prompt_baking.figures import PROMPTED, UNPROMPTED, check_group
-from phases.prompt_baking.prompts import Stream, count
-from phases.prompt_baking.recipes import PURPOSE
-from phases.prompt_baking.settings import BakeConfig
-from runs.errors import DataError
-from weights import randomness
-from weights.training.trajectories import BAKED, OTHERS, Trajectory, pack
-from weights.training.windows import Ids
+from agent_forge.evaluation.backends.generation import end_tokens
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.data.slices import Slice
+from agent_forge.evaluation.training_text.kept_text import Text
+from agent_forge.evaluation.trajectories import contexts
+from agent_forge.evaluation.trajectories.contexts import Beginnings
+from agent_forge.evaluation.trajectories.sampling import greedy, sample
+from agent_forge.evaluation.verifiers.form import FormVerifier
+from agent_forge.phases.prompt_baking import recipes
+from agent_forge.phases.prompt_baking.figures import PROMPTED, UNPROMPTED, check_group
+from agent_forge.phases.prompt_baking.recipes import PURPOSE, Stream, count
+from agent_forge.phases.prompt_baking.settings import BakeConfig
+from agent_forge.runs.errors import DataError
+from agent_forge.weights import randomness
+from agent_forge.weights.training.windows import BAKED, OTHERS, Ids, Trajectory, pack
 
 #: Domain → contexts.
 Pools = Mapping[str, Sequence[Ids]]
@@ -137,7 +135,7 @@ def rehearsal(
         room = (positions or length + len(prompted)) - config.reply_tokens
         return Trajectory(0, prompted[-room:], plain[-room:], ids[size:])
 
-    longest = max(prompts.rehearsed(config), key=lambda text: beginnings.room([text]), default=None)
+    longest = max(recipes.rehearsed(config), key=lambda text: beginnings.room([text]), default=None)
     heard = {BAKED: config.prompts} | ({OTHERS: (longest,)} if longest else {})
     return {
         name: pack(cut(row, texts, name == BAKED) for row in range(config.batch))

@@ -3,40 +3,110 @@
 The given model writes replies under the prompts, and is trained to write them without. Strengths
 between both models, and stops of the training, are measured on the selection slice, and one of them
 is the result of the stage; a run of several stages goes on from it.
+
+Submission of a bake: settings, model, prompts and data, checked before any work.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from evaluation.trajectories import sampled
-from evaluation.trajectories.sampled import Sample, Sampled
-from events import Event
-from phases.prompt_baking import figures, panels, prompts, recipes, submission, words
-from phases.prompt_baking.events import BakeState, Submitted
-from phases.prompt_baking.figures import BEHAVIOUR, BITS, DIVERGENCE
-from phases.prompt_baking.recipes import PARENT, Course
-from runs.kinds.asked import Asked, Checked, Command, Lookup, Plan
-from runs.kinds.forecast import Forecast
-from runs.kinds.tasks import Task
-from runs.panels.head import Result
-from runs.panels.panels import Panel
-from studies import study_report
-from studies.comparison import TEST
-from studies.events import MODEL
-from studies.making.making import MakingState
-from studies.observing import Observe
-from studies.run import Run
-from studies.script import Make, Script, Step
-from studies.study import Study
-from studies.tables import Arm
-from studies.training_plan import as_float32
-from studies.training_rows import Group
+from agent_forge.evaluation.data import training_texts
+from agent_forge.evaluation.trajectories import sampled
+from agent_forge.evaluation.trajectories.sampled import Sample, Sampled
+from agent_forge.evaluation.verifiers.form import check_patterns
+from agent_forge.events import Event
+from agent_forge.phases.prompt_baking import figures, panels, recipes, words
+from agent_forge.phases.prompt_baking.figures import BEHAVIOUR, BITS, DIVERGENCE
+from agent_forge.phases.prompt_baking.recipes import PARENT, BakeState, Course
+from agent_forge.phases.prompt_baking.settings import BakeConfig
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.kinds.asked import Asked, Checked, Command, Lookup, Plan, read_prompts
+from agent_forge.runs.kinds.decide import Task
+from agent_forge.runs.panels.head import Result
+from agent_forge.runs.panels.panels import Panel
+from agent_forge.runs.system.bounded_files import read_json
+from agent_forge.studies import submission
+from agent_forge.studies.comparison import TEST
+from agent_forge.studies.events import MODEL, Observe
+from agent_forge.studies.making.making import MakingState
+from agent_forge.studies.run import Arm, Make, Run, Script, Step
+from agent_forge.studies.settings import MIX
+from agent_forge.studies.study import Study
+from agent_forge.studies.study_view import Prose
+from agent_forge.studies.training_panels import Group
+from agent_forge.studies.training_plan import as_float32
 
 if TYPE_CHECKING:
-    from phases.prompt_baking.work import Context
+    from agent_forge.phases.prompt_baking.work import Context
+    from agent_forge.runs.kinds.kind import Kind
+    from agent_forge.studies.work import Costs
+
+
+def read(setting: str, files: Sequence[Path]) -> dict[str, object]:
+    """Return the prompts of the files, and the checks beside them. Raises ConfigError."""
+    texts = read_prompts(setting, files)
+    if setting != "prompts":
+        return texts
+    places = [file.with_suffix(".check.json") for file in files]
+    checks = [read_json(p, error=ConfigError) if p.exists() else None for p in places]
+    return {**texts, "checks": checks if any(checks) else []}
+
+
+def plan(kind: Kind, request: Asked, lookup: Lookup) -> Plan:
+    """Return the plan of the run of one `model`. Raises ConfigError, DataError, UnavailableError."""
+    base = submission.plan(kind, request, lookup, recipes.built_in)
+    config: Any = base.config
+    if not config.prompts:
+        raise ConfigError(
+            "a bake needs a prompt: --prompt FILE of forge bake, or the setting prompts."
+        )
+    check_patterns(config.checks)
+    data, domains = base.fields["data"], tuple[str, ...]()
+    trained: Sequence[str] = tuple(MIX)
+    if data:
+        domains = training_texts.domains(data)
+        trained = (*domains, *recipes.built_in(config, domains))
+    contexts = config.contexts or (domains if data else ("code",))
+    _check_domains(config, tuple(config.mix or trained), contexts)
+    return replace(base, config=config.model_copy(update={"contexts": tuple(contexts)}))
+
+
+def _check_domains(config: BakeConfig, trained: Sequence[str], contexts: Sequence[str]) -> None:
+    """Raise ConfigError unless contexts have text, and beside them there is ordinary text."""
+    for domain in contexts:
+        if domain not in config.domains or domain not in trained:
+            raise ConfigError(
+                f"the contexts' domain {domain!r} is not both measured and trained on: add it to "
+                "domains and to mix, or name others in contexts."
+            )
+    if not set(config.domains) - set(contexts):
+        raise ConfigError(
+            "all domains that are measured are contexts, so nothing shows if the model drifts: add "
+            "ordinary text, or name fewer domains in contexts."
+        )
+    if config.neutral_weight and not set(trained) - set(contexts):
+        raise ConfigError(
+            "all text to train on is contexts: add ordinary text, or set neutral_weight to 0."
+        )
+
+
+def check(plan: Plan) -> Checked:
+    """Open model (header only), tokenizer and data; raise the errors that a start would raise."""
+    from agent_forge.evaluation.training_text.kept_text import given_tokenizer
+
+    opened = submission.opened(plan)
+    checked = submission.checked(plan, opened)
+    tokenizer = given_tokenizer(Path(plan.fields["model"].path))
+    config: Any = plan.config
+    if config.top is not None and config.top >= len(tokenizer):
+        raise ConfigError(f"top is {config.top}, the model predicts {len(tokenizer):,} tokens.")
+    recipes.check_room(recipes.beginnings(config, tokenizer), config, opened.positions)
+    submission.trainable(config, opened.config)
+    return checked
 
 
 class Bake(Study[MakingState]):
@@ -62,7 +132,7 @@ class Bake(Study[MakingState]):
             "says how replies are checked. The folder of --out gets the model, a card with the "
             "figures, and the report."
         ),
-        read=submission.read,
+        read=read,
         examples=(
             "forge bake models/base --prompt style.txt --out baked",
             "forge bake models/base --prompt style.txt --prompt tools.txt --keep summary.txt",
@@ -83,6 +153,12 @@ class Bake(Study[MakingState]):
     arms: ClassVar[Mapping[str, Arm]] = {}
     baseline = PARENT
     figure_rules = figures.RULES
+    prose = Prose(
+        fields=words.report_fields,
+        sentences=words.sentences,
+        lines=words.lines,
+        paragraphs=words.paragraphs,
+    )
 
     # ---- script ----------------------------------------------------------------------------------
 
@@ -90,7 +166,7 @@ class Bake(Study[MakingState]):
         """Let the given model write replies; bake what changes them, stage by stage; compare."""
         settings, started = run.settings, run.started
         courses: list[Course] = run.known.setdefault("courses", [])
-        stages = run.known["stages"] = prompts.stages(settings)
+        stages = run.known["stages"] = recipes.stages(settings)
         yield run.make(**{PARENT: as_float32(started)})
         written = (yield run.ask({"replies": recipes.sample(settings, started)}))["replies"]
         digests = {name: stream.digest for name, stream in written.streams.items()}
@@ -170,23 +246,7 @@ class Bake(Study[MakingState]):
         run = self.begun(state)
         if run is None:
             return []
-        return [*panels.panels(run), *study_report.panels(self, run, self.curves(state))]
-
-    def report_fields(self, run: Run) -> dict[str, Any]:
-        """Return the prompts, the strengths, and what was measured of divergences and replies."""
-        return words.report_fields(run)
-
-    def sentences(self, run: Run) -> list[str]:
-        """Return the ratio, the drift, and what other prompts and replies show."""
-        return words.sentences(run)
-
-    def lines(self, state: MakingState) -> list[str]:
-        """Return the report of a completed run as lines of text for a terminal."""
-        return words.lines(self.run(state))
-
-    def card_words(self, run: Run, role: str) -> list[str]:
-        """Return what the model does, and the prompts."""
-        return words.card_words(run)
+        return [*panels.panels(run), *super().panels(state, curve)]
 
     # ---- work ------------------------------------------------------------------------------------
 
@@ -195,26 +255,26 @@ class Bake(Study[MakingState]):
 
         Raises ConfigError, DataError, UnavailableError.
         """
-        return submission.plan(self, request, lookup)
+        return plan(self, request, lookup)
 
     def check(self, plan: Plan) -> Checked:
         """Open model (header only), tokenizer and data; raise the errors that a start would raise."""
-        return submission.check(plan)
+        return check(plan)
 
-    def forecast(self, submitted: Submitted, cache: Any, folder: Path) -> Forecast:
-        """Return what a run that is submitted so costs here. Raises the errors of a start."""
-        from phases.prompt_baking.forecast import forecast
+    def costs(self, context: Context) -> Costs:
+        """Return what a run that has started does beside its start, and what it leaves."""
+        from agent_forge.phases.prompt_baking.work import costs
 
-        return forecast(submitted, cache, folder)
+        return costs(context)
 
     def _work(self) -> type[Context]:
         """Return the class of contexts, which loads torch."""
-        from phases.prompt_baking.work import Context
+        from agent_forge.phases.prompt_baking.work import Context
 
         return Context
 
 
-def _begun(run: Run, stage: prompts.Stage) -> Course:
+def _begun(run: Run, stage: recipes.Stage) -> Course:
     """Return a stage that begins with the result of the one before it."""
     courses: list[Course] = run.known["courses"]
     before = courses[-1].candidates[str(courses[-1].best)].recipe if courses else None

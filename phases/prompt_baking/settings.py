@@ -6,10 +6,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
-from evaluation.verifiers.form import AnyForm
-from runs.kinds.setting_words import TRAINING, Labels
-from studies.settings import KNOWN, AdaptedConfig, Domain, Positive
-from studies.training_settings import LORA_RATE, Watched
+from agent_forge.evaluation.verifiers.form import AnyForm
+from agent_forge.runs.kinds.setting_words import TRAINING, Labels
+from agent_forge.studies.settings import KNOWN, LORA_RATE, AdaptedConfig, Domain, Positive, Watched
 
 #: Text of a prompt.
 Prompt = Annotated[str, Field(min_length=1, max_length=65_536)]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from phases.prompt_baking import figures, prompts
-from phases.prompt_baking.figures import FAR, FLOORS, LIMITS, NEAR
-from phases.prompt_baking.recipes import FULL, PARENT, PURPOSE
-from runs.event_types import Figure
-from studies import comparison
-from studies.run import Run
+from agent_forge.phases.prompt_baking import figures, recipes
+from agent_forge.phases.prompt_baking.figures import FAR, FLOORS, LIMITS, NEAR
+from agent_forge.phases.prompt_baking.recipes import FULL, PARENT, PURPOSE
+from agent_forge.runs.event_types import Figure
+from agent_forge.studies import comparison
+from agent_forge.studies.run import Run
 
 #: Titles of a curve's points: interpolated weights, and trainings that were stopped.
 INTERPOLATED, STOPPED = "interpolated", "stopped early"
@@ -83,7 +83,7 @@ def _dumped(values: Mapping[Any, Figure]) -> dict[Any, dict[str, Any]]:
 def report_fields(run: Run) -> dict[str, Any]:
     """Return the fields of the report beside those that every study has."""
     started, settings = run.started, run.settings
-    numbered_prompts = enumerate(prompts.measured(settings), 1)
+    numbered_prompts = enumerate(recipes.measured(settings), 1)
     rates = {place: figures.rates(run, place) for place in (NEAR, FAR)}
     return {
         "prompts": settings.prompts,
@@ -202,7 +202,7 @@ def _behaviour(run: Run) -> list[str]:
     ]
 
 
-def card_words(run: Run) -> list[str]:
+def paragraphs(run: Run, role: str) -> list[str]:
     """Return the paragraphs of the baked model's card: what it does, and the prompts."""
     model = run.started.model.name
     quoted = [f"    {line}" for text in run.settings.prompts for line in [*text.splitlines(), ""]]

@@ -1,4 +1,7 @@
-"""The work of a bake's tasks: pin model and text, sample replies, train, measure."""
+"""The work of a bake's tasks: pin model and text, sample replies, train, measure.
+
+Costs of a bake: replies, steps and measurements, each by a part of it that is done here.
+"""
 
 from __future__ import annotations
 
@@ -8,33 +11,30 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, cast
 
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.data import training_texts
-from evaluation.measures.perplexity import score_windows
-from evaluation.trajectories import divergence, kept
-from evaluation.trajectories.contexts import Beginnings
-from evaluation.trajectories.kept import LazyStreams
-from evaluation.trajectories.sampled import Sample, Sampled
-from evaluation.trajectories.sampling import PASS_TOKENS
-from events import Event, failpoints
-from phases.prompt_baking import figures, prompts, recipes, replies, submission
-from phases.prompt_baking.events import Started
-from phases.prompt_baking.prompts import Stream
-from phases.prompt_baking.recipes import Course
-from phases.prompt_baking.settings import BakeConfig
-from studies import submission as study_submission
-from studies import work
-from studies.comparison import CHOOSING
-from studies.observing import Observe, Observed, answered
-from studies.training_plan import as_float32
-from weights import operations
-from weights.folders.checkpoint import open_checkpoint
-from weights.model import Model
-from weights.training.canary import canary
-from weights.training.models import modules
-from weights.training.room import bounded
-from weights.training.trajectories import Trajectory, unpack
-from weights.training.windows import Ids, stream_digest
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.data import packing, training_texts
+from agent_forge.evaluation.measures.perplexity import score_windows
+from agent_forge.evaluation.trajectories import kept, sampling
+from agent_forge.evaluation.trajectories.contexts import Beginnings
+from agent_forge.evaluation.trajectories.kept import LazyStreams
+from agent_forge.evaluation.trajectories.sampled import Sample, Sampled
+from agent_forge.evaluation.trajectories.sampling import PASS_TOKENS, rows_of_pass
+from agent_forge.events import Event, failpoints
+from agent_forge.phases.prompt_baking import figures, recipes, replies
+from agent_forge.phases.prompt_baking.recipes import Course, Started, Stream
+from agent_forge.phases.prompt_baking.settings import BakeConfig
+from agent_forge.runs.system.durations import duration, least
+from agent_forge.studies import submission as study_submission
+from agent_forge.studies import work
+from agent_forge.studies.comparison import CHOOSING, TEST
+from agent_forge.studies.events import Observe, Observed, answered
+from agent_forge.studies.training_plan import as_float32
+from agent_forge.studies.work import Costs, Part
+from agent_forge.weights.folders.checkpoint import open_checkpoint
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training.canary import STEPS
+from agent_forge.weights.training.models import modules
+from agent_forge.weights.training.windows import Ids, Trajectory, stream_digest, unpack
 
 
 class Context(work.Context):
@@ -62,7 +62,7 @@ class Context(work.Context):
     def added(self) -> Sequence[str]:
         """Domains of built-in text beside the user's own."""
         data = self.state.submitted.data
-        return prompts.built_in(self.config, training_texts.domains(data)) if data else ()
+        return recipes.built_in(self.config, training_texts.domains(data)) if data else ()
 
     @property
     def unread(self) -> Sequence[str]:
@@ -74,13 +74,13 @@ class Context(work.Context):
     @cached_property
     def beginnings(self) -> Beginnings:
         """The maker of beginnings: prompts and contexts as tokens."""
-        return submission.beginnings(self.config, self.text.tokenizer)
+        return recipes.beginnings(self.config, self.text.tokenizer)
 
     def sampling(self) -> dict[str, Stream]:
         """Return name → stream of all that the run samples."""
-        streams = prompts.streams(self.config, self.state.started.beyond)
-        for stage in prompts.stages(self.config):
-            streams |= prompts.pursued(stage) if stage.again else {}
+        streams = recipes.streams(self.config, self.state.started.beyond)
+        for stage in recipes.stages(self.config):
+            streams |= recipes.pursued(stage) if stage.again else {}
         return streams
 
     def written(self, task: Sample) -> dict[str, list[Trajectory]]:
@@ -157,7 +157,7 @@ class Context(work.Context):
     def _behaved(self, model: ResidentModel, task: Observe) -> Mapping[str, Sequence[float]]:
         """Return group → verdicts on greedy replies: of the given model also with the prompts."""
         streams, prompted = self.streams, task.recipe_id == self._parent_id
-        names = {figures.NEAR: prompts.TEST, figures.FAR: prompts.FAR}
+        names = {figures.NEAR: recipes.TEST, figures.FAR: recipes.FAR}
         places = {place: unpack(streams[name]) for place, name in names.items() if name in streams}
         tokenizer, tokens = self.text.tokenizer, self.state.started.pass_tokens
         return replies.verdicts(model, tokenizer, self.config, places, prompted, tokens)
@@ -171,7 +171,7 @@ class Context(work.Context):
         streams = self.streams
         for name, group in self._groups(task).items():
             trajectories = unpack(streams[name]) if name in streams else []
-            apart = divergence.along(self.parent, model, trajectories)
+            apart = sampling.along(self.parent, model, trajectories)
             for each, value in zip(trajectories, apart, strict=True):
                 whole = f"{group}{each.prompt + 1}" if group == figures.OTHER else group
                 items.setdefault(whole, []).append(value)
@@ -183,20 +183,20 @@ class Context(work.Context):
         config, is_parent = self.config, task.recipe_id == self._parent_id
         if task.on == CHOOSING:
             if is_parent:
-                stages = [stage for stage in prompts.stages(config) if not stage.again]
-                return {s.named(prompts.CHOOSING): figures.group(config, s) for s in stages}
-            return {prompts.target(config, self._stage_of(task.recipe_id)): figures.PROMPT}
+                stages = [stage for stage in recipes.stages(config) if not stage.again]
+                return {s.named(recipes.CHOOSING): figures.group(config, s) for s in stages}
+            return {recipes.target(config, self._stage_of(task.recipe_id)): figures.PROMPT}
         groups = {
-            prompts.TEST: figures.PROMPT,
-            prompts.TEST_OTHERS: figures.OTHER,
-            prompts.FAR: figures.FAR,
+            recipes.TEST: figures.PROMPT,
+            recipes.TEST_OTHERS: figures.OTHER,
+            recipes.FAR: figures.FAR,
         }
         if is_parent:
             for number in range(1, len(config.prompts) + 1):
-                groups[f"{prompts.WITHOUT}{number}"] = f"{figures.WITHOUT}{number}"
+                groups[f"{recipes.WITHOUT}{number}"] = f"{figures.WITHOUT}{number}"
         return groups
 
-    def _stage_of(self, recipe_id: str) -> prompts.Stage:
+    def _stage_of(self, recipe_id: str) -> recipes.Stage:
         """Return the stage that a recipe is a candidate of."""
         courses: Sequence[Course] = self.study.run(self.state).known["courses"]
         return next(
@@ -215,14 +215,14 @@ class Context(work.Context):
     def pinned(self, common: dict[str, Any]) -> Started:
         """Return `started` with what prompts and text have. Raises ConfigError, DataError."""
         config, positions = self.config, self._positions
-        tokens = submission.check_room(self.beginnings, config, positions)
-        counts = replies.counts(self.text, config)
-        submission.check_contexts(counts)
+        tokens = recipes.check_room(self.beginnings, config, positions)
+        contexts = replies.counts(self.text, config)
+        recipes.check_contexts(contexts)
         return Started(
             **common,
             prompt_tokens=tokens,
-            contexts=counts,
-            beyond=submission.beyond(self.beginnings, config, positions),
+            contexts=contexts,
+            beyond=recipes.beyond(self.beginnings, config, positions),
             trainable=study_submission.trainable(config, self.settings),
             dtype=self.dtype,
             pass_tokens=PASS_TOKENS,
@@ -234,9 +234,81 @@ class Context(work.Context):
         digests = {name: stream_digest(ids) for name, ids in rehearsal.items()}
         recipe = recipes.canary(self.state.submitted, started, digests)
         streams, inputs = {**self.text.streams, **rehearsal}, dict.fromkeys(recipe.inputs, first)
-        with bounded():
-            return canary(recipe, first, streams, inputs=inputs, device=self.device)
+        return self.tried(recipe, first, inputs, streams)
 
-    def initial(self, started: Started) -> Model:
-        """Return the given model in float32."""
-        return operations.apply(as_float32(started), {"of": self.given()})
+    initial = work.Context.in_float32
+
+
+#: Windows that the price of a window is measured on.
+WINDOWS = 2
+
+
+def costs(context: Context) -> Costs:
+    """Return what a run that has started does and leaves.
+
+    A pass of replies of each stream, steps as long as any, and measurements of a few items are timed.
+    """
+    config, started, stepping = context.config, context.state.started, context.step_seconds()
+    bakes = len(recipes.stages(config))
+    trial, steps = min(STEPS, config.steps), config.steps * bakes
+    sampling, written = _sampling(context)
+    measuring = _measuring(context, written, bakes)
+    strengths, stops = config.strengths, len(config.stops)
+    halved = started.dtype is not None
+    whole = stops + (1 if halved else len({1.0, *strengths}))
+    return Costs(
+        parts=(
+            Part(steps * stepping / trial, f"{trial} of {steps:,} steps took {duration(stepping)}"),
+            Part(sampling, f"the replies {duration(sampling)}, by a part of them"),
+            Part(measuring, f"the measurements {duration(measuring)}, by a part of them"),
+        ),
+        models=(bakes if halved else 1) + bakes * whole,
+        rounded=bakes * (len(strengths) + stops),
+        numbers=started.model.parameters,
+    )
+
+
+def _sampling(context: Context) -> tuple[float, list[Trajectory]]:
+    """Return the seconds of all replies by those of a forward pass of each stream; and a pass.
+
+    Replies of a pursuit are priced as those of the given model.
+    """
+    config, started, seconds = context.config, context.state.started, 0.0
+    written: list[Trajectory] = []
+    room = config.context_tokens + config.reply_tokens + started.prompt_tokens
+    rows = rows_of_pass(context.parent, room, started.pass_tokens)
+    few = config.model_copy(update={"trajectories": rows, "held_out": rows})
+    for name, stream in context.sampling().items():
+        if stream.like is None:
+            began = time.monotonic()
+            tools = context.parent, context.text, context.beginnings, few
+            written = replies.written(*tools, {name: stream}, started.pass_tokens)[name]
+            seconds += (time.monotonic() - began) * -(-recipes.count(config, stream) // rows)
+    return seconds, written
+
+
+def _measuring(context: Context, written: Sequence[Trajectory], bakes: int) -> float:
+    """Return the seconds of all measurements, by the cost of a trajectory and of a window here.
+
+    Each candidate is measured on the selection slice; the given model, the results and the last
+    training on the test slice, with other prompts and beyond ordinary text.
+    """
+    config, started = context.config, context.state.started
+    sets = sum(s.slice == "test" for s in recipes.streams(config, started.beyond).values())
+    candidates = 1 + bakes * (len(config.strengths) + len(config.stops))
+    finals = 2 + bakes
+    model = context.parent
+    windows = {on: _windows(context, on) for on in (CHOOSING, TEST)}
+    few = windows[TEST][:WINDOWS]
+    window = least(lambda: score_windows(model, few)) / len(few)
+    reply = least(lambda: sampling.along(model, model, written)) / len(written)
+    return candidates * (config.held_out * reply + len(windows[CHOOSING]) * window) + finals * (
+        sets * config.held_out * reply + len(windows[TEST]) * window
+    )
+
+
+def _windows(context: Context, on: str) -> list[packing.Ids]:
+    """Return the windows of ordinary text that a slice's measurements read."""
+    data = context.held_out(on)
+    names = sorted(set(data) - set(context.config.contexts))
+    return [ids for name in names for ids in data[name].windows]

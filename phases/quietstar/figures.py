@@ -3,18 +3,20 @@
 An arm's figure is −log p of the hard tokens in nats a token, the mean over domains. Intervals are the
 middle 95 % of a paired bootstrap: documents are resampled within each domain, the same for all arms
 (`evaluation/measures/bootstrap.py`).
+
+Panels of a quietstar run: the gate, and loss by domain of hard tokens and of all. Pure.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from evaluation.measures.bootstrap import Counts
-from phases.quietstar.events import ThoughtArm
-from phases.quietstar.recipes import (
+from agent_forge.evaluation.measures.bootstrap import Counts
+from agent_forge.phases.quietstar.recipes import (
     BASE,
     CONTINUED,
     PAUSE,
@@ -23,15 +25,15 @@ from phases.quietstar.recipes import (
     SILENT,
     START,
     THOUGHTS,
+    ThoughtArm,
 )
-from runs.event_types import Figure
-from runs.panels.shapes import Metric
-from studies import comparison
-from studies.comparison import Drawn, Scale, Seen
-from studies.observing import Observed
-from studies.paired_bits import draws, figure
-from studies.run import Run
-from studies.tables import FigureRule, bits, lead, share
+from agent_forge.runs.event_types import Figure
+from agent_forge.runs.panels.panels import Gate, Gates, Matrix
+from agent_forge.runs.panels.shapes import Metric
+from agent_forge.studies import comparison
+from agent_forge.studies.comparison import Drawn, Scale, Seen, draws, figure
+from agent_forge.studies.events import Observed
+from agent_forge.studies.run import FigureRule, Run, bits, lead, share
 
 #: Measures: the model as it is, with pauses, with thoughts, with thoughts of other positions.
 PLAIN, PAUSED = "hard-tokens@1", "pause-hard-tokens@1"
@@ -220,3 +222,50 @@ def step_seconds(run: Run) -> dict[str, float]:
         if steps := sum(event.step - event.begin for event in events):
             seconds[name] = sum(event.seconds for event in events) / steps
     return seconds
+
+
+ANY = Metric(name="loss", unit="nat/token", better="down")
+GAIN = Metric(name="gain on hard tokens", unit="nat/token", better="up")
+COST = Metric(name="time to measure", unit="times continued", better="down")
+
+
+def gate(figures: Mapping[str, Figure]) -> Gates:
+    """Return both conditions of the gate with their intervals."""
+    rows = []
+    for name in ("gain", "genuine"):
+        figure: Any = figures[name]  # with an interval
+        met = figure.low > 0 if name == "gain" else figure.low >= 0
+        rows.append(
+            Gate(
+                name=FIGURES[name].words,
+                metric=GAIN,
+                value=figure.value,
+                low=figure.low,
+                high=figure.high,
+                limit=0.0,
+                verdict="pass" if met else "pass unchanged",
+            )
+        )
+    return Gates(
+        name="gate",
+        title="Gate: is it the thoughts?",
+        says="The worse end of both intervals must reach 0; else the given model is the result.",
+        gates=tuple(rows),
+    )
+
+
+def domains(names: list[str], observations: Seen, result_name: str) -> Matrix:
+    """Return nats a token by domain and arm: of hard tokens, and of all."""
+    measured = by_domain(observations[result_name], HARD)
+    parts = {f"{domain}, hard": f"{HARD}/{domain}" for domain in measured}
+    parts |= {f"{domain}, all": f"{EVERY}/{domain}" for domain in measured}
+    return Matrix(
+        name="quality",
+        title="Loss by domain",
+        says="Nats a token on the test slice, of the hard tokens and of all; fewer are better.",
+        rows=tuple(parts),
+        columns=tuple(names),
+        metrics=(ANY,),
+        values=tuple(tuple(observations[n].values[part] for n in names) for part in parts.values()),
+        ours=result_name,
+    )

@@ -1,16 +1,37 @@
-"""The models of a quietstar run as recipes: a function of its settings and of what was pinned. Pure."""
+"""The models of a quietstar run as recipes: a function of its settings and of what was pinned. Pure.
+
+Events, tasks and state of a quietstar run.
+
+Hard tokens: those that the given model predicts worst on held-out text. Pure.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from phases.quietstar.events import Started, Submitted
-from phases.quietstar.settings import QuietstarConfig
-from runs.errors import ConfigError
-from studies import given_dtype
-from studies.making.events import Making
-from studies.training_plan import as_float32, training
-from weights.recipes import Train, Transform
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from agent_forge.events import Event
+from agent_forge.phases.quietstar.settings import QuietstarConfig
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.event_types import Count, Digest, HalfPrecision, Part
+from agent_forge.runs.record.device_setting import on_cpu
+from agent_forge.studies import given_dtype
+from agent_forge.studies.events import (
+    GivenStarted,
+    GivenSubmitted,
+    ModelsCompleted,
+    history,
+    not_rounded,
+)
+from agent_forge.studies.making.making import Making
+from agent_forge.studies.training_plan import as_float32, training
+from agent_forge.weights.recipes import Train, Transform
 
 #: Key of the random draws of all arms: they read the same windows.
 PURPOSE = "quietstar"
@@ -122,3 +143,118 @@ def models(submitted: Submitted, started: Started) -> dict[str, Making]:
             operation="thoughts-removed@1", inputs={"of": recipes_by_name[THOUGHTS].id}
         ),
     }
+
+
+class Submitted(GivenSubmitted):
+    """A quietstar run was asked for."""
+
+    schema_version = 2
+
+    config: QuietstarConfig
+
+
+class Started(GivenStarted):
+    """Model, text and profile were pinned."""
+
+    schema_version = 2
+
+    #: Half precision that the given model has and results are rounded to; None: results are float32.
+    dtype: HalfPrecision | None = None
+
+
+class HardTokensFrozen(Event):
+    """The held-out tokens that the given model predicts worst, noted before anything is trained."""
+
+    type = "hard_tokens_frozen"
+
+    recipe_id: Digest
+    #: The slice of the data.
+    on: str
+    #: Domain → for each document the places of its hard tokens, from 0: the first that is predicted.
+    tokens: dict[str, tuple[tuple[Count, ...], ...]]
+    #: Domain → for each document the tokens that are predicted.
+    sizes: dict[str, tuple[Count, ...]]
+    #: Domain → the least −log p of a hard token, nats.
+    thresholds: dict[str, float]
+    seconds: float = Field(ge=0)
+
+
+class ThoughtArm(Part):
+    """An arm on the test slice."""
+
+    recipe_id: Digest
+    #: Domain → nats a hard token; domain → nats a token of all.
+    hard: dict[str, float]
+    every: dict[str, float]
+
+
+class Completed(ModelsCompleted):
+    """All arms are trained and compared, and the gate has decided what the result is."""
+
+    arms: dict[str, ThoughtArm]
+    #: The arm that is the result: the one with thoughts, or the given model, passed through.
+    chosen: str
+
+
+@dataclass(frozen=True)
+class Freeze:
+    """Task: find the hard tokens of a slice."""
+
+    recipe_id: str
+    on: str
+
+    @property
+    def key(self) -> str:
+        """`freeze/SLICE`."""
+        return f"freeze/{self.on}"
+
+
+QuietstarState = history(
+    "quietstar",
+    *(Submitted, Started, Completed, HardTokensFrozen),
+    requests=(on_cpu,),
+    starts=(not_rounded,),
+)
+
+
+def frozen(state: Any, on: str) -> HardTokensFrozen | None:
+    """Return the hard tokens of a slice; None before they are known."""
+    event = state.answers.get(Freeze("", on).key)
+    return event if isinstance(event, HardTokensFrozen) else None
+
+
+def worst(
+    losses: Sequence[NDArray[np.float64]], share: float
+) -> tuple[tuple[tuple[int, ...], ...], float]:
+    """Return the places of the hard tokens of each document, and the least loss among them.
+
+    `losses` are −log p of each document's tokens in nats. Of equal losses, the earlier token is hard.
+    """
+    flat = np.concatenate(losses)
+    order = np.argsort(-flat, kind="stable")[: count(share, len(flat))]
+    chosen = np.zeros(len(flat), bool)
+    chosen[order] = True
+    parts = np.split(chosen, np.cumsum([len(document) for document in losses])[:-1])
+    places = tuple(tuple(int(n) for n in np.flatnonzero(part)) for part in parts)
+    return places, float(flat[order[-1]])
+
+
+def count(share: float, tokens: int) -> int:
+    """Return the number of hard ones among `tokens`."""
+    return math.ceil(share * tokens)
+
+
+def wrong(event: HardTokensFrozen, share: float) -> str | None:
+    """Return why an event cannot be the hard tokens of a slice; None if it can. For the audit."""
+    if not set(event.tokens) == set(event.sizes) == set(event.thresholds):
+        return "its parts are not of the same domains"
+    for domain, documents in event.tokens.items():
+        sizes = event.sizes[domain]
+        if len(documents) != len(sizes):
+            return "it has another number of documents than of sizes"
+        for places, size in zip(documents, sizes, strict=True):
+            if list(places) != sorted(set(places)) or any(place >= size for place in places):
+                return "a hard token has no place in its document"
+        if sum(map(len, documents)) != count(share, sum(sizes)):
+            return f"the hard tokens of {domain} are another share than was asked for"
+    return None

@@ -11,13 +11,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from evaluation.data.documents import documents
-from evaluation.data.items import Text
-from evaluation.data.packing import Ids
-from phases.quietstar import figures
-from weights import randomness
-from weights.thoughts import modeling_thoughts as thinking
-from weights.training.objectives.thoughts import predictions
+from agent_forge.evaluation.data.items import Text
+from agent_forge.evaluation.data.packing import Ids, documents
+from agent_forge.phases.quietstar import figures
+from agent_forge.weights import randomness
+from agent_forge.weights.thoughts import modeling_thoughts
+from agent_forge.weights.training.objectives.thoughts import predictions
 
 #: Windows of a forward pass.
 ROWS = 8
@@ -138,18 +137,18 @@ def _rows(
         logits = module(input_ids=text, use_cache=False).logits.float().log_softmax(-1)
         losses = -logits.gather(-1, rows[:, 1:, None]).squeeze(-1)
         return losses.double().cpu().numpy(), np.zeros((len(rows), 0))
-    part = module.get_submodule(thinking.PART)
+    part = module.get_submodule(modeling_thoughts.PART)
     if measure == figures.PAUSED:
-        layers = thinking.paused(module, part, how.length, ahead[:, :0])
+        layers = modeling_thoughts.paused(module, part, how.length, ahead[:, :0])
     else:
         draws = how.draws(numbers, text.shape[1])
         draws = None if draws is None else draws.to(device)
-        ids = thinking.sampled(module, part, text, how.length, draws, how.temperature)
+        ids = modeling_thoughts.sampled(module, part, text, how.length, draws, how.temperature)
         if measure == figures.EXCHANGED:
             order = how.order(numbers, text.shape[1]).to(device)
             ids = ids.gather(2, order[:, None].expand_as(ids))
-        layers = thinking.embedded(module, part, ids, ahead[:, :0])
-    passed = thinking.forward(module, text, layers)
+        layers = modeling_thoughts.embedded(module, part, ids, ahead[:, :0])
+    passed = modeling_thoughts.forward(module, text, layers)
     losses = -predictions(part, passed, ahead)[0][:, 0]
     weights = part.logit(passed.states[:, 0], passed.states[:, -1]).sigmoid()
     return losses.double().cpu().numpy(), weights.double().cpu().numpy()

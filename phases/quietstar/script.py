@@ -3,6 +3,8 @@
 Hard tokens are those that the given model predicts worst; they are frozen before anything is trained.
 From one base, ordinary training, pauses and thoughts read the same windows. If thoughts pass the gate,
 the model that learned to think is the result, as an ordinary model; else the given model is.
+
+Prose of a quietstar run that has completed: report, sentences, lines, card. Pure.
 """
 
 from __future__ import annotations
@@ -11,18 +13,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from events import Event
-from phases.quietstar import figures, hard_tokens, panels, recipes
-from phases.quietstar.events import (
-    Freeze,
-    HardTokensFrozen,
-    QuietstarState,
-    Started,
-    Submitted,
-    frozen,
+from agent_forge.events import Event
+from agent_forge.phases.quietstar import figures, recipes
+from agent_forge.phases.quietstar.figures import (
+    EXCHANGED,
+    HARD,
+    PAUSED,
+    PLAIN,
+    RIVALS,
+    THOUGHTFUL,
+    WEIGHT,
 )
-from phases.quietstar.figures import EXCHANGED, HARD, PAUSED, PLAIN, RIVALS, THOUGHTFUL, WEIGHT
-from phases.quietstar.recipes import (
+from agent_forge.phases.quietstar.recipes import (
     BASE,
     CONTINUED,
     PAUSE,
@@ -32,28 +34,126 @@ from phases.quietstar.recipes import (
     START,
     THINKING,
     THOUGHTS,
+    Freeze,
+    HardTokensFrozen,
+    QuietstarState,
+    Started,
+    Submitted,
+    frozen,
 )
-from phases.quietstar.settings import QuietstarConfig
-from runs.kinds.tasks import Task
-from runs.panels.head import Result
-from runs.panels.panels import Panel
-from studies import arm_panels
-from studies.comparison import CHOOSING, TEST, lead_line
-from studies.declaration import Extent
-from studies.events import MODEL
-from studies.making.events import Making
-from studies.making.making import MakingState
-from studies.observing import Observed
-from studies.run import Run
-from studies.script import Ask, Make, Script
-from studies.study import Study
-from studies.tables import Arm, words
-from studies.training_plan import as_float32, tokens
+from agent_forge.phases.quietstar.settings import QuietstarConfig
+from agent_forge.runs.kinds.decide import Task
+from agent_forge.runs.panels.head import Result
+from agent_forge.runs.panels.panels import Panel
+from agent_forge.studies import arm_panels
+from agent_forge.studies import run as tables
+from agent_forge.studies.comparison import CHOOSING, TEST, lead_line
+from agent_forge.studies.events import MODEL, Observed
+from agent_forge.studies.making.making import Making, MakingState
+from agent_forge.studies.run import Arm, Ask, Extent, Make, Run, Script
+from agent_forge.studies.study import Study
+from agent_forge.studies.study_view import Prose
+from agent_forge.studies.training_plan import as_float32, tokens
 
 if TYPE_CHECKING:
-    from phases.quietstar.work import Context
-    from runs.home import Home
-    from weights.folders.checkpoint import Checkpoint
+    from agent_forge.phases.quietstar.work import Context
+    from agent_forge.runs.home import Home
+    from agent_forge.weights.folders.checkpoint import Checkpoint
+
+
+def fields(run: Run) -> dict[str, Any]:
+    """Return sizes, the result, and what thoughts cost."""
+    pinned = frozen(run.state, TEST)
+    assert pinned is not None
+    return {
+        "parameters": run.started.model.parameters,
+        #: Tokens of a thought.
+        "length": run.settings.thought_lengths[-1],
+        #: Hard tokens of the test slice, and all its tokens.
+        "hard_tokens": count(pinned.tokens),
+        "test_tokens": sum(map(sum, pinned.sizes.values())),
+        #: The arm that is the result: thoughts, or the given model.
+        "chosen": run.state.completed.chosen,
+        #: Arm → seconds of a training step, and of measuring over those of continued training.
+        "step_seconds": figures.step_seconds(run),
+        "cost": figures.costs(run.seen),
+    }
+
+
+def arm_fields(arms: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the nats a token of each arm by domain, of hard ones and of all."""
+    return {"arms": {name: arm.model_dump() for name, arm in arms.items()}}
+
+
+def lines(run: Run) -> list[str]:
+    """Return the report of a completed run as lines of text for a terminal."""
+    arms, words = run.state.completed.arms, run.study.arms
+    out = [
+        "nats a token (lower is better), test slice, means over domains:",
+        f"{'':10s}{'hard':>10s}{'all':>10s}",
+    ]
+    for name in (name for name in words if name in arms):
+        hard, every = (sum(v.values()) / len(v) for v in (arms[name].hard, arms[name].every))
+        out.append(f"{name:10s}{hard:10.4f}{every:10.4f}")
+    for name in (*RIVALS, SHUFFLED):
+        compared = (name, words[name].words, run.leads[name], THOUGHTS)
+        out.append(lead_line(*compared, unit="nats a hard token"))
+    return [*out, f"gate: {verdict(run)}"]
+
+
+def verdict(run: Run) -> str:
+    """Return what the gate has decided, as a sentence."""
+    if run.result == SILENT:
+        return "thoughts help, and it is the thoughts: the result is the model that thinks"
+    done, why = run.state.completed.figures, []
+    if done["gain"].low <= 0:
+        why.append("thoughts are not below continued training and pauses")
+    if done["genuine"].low < 0:
+        why.append("exchanged thoughts do not cost half of the gain")
+    return f"no gain ({'; '.join(why)}): the given model is passed through unchanged"
+
+
+def sentences(run: Run) -> list[str]:
+    """Return what a completed run has found, as a list."""
+    done, shown = run.state.completed.figures, fields(run)
+
+    def span(name: str) -> str:
+        one = done[name]
+        return f"{one.value:+.4f} nats a hard token ({one.low:+.4f} to {one.high:+.4f})"
+
+    cost = shown["cost"].get(THOUGHTS)
+    took = f" Measured, a token with thoughts took {cost:.1f} times as long." if cost else ""
+    return [
+        f"- {verdict(run).capitalize()}.",
+        f"- Over continued training thoughts gain {span('over_continued')}, over pauses "
+        f"{span('over_pause')}; with thoughts of other positions the model needs "
+        f"{span('exchanged')} more.",
+        f"- {shown['hard_tokens']:,} of {shown['test_tokens']:,} tokens are hard; thoughts have "
+        f"{shown['length']} tokens.{took}",
+    ]
+
+
+def paragraphs(run: Run, role: str) -> list[str]:
+    """Return what each arm read, and how the model is loaded with thoughts."""
+    return [
+        f"Each arm read {tokens(run.trainings[CONTINUED]):,} tokens.",
+        "",
+        "transformers loads this folder as an ordinary model, without thoughts. If "
+        "modeling_thoughts.py lies in it, that file loads the same model with thoughts:",
+        "",
+        "```python",
+        "from modeling_thoughts import Thinker",
+        "",
+        'model = Thinker.from_pretrained("FOLDER")',
+        "ids = model.generate(prompt_ids, 20)",
+        "```",
+    ]
+
+
+def count(places: Mapping[str, Sequence[Sequence[int]]]) -> int:
+    """Return the number of hard tokens; `places`: domain → for each document those of its own."""
+    return sum(len(own) for documents in places.values() for own in documents)
+
 
 #: Arm of the test slice → the model that is measured, and how.
 MEASURED = {
@@ -103,6 +203,13 @@ class Quietstar(Study[MakingState]):
     figure_rules = figures.FIGURES
     slowest = THOUGHTS
     slowest_words = "training with thoughts"
+    prose = Prose(
+        fields=fields,
+        arms=arm_fields,
+        sentences=sentences,
+        lines=lines,
+        paragraphs=paragraphs,
+    )
 
     # ---- recipes and script ----------------------------------------------------------------------
 
@@ -136,7 +243,7 @@ class Quietstar(Study[MakingState]):
         if isinstance(task, Freeze) and isinstance(event, HardTokensFrozen):
             if (event.recipe_id, event.on) != (task.recipe_id, task.on):
                 return "the hard tokens are of another model or slice than was asked for"
-            return hard_tokens.wrong(event, state.submitted.config.hard)
+            return recipes.wrong(event, state.submitted.config.hard)
         wrong = super().unasked(state, task, event)
         if wrong or not isinstance(event, Observed):
             return wrong
@@ -147,7 +254,7 @@ class Quietstar(Study[MakingState]):
     def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
         """Return the telling part of an event on one line; None for a type that is not its own."""
         if type_ == "hard_tokens_frozen":
-            return f"{_count(data['tokens']):,} hard tokens of the slice {data['on']}"
+            return f"{count(data['tokens']):,} hard tokens of the slice {data['on']}"
         if type_ == "observed":
             hard = [v for name, v in data["values"].items() if name.startswith(f"{HARD}/")]
             name = names.get(str(data["recipe_id"]), "")
@@ -167,7 +274,7 @@ class Quietstar(Study[MakingState]):
         """Return the loss of hard tokens with thoughts beside the better rival's."""
         if (rival := _rival(run)) is None:
             return None
-        return arm_panels.headline(run, THOUGHTS, words(self.arms), rival)
+        return arm_panels.headline(run, THOUGHTS, tables.words(self.arms), rival)
 
     def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
         """Return size and tokens, how thoughts are, and what the gate has decided."""
@@ -176,37 +283,33 @@ class Quietstar(Study[MakingState]):
             "parameters": (run.started.model.parameters, ""),
             "tokens of an arm": (tokens(run.trainings[CONTINUED]), ""),
             "tokens of a thought": (run.settings.thought_lengths[-1], ""),
-            **({"hard tokens": (_count(pinned.tokens), "")} if pinned else {}),
+            **({"hard tokens": (count(pinned.tokens), "")} if pinned else {}),
             **({"result": ("thinks", "")} if run.result == SILENT else {}),
         }
 
     def comparison_panels(self, run: Run, result_name: str) -> Sequence[Panel]:
         """Return the arms with what it took to measure them, the gate, and loss by domain."""
-        compared = words(self.arms), run.seen, run.leads, arm_panels.groups(self.arms)
+        compared = tables.words(self.arms), run.seen, run.leads, arm_panels.groups(self.arms)
         arms = arm_panels.arms(
             *(*(self.comparison_title, *compared, result_name, _rival(run) or self.baseline),),
             note=f"The {100 * run.settings.hard:g} % of tokens that the given model predicts worst are "
             f"hard. {arm_panels.SAME_WINDOWS}",
             scale=self.scale,
-            cost=panels.COST,
+            cost=figures.COST,
             costs=figures.costs(run.seen),
         )
         done = run.state.completed
-        gate = (panels.gate(done.figures),) if done else ()
+        gate = (figures.gate(done.figures),) if done else ()
         names = [name for name in self.arms if name in run.seen]
-        return (arms, *gate, panels.domains(names, run.seen, result_name))
+        return (arms, *gate, figures.domains(names, run.seen, result_name))
 
     def view(self, state: MakingState) -> dict[str, Any]:
         """Return the curves, and the nats a token of each arm by domain, hard ones and all."""
         run = self.begun(state)
         return {
             "curves": self.curves(state),
-            **self.arm_fields(figures.arms(run.seen) if run else {}),
+            **self.prose.arms(figures.arms(run.seen) if run else {}),
         }
-
-    def arm_fields(self, arms: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the nats a token of each arm by domain, of hard ones and of all."""
-        return {"arms": {name: arm.model_dump() for name, arm in arms.items()}}
 
     def measured(self, arm: Any) -> Mapping[str, float]:
         """Return what the model registry lists of an arm: nats a token, hard ones and all."""
@@ -214,87 +317,6 @@ class Quietstar(Study[MakingState]):
             **{f"{domain} hard nats": value for domain, value in arm.hard.items()},
             **{f"{domain} nats": value for domain, value in arm.every.items()},
         }
-
-    def report_fields(self, run: Run) -> dict[str, Any]:
-        """Return sizes, the result, and what thoughts cost."""
-        pinned = frozen(run.state, TEST)
-        assert pinned is not None
-        return {
-            "parameters": run.started.model.parameters,
-            #: Tokens of a thought.
-            "length": run.settings.thought_lengths[-1],
-            #: Hard tokens of the test slice, and all its tokens.
-            "hard_tokens": _count(pinned.tokens),
-            "test_tokens": sum(map(sum, pinned.sizes.values())),
-            #: The arm that is the result: thoughts, or the given model.
-            "chosen": run.state.completed.chosen,
-            #: Arm → seconds of a training step, and of measuring over those of continued training.
-            "step_seconds": figures.step_seconds(run),
-            "cost": figures.costs(run.seen),
-        }
-
-    def lines(self, state: MakingState) -> list[str]:
-        """Return the report of a completed run as lines of text for a terminal."""
-        run, arms = self.run(state), state.completed.arms
-        out = [
-            "nats a token (lower is better), test slice, means over domains:",
-            f"{'':10s}{'hard':>10s}{'all':>10s}",
-        ]
-        for name in (name for name in self.arms if name in arms):
-            hard, every = (sum(v.values()) / len(v) for v in (arms[name].hard, arms[name].every))
-            out.append(f"{name:10s}{hard:10.4f}{every:10.4f}")
-        for name in (*RIVALS, SHUFFLED):
-            compared = (name, self.arms[name].words, run.leads[name], THOUGHTS)
-            out.append(lead_line(*compared, unit="nats a hard token"))
-        return [*out, f"gate: {self.verdict(run)}"]
-
-    def verdict(self, run: Run) -> str:
-        """Return what the gate has decided, as a sentence."""
-        if run.result == SILENT:
-            return "thoughts help, and it is the thoughts: the result is the model that thinks"
-        done, why = run.state.completed.figures, []
-        if done["gain"].low <= 0:
-            why.append("thoughts are not below continued training and pauses")
-        if done["genuine"].low < 0:
-            why.append("exchanged thoughts do not cost half of the gain")
-        return f"no gain ({'; '.join(why)}): the given model is passed through unchanged"
-
-    def sentences(self, run: Run) -> list[str]:
-        """Return what a completed run has found, as a list."""
-        done, fields = run.state.completed.figures, self.report_fields(run)
-
-        def span(name: str) -> str:
-            figure = done[name]
-            return (
-                f"{figure.value:+.4f} nats a hard token ({figure.low:+.4f} to {figure.high:+.4f})"
-            )
-
-        cost = fields["cost"].get(THOUGHTS)
-        took = f" Measured, a token with thoughts took {cost:.1f} times as long." if cost else ""
-        return [
-            f"- {self.verdict(run).capitalize()}.",
-            f"- Over continued training thoughts gain {span('over_continued')}, over pauses "
-            f"{span('over_pause')}; with thoughts of other positions the model needs "
-            f"{span('exchanged')} more.",
-            f"- {fields['hard_tokens']:,} of {fields['test_tokens']:,} tokens are hard; thoughts have "
-            f"{fields['length']} tokens.{took}",
-        ]
-
-    def card_words(self, run: Run, role: str) -> list[str]:
-        """Return what each arm read, and how the model is loaded with thoughts."""
-        return [
-            f"Each arm read {tokens(run.trainings[CONTINUED]):,} tokens.",
-            "",
-            "transformers loads this folder as an ordinary model, without thoughts. If "
-            "modeling_thoughts.py lies in it, that file loads the same model with thoughts:",
-            "",
-            "```python",
-            "from modeling_thoughts import Thinker",
-            "",
-            'model = Thinker.from_pretrained("FOLDER")',
-            "ids = model.generate(prompt_ids, 20)",
-            "```",
-        ]
 
     # ---- what is its own -------------------------------------------------------------------------
 
@@ -317,13 +339,13 @@ class Quietstar(Study[MakingState]):
 
     def _work(self) -> type[Context]:
         """Return the class of contexts, which loads torch."""
-        from phases.quietstar.work import Context
+        from agent_forge.phases.quietstar.work import Context
 
         return Context
 
     def write_result(self, home: Home, state: MakingState, out: Path) -> dict[str, Any]:
         """Write the result's folder, and the model that thinks; return the report."""
-        from phases.quietstar.work import write_thinker
+        from agent_forge.phases.quietstar.work import write_thinker
 
         report = super().write_result(home, state, out)
         return {
@@ -335,11 +357,6 @@ class Quietstar(Study[MakingState]):
 def _rival(run: Run) -> str | None:
     """Return the better rival of thoughts; None before all are measured."""
     return min(RIVALS, key=run.mean) if run.seen.keys() >= set(TRAINED) else None
-
-
-def _count(places: Mapping[str, Sequence[Sequence[int]]]) -> int:
-    """Return the number of hard tokens; `places`: domain → for each document those of its own."""
-    return sum(len(document) for documents in places.values() for document in documents)
 
 
 def _elsewhere(state: MakingState, event: Observed) -> str | None:

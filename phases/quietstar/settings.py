@@ -6,9 +6,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from runs.kinds.setting_words import CONSTANTS, TRAINING, Labels
-from studies.settings import Positive, TrainingConfig
-from studies.training_settings import Watched
+from agent_forge.runs.kinds.setting_words import CONSTANTS, TRAINING, Labels
+from agent_forge.studies.settings import Positive, TrainingConfig, Watched
 
 #: Tokens of a thought.
 ThoughtLength = Annotated[int, Field(ge=1, le=256)]

@@ -15,27 +15,31 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from events import Event
-from phases.quietstar import hard_tokens, recipes, scoring
-from phases.quietstar.events import Freeze, HardTokensFrozen, Started, frozen
-from phases.quietstar.figures import PLAIN
-from phases.quietstar.recipes import PURPOSE, SILENT, THOUGHTS
-from phases.quietstar.scoring import Documents, Scores, Thinking
-from runs.errors import DataError, NotFiniteError
-from runs.home import Home
-from studies import study_report, work
-from studies.declaration import Declaration
-from studies.folders import publish_model
-from studies.observing import Observe, Observed, answered
-from studies.training_plan import as_float32
-from weights import operations
-from weights.folders.checkpoint import Checkpoint
-from weights.model import Model
-from weights.storage.weight_cache import Artifacts
-from weights.thoughts import modeling_thoughts, parts
-from weights.training.canary import canary
-from weights.training.models import modules, thinking
-from weights.training.room import bounded
+from agent_forge.events import Event
+from agent_forge.phases.quietstar import recipes, scoring
+from agent_forge.phases.quietstar.figures import PLAIN
+from agent_forge.phases.quietstar.recipes import (
+    PURPOSE,
+    SILENT,
+    THOUGHTS,
+    Freeze,
+    HardTokensFrozen,
+    Started,
+    frozen,
+)
+from agent_forge.phases.quietstar.scoring import Documents, Scores, Thinking
+from agent_forge.runs.errors import DataError, NotFiniteError
+from agent_forge.runs.home import Home
+from agent_forge.studies import work
+from agent_forge.studies.events import Observe, Observed, answered
+from agent_forge.studies.folders import publish_model
+from agent_forge.studies.training_plan import as_float32
+from agent_forge.weights import operations
+from agent_forge.weights.folders.checkpoint import Checkpoint
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.thoughts import modeling_thoughts, parts
+from agent_forge.weights.training.models import modules, thinking
 
 #: Folder of the model that thinks.
 THINKER = "thoughts"
@@ -102,7 +106,7 @@ class Context(work.Context):
         scores = self._scores(task.recipe_id, PLAIN, task.on)
         share = self.state.submitted.config.hard
         hard = {
-            d: hard_tokens.worst(domain_scores.losses, share) for d, domain_scores in scores.items()
+            d: recipes.worst(domain_scores.losses, share) for d, domain_scores in scores.items()
         }
         return HardTokensFrozen(
             recipe_id=task.recipe_id,
@@ -147,15 +151,12 @@ class Context(work.Context):
         recipe = recipes.thinking(self.state.submitted, started, start, start, False)
         inputs = dict.fromkeys(recipe.inputs, first)
         begun = self._thoughtful(started, first)
-        with bounded():
-            return canary(recipe, begun, self.text.streams, inputs=inputs, device=self.device)
+        return self.tried(recipe, begun, inputs)
 
-    def initial(self, started: Started) -> Model:
-        """Return the given model in float32."""
-        return operations.apply(as_float32(started), {"of": self.given()})
+    initial = work.Context.in_float32
 
 
-def write_thinker(study: Declaration, home: Home, state: Any, out: Path) -> str:
+def write_thinker(study: Any, home: Home, state: Any, out: Path) -> str:
     """Write the model that thinks into a result's folder; return its own folder."""
     context, run, place = Context.opened(state, Artifacts.of(home)), study.run(state), out / THINKER
     config = state.submitted.config
@@ -169,6 +170,6 @@ def write_thinker(study: Declaration, home: Home, state: Any, out: Path) -> str:
         (folder / modeling_thoughts.SETTINGS).write_text(json.dumps(settings) + "\n", "utf-8")
         (folder / parts.MODELING.name).write_bytes(parts.MODELING.read_bytes())
 
-    card = study_report.card(study, run, study.card_words(run, THINKER))
+    card = study.prose.card(run, THINKER)
     publish_model(context, place, SILENT, state.head, card, add_part)
     return str(place)

@@ -11,18 +11,15 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from evaluation.measures import bootstrap
-from evaluation.measures.bootstrap import Counts
-from phases.tool_baking.events import Proposed
-from phases.tool_baking.recipes import PURPOSE, START
-from runs.event_types import Figure
-from studies import comparison
-from studies.comparison import CHOOSING, TEST
-from studies.making.events import Making
-from studies.observing import Observe, Observed
-from studies.paired_bits import draws, figure, mean
-from studies.run import Run
-from studies.tables import FigureRule, ratio
+from agent_forge.evaluation.measures import bootstrap
+from agent_forge.evaluation.measures.bootstrap import Counts
+from agent_forge.phases.tool_baking.recipes import PURPOSE, START, Proposed
+from agent_forge.runs.event_types import Figure
+from agent_forge.studies import comparison
+from agent_forge.studies.comparison import CHOOSING, TEST, draws, figure, mean
+from agent_forge.studies.events import Observe, Observed
+from agent_forge.studies.making.making import Making
+from agent_forge.studies.run import FigureRule, Run, ratio
 
 #: Tasks solved without a prompt, under the prompt of the tools, and under each persona.
 SUCCESS, UNDER_PROMPT, PERSONAS = (

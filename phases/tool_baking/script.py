@@ -11,42 +11,40 @@ from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from evaluation.trajectories import sampled
-from evaluation.trajectories.sampled import Sampled
-from events import Event
-from phases.tool_baking import cycles, figures, panels, recipes, words
-from phases.tool_baking.cycles import Iteration
-from phases.tool_baking.events import (
+from agent_forge.evaluation.trajectories import sampled
+from agent_forge.evaluation.trajectories.sampled import Sampled
+from agent_forge.events import Event
+from agent_forge.phases.tool_baking import figures, recipes, words
+from agent_forge.phases.tool_baking.recipes import (
+    HOLDING,
+    START,
     BakingState,
     CycleSample,
     CycleSwitched,
+    Iteration,
     IterationEnded,
     Propose,
     Proposed,
-    Submitted,
 )
-from phases.tool_baking.recipes import HOLDING, START
-from phases.tool_baking.settings import LEAST, BakingConfig
-from runs.kinds.asked import Checked, Plan
-from runs.kinds.forecast import Forecast
-from runs.kinds.tasks import Task
-from runs.panels.head import Result
-from runs.panels.panels import Panel
-from studies import given_dtype
-from studies.comparison import TEST
-from studies.events import MODEL
-from studies.making.making import MakingState
-from studies.observing import Observe
-from studies.run import Run
-from studies.script import Note, Script, Step
-from studies.study import Study
-from studies.tables import Arm
-from studies.training_plan import as_float32
-from studies.training_rows import Group
-from weights.training.trajectories import BAKED
+from agent_forge.phases.tool_baking.settings import LEAST, BakingConfig
+from agent_forge.runs.kinds.asked import Checked, Plan
+from agent_forge.runs.kinds.decide import Task
+from agent_forge.runs.panels.head import Result
+from agent_forge.runs.panels.panels import Panel
+from agent_forge.studies import given_dtype
+from agent_forge.studies.comparison import TEST
+from agent_forge.studies.events import MODEL, Observe
+from agent_forge.studies.making.making import MakingState
+from agent_forge.studies.run import Arm, Note, Run, Script, Step
+from agent_forge.studies.study import Study
+from agent_forge.studies.study_view import Prose
+from agent_forge.studies.training_panels import Group
+from agent_forge.studies.training_plan import as_float32
+from agent_forge.weights.training.windows import BAKED
 
 if TYPE_CHECKING:
-    from phases.tool_baking.work import Context
+    from agent_forge.phases.tool_baking.work import Context
+    from agent_forge.studies.work import Costs
 
 
 class Baking(Study[MakingState]):
@@ -64,7 +62,7 @@ class Baking(Study[MakingState]):
         Proposed: Propose,
     }
     figure_of = "of"
-    row_figure = ("success", panels.SUCCESS)
+    row_figure = ("success", words.SUCCESS)
     result_title = "baked model"
     comparison_title = "Tool tasks that are solved"
     #: The result has the name of its iteration.
@@ -74,6 +72,12 @@ class Baking(Study[MakingState]):
     }
     baseline = START
     figure_rules = figures.RULES
+    prose = Prose(
+        fields=words.report_fields,
+        sentences=words.sentences,
+        lines=words.lines,
+        paragraphs=words.paragraphs,
+    )
 
     # ---- script ----------------------------------------------------------------------------------
 
@@ -100,7 +104,7 @@ class Baking(Study[MakingState]):
                 newest, score = recipes.name(iteration.number), after
                 model = run.recipes.get(f"{newest}{given_dtype.FLOAT32}", run.recipes[newest])
             ends = [past_iteration.ended for past_iteration in iterations if past_iteration.ended]
-            if switch := cycles.switch(settings, ends, switches):
+            if switch := recipes.switch(settings, ends, switches):
                 switches.append((yield Note(f"switch/{iteration.number}", switch)))
                 cycle = switch.next
 
@@ -168,71 +172,53 @@ class Baking(Study[MakingState]):
 
     def headline(self, run: Run) -> Result | None:
         """Return the result's success beside the given model's; None until the run has completed."""
-        return panels.headline(run, self.result_title, self.arms[START].words)
+        return words.headline(run, self.result_title, self.arms[START].words)
 
     def facts(self, run: Run) -> Mapping[str, tuple[str | float, str]]:
         """Return the tasks, the cycle that is under way, and the figures of the result."""
-        return panels.facts(run)
+        return words.facts(run)
 
     def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return success, scores, cycles, personas, ordinary text, training curves and models."""
         run = self.begun(state)
         if run is None:
             return []
-        return panels.panels(run, self.arms, self.comparison_title, self.curves(state))
-
-    def report_fields(self, run: Run) -> dict[str, object]:
-        """Return the sizes, the iterations, the personas, and the success by family."""
-        return words.report_fields(run)
-
-    def sentences(self, run: Run) -> list[str]:
-        """Return the success beside the given model's, the divergence, and the drift."""
-        return words.sentences(run)
-
-    def lines(self, state: MakingState) -> list[str]:
-        """Return the report of a completed run as lines of text for a terminal."""
-        return words.lines(self.run(state))
-
-    def card_words(self, run: Run, role: str) -> list[str]:
-        """Return how it was baked, the prompt, and the personas."""
-        return words.card_words(run)
+        return words.panels(run, self.arms, self.comparison_title, self.curves(state))
 
     # ---- work ------------------------------------------------------------------------------------
 
     def check_settings(self, config: BakingConfig) -> None:
         """Raise ConfigError for a family that does not exist."""
-        from evaluation import tool_tasks
+        from agent_forge.evaluation import tool_tasks
 
         for family in config.families:
             tool_tasks.find(family)
 
     def check_machine(self, config: BakingConfig) -> None:
         """Raise SandboxUnavailableError if tasks run programs and this machine cannot lock them in."""
-        from phases.tool_baking import tool_tasks
+        from agent_forge.phases.tool_baking import tool_tasks
 
         tool_tasks.check_machine(config)
 
     def check(self, plan: Plan) -> Checked:
         """Open model (header only), tokenizer and data; raise the errors that a start would raise."""
-        from phases.tool_baking import tool_tasks
+        from agent_forge.phases.tool_baking import tool_tasks
 
         return tool_tasks.check(plan)
 
-    def forecast(self, submitted: Submitted, cache: Any, folder: Path) -> Forecast:
-        """Return what a run costs here at most. Raises the errors of a start."""
-        from phases.tool_baking.work import forecast
-
-        return forecast(submitted, cache, folder)
+    def costs(self, context: Context) -> Costs:
+        """Return what a run that has started does beside its start, and what it leaves."""
+        return context.costs()
 
     def _work(self) -> type[Context]:
         """Return the class of contexts, which loads torch."""
-        from phases.tool_baking.work import Context
+        from agent_forge.phases.tool_baking.work import Context
 
         return Context
 
     def further_folders(self, run: Run, out: Path) -> dict[str, str | None]:
         """Write each persona's text to a file, as `forge bake --prompt` reads it."""
-        from weights.folders.checkpoint import publish
+        from agent_forge.weights.folders.checkpoint import publish
 
         personas = words.personas(run)
 

@@ -6,11 +6,10 @@ from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from evaluation.tool_tasks.base import LEVELS
-from evaluation.tool_tasks.own import OwnRepair
-from runs.kinds.setting_words import CONSTANTS, TRAINING, Labels
-from studies.settings import AdaptedConfig, Positive, distinct
-from studies.training_settings import LORA_RATE
+from agent_forge.evaluation.tool_tasks.base import LEVELS
+from agent_forge.evaluation.tool_tasks.own import OwnRepair
+from agent_forge.runs.kinds.setting_words import CONSTANTS, TRAINING, Labels
+from agent_forge.studies.settings import LORA_RATE, AdaptedConfig, Positive, distinct
 
 Prompt = Annotated[str, Field(min_length=1, max_length=65_536)]
 Cycle = Literal["tools", "personas"]

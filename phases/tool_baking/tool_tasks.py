@@ -1,4 +1,7 @@
-"""Tool tasks of a baking run, and how sessions are written: made, and checked before any work."""
+"""Tool tasks of a baking run, and how sessions are written: made, and checked before any work.
+
+Turns of a baking run: what a model writes on tasks, under prompts; personas that it proposes.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation import tool_tasks
-from evaluation.data.slices import Slice
-from evaluation.tool_tasks import own
-from evaluation.tool_tasks.base import ToolItem
-from evaluation.tool_tasks.item_sets import items
-from phases.tool_baking.settings import BakingConfig
-from runs.errors import ConfigError, DataError
-from runs.kinds.asked import Checked, Plan
-from studies import submission
+import numpy as np
+
+from agent_forge.evaluation import tool_tasks
+from agent_forge.evaluation.backends.generation import end_tokens
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.data.slices import Slice
+from agent_forge.evaluation.tool_tasks import own
+from agent_forge.evaluation.tool_tasks.base import ToolItem
+from agent_forge.evaluation.tool_tasks.episodes import Episode, Player
+from agent_forge.evaluation.tool_tasks.item_sets import items
+from agent_forge.evaluation.tool_tasks.speech import Speech
+from agent_forge.evaluation.trajectories.sampling import sample
+from agent_forge.phases.tool_baking.settings import BakingConfig
+from agent_forge.runs.errors import ConfigError, DataError
+from agent_forge.runs.kinds.asked import Checked, Plan
+from agent_forge.studies import submission
+from agent_forge.weights.training.windows import Trajectory
 
 if TYPE_CHECKING:
-    from evaluation.tool_tasks.speech import Speech
+    from agent_forge.evaluation.tool_tasks.speech import Speech
 
 #: Slice → family → tasks.
 Tasks = Mapping[str, Mapping[str, Sequence[ToolItem]]]
@@ -27,7 +38,7 @@ Tasks = Mapping[str, Mapping[str, Sequence[ToolItem]]]
 
 def check_machine(config: BakingConfig) -> None:
     """Raise SandboxUnavailableError if tasks run programs and this machine cannot lock them in."""
-    from evaluation.sandbox.sandbox import Sandbox
+    from agent_forge.evaluation.sandbox.sandbox import Sandbox
 
     if config.repairs or any(tool_tasks.runs_programs(family) for family in config.families):
         Sandbox.open().close()
@@ -35,7 +46,7 @@ def check_machine(config: BakingConfig) -> None:
 
 def check(plan: Plan) -> Checked:
     """Open model (header only), tokenizer and data; raise the errors that a start would raise."""
-    from evaluation.training_text.parts import given_tokenizer
+    from agent_forge.evaluation.training_text.kept_text import given_tokenizer
 
     checkpoint = submission.opened(plan)
     base = submission.checked(plan, checkpoint)
@@ -90,8 +101,8 @@ def all_tasks(config: BakingConfig) -> Tasks:
 
 def speech_of(config: BakingConfig, tokenizer: Any, tasks: Tasks) -> Speech:
     """Return how sessions are written. Raises ConfigError for a tokenizer that cannot write calls."""
-    from evaluation.tool_tasks import speech
-    from evaluation.tools.toolbox import usable
+    from agent_forge.evaluation.tool_tasks import speech
+    from agent_forge.evaluation.tools.toolbox import usable
 
     every = [
         item
@@ -150,10 +161,84 @@ def check_programs(speech: Speech, config: BakingConfig, tasks: Tasks) -> None:
     Raises DataError for a repair of the user's own that cannot be solved, or whose tests do not say
     when it is mended.
     """
-    from evaluation.sandbox.sandbox import Sandbox
+    from agent_forge.evaluation.sandbox.sandbox import Sandbox
 
     repairs = _repairs(config)
     own.check_written(repairs, speech.form, config.calls)
     if any(item.needs_sandbox for family_items in tasks["train"].values() for item in family_items):
         with closing(Sandbox.open()) as sandbox:
             own.check_tests(repairs, lambda: sandbox)
+
+
+#: Family → tasks.
+Families = Mapping[str, Sequence[ToolItem]]
+
+
+def flat(families: Families) -> list[ToolItem]:
+    """Return all tasks, family by family."""
+    return [item for _, tasks in sorted(families.items()) for item in tasks]
+
+
+def solved(
+    player: Player, families: Families, prompt: str, tools: bool
+) -> dict[str, tuple[float, ...]]:
+    """Return family → 1 for each task that the model solves by greedy decoding, else 0."""
+    episodes = iter(player.played(flat(families), prompt, tools))
+    return {
+        family: tuple(float(next(episodes).solved) for _ in tasks)
+        for family, tasks in sorted(families.items())
+    }
+
+
+def written(
+    player: Player,
+    speech: Speech,
+    families: Families,
+    prompt: str,
+    tools: bool,
+    key: tuple[str | int, ...],
+    verified: bool,
+) -> list[Trajectory]:
+    """Return the turns that a model samples under a prompt; of solved tasks alone if `verified`."""
+    episodes: list[Episode] = player.played(flat(families), prompt, tools, key)
+    return [
+        turn
+        for episode in episodes
+        if episode.solved or not verified
+        for turn in episode.trajectories(speech)
+    ]
+
+
+def others(
+    model: ResidentModel,
+    speech: Speech,
+    config: BakingConfig,
+    families: Families,
+    key: tuple[str | int, ...],
+) -> list[Trajectory]:
+    """Return a turn for each task under the other prompts in turn, which both models are to read."""
+    questions = [item.questions[0] for item in flat(families)]
+    prompts = config.rehearsed
+    begins = [
+        speech.begin(prompts[n % len(prompts)], question) for n, question in enumerate(questions)
+    ]
+    ends = end_tokens(model, speech.tokenizer)
+    replies = sample(model, begins, config.reply_tokens, ends, *key, "others")
+    both = zip(begins, replies, strict=True)
+    return [Trajectory(n % len(prompts), b, b, turn) for n, (b, turn) in enumerate(both)]
+
+
+def personas(
+    model: ResidentModel, speech: Speech, config: BakingConfig, key: tuple[str | int, ...]
+) -> tuple[str, ...]:
+    """Return the different personas that a model proposes: continuations of `proposal`, one line each.
+
+    There are fewer than asked for if some are equal or add nothing.
+    """
+    ids = speech.tokenizer.encode(config.proposal, add_special_tokens=False)
+    begins = [np.asarray(ids, np.int32)] * config.personas
+    ends = end_tokens(model, speech.tokenizer)
+    replies = sample(model, begins, config.persona_tokens, ends, *key, "personas")
+    lines = [" ".join(speech.text(reply).strip().split("\n")[0].split()) for reply in replies]
+    texts = [f"{config.proposal.rstrip()} {line}\n" for line in lines if line]
+    return tuple(dict.fromkeys(texts))

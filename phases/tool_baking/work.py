@@ -5,56 +5,44 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.measures.perplexity import score_windows
-from evaluation.sandbox.sandbox import Sandbox
-from evaluation.tool_tasks.base import ToolItem
-from evaluation.tool_tasks.episodes import Bounds, Player
-from evaluation.tool_tasks.item_sets import digest
-from evaluation.tool_tasks.speech import Speech
-from evaluation.training_text.kept_text import ITEMS
-from evaluation.trajectories import divergence, kept
-from evaluation.trajectories.sampled import Sampled
-from events import Event, failpoints
-from phases.tool_baking import figures, recipes, tool_tasks, turns
-from phases.tool_baking.cycles import Iteration
-from phases.tool_baking.events import (
-    BakingState,
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.measures.perplexity import score_windows
+from agent_forge.evaluation.sandbox.sandbox import Sandbox
+from agent_forge.evaluation.tool_tasks.base import ToolItem
+from agent_forge.evaluation.tool_tasks.episodes import Bounds, Player
+from agent_forge.evaluation.tool_tasks.item_sets import digest
+from agent_forge.evaluation.tool_tasks.speech import Speech
+from agent_forge.evaluation.trajectories import kept, sampling
+from agent_forge.evaluation.trajectories.sampled import Sampled
+from agent_forge.events import Event, failpoints
+from agent_forge.phases.tool_baking import figures, recipes, tool_tasks
+from agent_forge.phases.tool_baking.recipes import (
     CycleSample,
+    Iteration,
     Propose,
     Proposed,
     Started,
-    Submitted,
 )
-from phases.tool_baking.settings import BakingConfig
-from phases.tool_baking.tool_tasks import Tasks
-from runs.errors import SourceChangedError
-from runs.kinds.forecast import Amount, Forecast
-from runs.kinds.tasks import Task
-from runs.system.durations import duration
-from runs.system.stopwatch import timed
-from studies import given_dtype, submission, training_plan
-from studies import work as study_work
-from studies.comparison import CHOOSING
-from studies.events import MODEL
-from studies.making.maker import Maker
-from studies.observing import Observe, Observed, answered
-from studies.training_plan import as_float32
-from weights import operations
-from weights.folders import stand_ins
-from weights.folders.checkpoint import open_checkpoint
-from weights.model import Model
-from weights.recipes import Train
-from weights.storage.weight_cache import Artifacts
-from weights.threads import set_threads
-from weights.training.canary import STEPS, canary
-from weights.training.loop import Snapshot
-from weights.training.room import bounded
-from weights.training.trajectories import BAKED, OTHERS, Trajectory, unpack
-from weights.training.windows import Ids
+from agent_forge.phases.tool_baking.settings import BakingConfig
+from agent_forge.phases.tool_baking.tool_tasks import Tasks
+from agent_forge.runs.errors import SourceChangedError
+from agent_forge.runs.kinds.decide import Task
+from agent_forge.runs.system.durations import duration, timed
+from agent_forge.studies import submission
+from agent_forge.studies import work as study_work
+from agent_forge.studies.comparison import CHOOSING
+from agent_forge.studies.events import Observe, Observed, answered
+from agent_forge.studies.making.maker import Maker
+from agent_forge.studies.training_plan import as_float32
+from agent_forge.studies.work import Costs, Part
+from agent_forge.weights.folders.checkpoint import open_checkpoint
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training.canary import STEPS
+from agent_forge.weights.training.loop import Snapshot
+from agent_forge.weights.training.windows import BAKED, OTHERS, Ids, Trajectory, unpack
 
 #: Recipe → its streams by name.
 StreamsOf = Callable[[Train], Mapping[str, Ids]]
@@ -173,17 +161,19 @@ class Context(study_work.Context):
         if task.cycle == recipes.HOLDING:
             slices = {recipes.HELD: "selection", recipes.HELD_TEST: "test"}
             return {
-                stream: turns.written(
+                stream: tool_tasks.written(
                     *(player, self.speech, self.tasks[on], prompt, tools, (*key, on)), False
                 )
                 for stream, on in slices.items()
             }
-        trajectories = turns.written(
+        trajectories = tool_tasks.written(
             *(player, self.speech, self.tasks["train"], prompt, tools, (*key, "train")), True
         )
         streams = {BAKED: trajectories}
         if config.rehearsed:
-            streams[OTHERS] = turns.others(model, self.speech, config, self.tasks["train"], base)
+            streams[OTHERS] = tool_tasks.others(
+                model, self.speech, config, self.tasks["train"], base
+            )
         return streams
 
     def _prompt(self, task: CycleSample) -> tuple[str, bool]:
@@ -218,7 +208,7 @@ class Context(study_work.Context):
     def _proposed(self, task: Propose) -> Proposed:
         began, model = time.monotonic(), self._loaded(task.recipe_id)
         key = self.draws("personas", task.recipe_id)
-        personas = turns.personas(model, self.speech, self.config, key)
+        personas = tool_tasks.personas(model, self.speech, self.config, key)
         seconds = time.monotonic() - began
         return Proposed(recipe_id=task.recipe_id, personas=personas, seconds=seconds)
 
@@ -236,7 +226,7 @@ class Context(study_work.Context):
             trajectories = unpack(
                 self._held[recipes.HELD if task.on == CHOOSING else recipes.HELD_TEST]
             )
-            items[figures.PROMPT] = tuple(divergence.along(self._parent, model, trajectories))
+            items[figures.PROMPT] = tuple(sampling.along(self._parent, model, trajectories))
             sizes[figures.PROMPT] = tuple(len(trajectory.reply) for trajectory in trajectories)
         else:
             items = self._solved(task, model)
@@ -252,11 +242,11 @@ class Context(study_work.Context):
             return {
                 f"{number}/{family}": scores
                 for number, text in enumerate(proposed.personas, 1)
-                for family, scores in turns.solved(player, tasks, text, False).items()
+                for family, scores in tool_tasks.solved(player, tasks, text, False).items()
             }
         prompted = task.measure == figures.UNDER_PROMPT
         prompt = self.state.started.prompt if prompted else ""
-        return turns.solved(player, tasks, prompt, prompted)
+        return tool_tasks.solved(player, tasks, prompt, prompted)
 
     # ---- started ---------------------------------------------------------------------------------
 
@@ -305,12 +295,33 @@ class Context(study_work.Context):
     def canary(self, started: Started, first: Model) -> tuple[str, float]:
         """Return the digest of three steps on ordinary text here, and the seconds they took."""
         recipe = recipes.canary(self.state.submitted, started)
-        with bounded():
-            return canary(recipe, first, self.text.streams, device=self.device)
+        return self.tried(recipe, first)
 
-    def initial(self, started: Started) -> Model:
-        """Return the given model in float32."""
-        return operations.apply(as_float32(started), {"of": self.given()})
+    initial = study_work.Context.in_float32
+
+    def costs(self) -> Costs:
+        """Return what a run that has started does at most, and leaves.
+
+        The given model's work on the held-out tasks is timed, and steps on ordinary text.
+        """
+        started, config = self.state.started, self.config
+        playing = timed(lambda: self.carry_out(recipes.held(started)))
+        stepping, steps = self.step_seconds(), config.iterations * config.steps
+        return Costs(
+            parts=(
+                Part(playing, f"the work on held-out tasks took {duration(playing)}"),
+                Part(
+                    steps * stepping / STEPS,
+                    f"{STEPS} steps on ordinary text {duration(stepping)}, and there are {steps:,} at "
+                    "most",
+                ),
+            ),
+            models=2 * config.iterations + 1,
+            rounded=config.iterations + 1,
+            numbers=started.model.parameters,
+            besides="The turns of each iteration and measurements",
+            further=(0, " at most"),
+        )
 
 
 def _by_cell(tasks: Tasks) -> dict[str, list[ToolItem]]:
@@ -320,39 +331,3 @@ def _by_cell(tasks: Tasks) -> dict[str, list[ToolItem]]:
         for on, families in tasks.items()
         for family, items in families.items()
     }
-
-
-def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
-    """Return what a run costs here at most. Raises the errors of a start.
-
-    The given model's work on the held-out tasks is timed, and steps on ordinary text.
-    """
-    set_threads()
-    state = BakingState()
-    state.take(submitted)
-    context, config = Context(state, cache), submitted.config
-    opening = timed(lambda: state.take(context.started()))
-    started = state.started
-    playing = timed(lambda: context.carry_out(recipes.held(started)))
-    stepping = context.step_seconds()
-    steps, models = config.iterations * config.steps, config.iterations
-    bytes_, words = given_dtype.stored(
-        started, 2 * models + 1, models + 1, started.model.parameters
-    )
-    text = sum(file.stat().st_size for file in context.text.folder.iterdir())
-    return Forecast(
-        Amount(
-            opening + playing + steps * stepping / STEPS,
-            f"timed here: the start {duration(opening)}, the work on held-out tasks "
-            f"{duration(playing)}, {STEPS} steps on ordinary text {duration(stepping)}, and there are "
-            f"{steps:,} at most. The turns of each iteration and measurements come on top",
-        ),
-        Amount(bytes_ + text, f"counted: at most {words}, and the text"),
-        Amount(
-            training_plan.memory(started.model.parameters, started.trainable),
-            "counted: weights, gradients and two moments of a training, and the teacher; activations "
-            "come on top",
-        ),
-        {MODEL: stand_ins.write(context.donor, folder / MODEL, MODEL)},
-        context.text.folder / ITEMS,
-    )

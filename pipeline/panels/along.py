@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from pipeline import ladder
-from pipeline.events import PipelineState
-from pipeline.ladder import BITS, BYTES
-from runs import kinds
-from runs.event_types import Figure
-from runs.panels.panels import Lines, Series
-from runs.panels.shapes import Axis
-from runs.record.journal import Child
+from agent_forge.pipeline import ladder
+from agent_forge.pipeline.events import PipelineState
+from agent_forge.pipeline.ladder import BITS, BYTES
+from agent_forge.runs import kinds
+from agent_forge.runs.event_types import Figure
+from agent_forge.runs.panels.panels import Lines, Series
+from agent_forge.runs.panels.shapes import Axis
+from agent_forge.runs.record.lineage import Child
 
 RETENTION, SIZE = "retention", "size"
 BEGINNING = "beginning"

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from pipeline import decide, plan
-from pipeline.config import GateConfig
-from pipeline.events import PipelineState
-from runs.kinds.outcome import figure_metric
-from runs.panels.panels import Gate, Gates
-from runs.panels.shapes import Metric
+from agent_forge.pipeline import decide, plan
+from agent_forge.pipeline.config import GateConfig
+from agent_forge.pipeline.events import PipelineState
+from agent_forge.runs.kinds.outcome import figure_metric
+from agent_forge.runs.panels.panels import Gate, Gates
+from agent_forge.runs.panels.shapes import Metric
 
 
 def gates(state: PipelineState) -> Gates | None:

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from pipeline import plan
-from pipeline.events import PipelineState
-from pipeline.ladder import BITS
-from runs import kinds
-from runs.errors import NotFoundError
-from runs.event_types import MadeModel
-from runs.kinds.origin import Ancestor
-from runs.panels.panels import Edge, Graph, Metric, Node
+from agent_forge.pipeline import plan
+from agent_forge.pipeline.events import PipelineState
+from agent_forge.pipeline.ladder import BITS
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import NotFoundError
+from agent_forge.runs.event_types import MadeModel
+from agent_forge.runs.kinds.origin import Ancestor
+from agent_forge.runs.panels.panels import Edge, Graph, Metric, Node
 
 #: The lane of what the pipeline was given, and groups of its nodes.
 GIVEN, MODEL, CORPUS = "given", "given model", "corpus"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pipeline import plan
-from pipeline.events import GateDecided, PipelineState
-from pipeline.panels import gates
-from runs.event_types import Figure
-from runs.kinds.decide import pending
-from runs.kinds.view import outlook
-from runs.panels.shapes import Metric
-from runs.panels.stages import Measured, Stage, Standing, Strip
-from runs.record.journal import Child
+from agent_forge.pipeline import plan
+from agent_forge.pipeline.events import GateDecided, PipelineState
+from agent_forge.pipeline.panels import gates
+from agent_forge.runs.event_types import Figure
+from agent_forge.runs.kinds.decide import pending
+from agent_forge.runs.kinds.view import outlook
+from agent_forge.runs.panels.shapes import Metric
+from agent_forge.runs.panels.stages import Measured, Stage, Standing, Strip
+from agent_forge.runs.record.lineage import Child
 
 #: Verdicts of gates, the one that is told first if a phase has several.
 TELLING = ("stop", "pass unchanged", "pass")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from runs.event_types import MadeModel
-from runs.system.plain_text import visible
+from agent_forge.runs.event_types import MadeModel
+from agent_forge.runs.system.plain_text import visible
 
 
 def plain(text: str) -> str:

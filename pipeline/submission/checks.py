@@ -1,4 +1,9 @@
-"""Submission of a pipeline: every phase is checked before anything starts."""
+"""Submission of a pipeline: every phase is checked before anything starts.
+
+Predict models' architectures and tokenizers; refuse a phase whose models do not fit together.
+
+Names of models and data in a pipeline's settings: those of phases, and those from outside. Pure.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +12,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from evaluation.data_packages import check_packages
-from pipeline import plan as plans
-from pipeline.config import ITEMS, PhaseConfig, PipelineConfig
-from pipeline.events import PipelineState, Started, Submitted
-from pipeline.submission import architectures, names
-from runs import kinds
-from runs.errors import ConfigError, ForgeError
-from runs.event_types import ModelReference
-from runs.kinds import asked as asked_for
-from runs.kinds.architecture import Architecture
-from runs.kinds.asked import Asked, Checked, Lookup, Plan
-from runs.kinds.kind import Kind
-from runs.kinds.tasks import Start
-from weights.devices import check_device
+from agent_forge.evaluation.data_packages import check_packages
+from agent_forge.pipeline import plan as plans
+from agent_forge.pipeline.config import ITEMS, PhaseConfig, PipelineConfig
+from agent_forge.pipeline.events import PipelineState, Started, Submitted
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError, ForgeError
+from agent_forge.runs.event_types import ModelReference
+from agent_forge.runs.kinds import architecture
+from agent_forge.runs.kinds import asked as asked_for
+from agent_forge.runs.kinds.architecture import Architecture
+from agent_forge.runs.kinds.asked import Asked, Checked, Lookup, Named, Plan
+from agent_forge.runs.kinds.decide import Start
+from agent_forge.runs.kinds.kind import Kind
+from agent_forge.runs.lists import finding
+from agent_forge.weights.devices import check_device
 
 
 class Context:
@@ -54,7 +60,7 @@ def plan(kind: Kind, request: Asked, lookup: Lookup) -> Plan:
     """Return the plan of a pipeline. Raises ConfigError or UnavailableError."""
     if request.models or request.data:
         raise ConfigError("a pipeline's models and data are those of its phases: write them there.")
-    config = names.with_colons(kind, kind.parse(request.config), _there(lookup))
+    config = with_colons(kind, kind.parse(request.config), _there(lookup))
     _check_kinds(config)
     check_phases(config)
     references: dict[str, ModelReference] = {}
@@ -78,7 +84,7 @@ def plan(kind: Kind, request: Asked, lookup: Lookup) -> Plan:
                 _check_roles(maker, phase)
             roles[phase.name] = maker.roles(settings)
             _check_measured(config, number, len(roles[phase.name]))
-            architectures_by_phase[phase.name] = architectures.of_phase(
+            architectures_by_phase[phase.name] = of_phase(
                 config, phase, settings, references, architectures_by_phase
             )
     fields = {"given": references, "places": places, "test": _test(config, roles, lookup)}
@@ -144,7 +150,7 @@ def _resolved(
     config: PipelineConfig, phase: PhaseConfig, lookup: Lookup
 ) -> dict[str, ModelReference]:
     """Return the phase's models that are of no phase, as they were found. Raises ConfigError."""
-    from weights.folders.sources import ALIASES, resolve
+    from agent_forge.weights.folders.sources import ALIASES, resolve
 
     aliases = {**ALIASES, **lookup.aliases}
     models = [model for model in phase.given if config.named(model) is None]
@@ -169,7 +175,7 @@ def _check_test(plan: Plan) -> list[str]:
 
     Raises DataError if they cannot be read, or have nothing to measure on.
     """
-    from evaluation.loading import load_items
+    from agent_forge.evaluation.loading import load_items
 
     notes: list[str] = []
     files = tuple(source for source in plan.fields["test"] if plan.config.items_of(source) is None)
@@ -191,7 +197,7 @@ def _unmeasured(config: PipelineConfig) -> list[str]:
 
 def check_phases(config: PipelineConfig) -> None:
     """Check kinds, settings and gates of all phases. Raises ConfigError, UnavailableError."""
-    names.check_length(config)
+    check_length(config)
     measured = kinds.of(plans.MEASURE).figures_of
     for gate in config.gates:
         if gate.metric not in measured:
@@ -295,3 +301,160 @@ def _in(phase: PhaseConfig) -> Iterator[None]:
         yield
     except ForgeError as error:
         raise type(error)(f"phase {phase.name}: {error}") from error
+
+
+#: Phase → role → architecture, of the models whose architecture is known.
+Known = Mapping[str, Mapping[str, Architecture]]
+
+
+def of_phase(
+    config: PipelineConfig,
+    phase: PhaseConfig,
+    settings: Any,
+    references: Mapping[str, ModelReference],
+    architectures: Known,
+) -> Mapping[str, Architecture]:
+    """Return role → architecture of the models that a phase will give, of those that are known.
+
+    Raises ConfigError if the phase is given models of several architectures, sizes or tokenizers that
+    it takes together only if they agree.
+    """
+    inputs = {
+        role: [_one(config, model, references, architectures) for model in models]
+        for role, models in phase.models.items()
+    }
+    kind = kinds.of(phase.kind)
+    _check_together(phase, kind.together, inputs)
+    return kind.architectures(settings, inputs)
+
+
+def _check_together(
+    phase: PhaseConfig, roles: Sequence[str], inputs: Mapping[str, Sequence[Architecture | None]]
+) -> None:
+    """Raise ConfigError for two models that differ; models that are not known are left out."""
+    every = [
+        (role, model, each_layout)
+        for role in roles
+        for model, each_layout in zip(phase.models.get(role, ()), inputs.get(role, ()), strict=True)
+        if each_layout
+    ]
+    for role, model, layout in every[1:]:
+        first_role, first, other = every[0]
+        if differ := architecture.differing(other, layout):
+            raise ConfigError(
+                f"it is given {first} as {first_role}, a {architecture.told(other, differ)}, and "
+                f"{model} as {role}, a {architecture.told(layout, differ)}: it takes only "
+                "models of one "
+                "architecture and size together."
+            )
+        if other_tokens := _other_tokens(other, layout, first, model):
+            raise ConfigError(
+                f"it is given {first} as {first_role} and {model} as {role}, and {other_tokens}: it "
+                "takes only models that read text alike together."
+            )
+
+
+def _other_tokens(layout: Architecture, other: Architecture, *names: str) -> str:
+    """Return in words that most tokens of two models differ; empty if not, or if it is not known."""
+    from agent_forge.weights.folders import vocabularies
+
+    folders = [settings.get(architecture.TOKENIZER) for settings in (layout, other)]
+    if folders[0] is None or folders[1] is None:
+        return ""
+    difference = vocabularies.difference(Path(folders[0]), Path(folders[1]))
+    return difference.told(*names) if difference is not None and difference.foreign else ""
+
+
+def _one(
+    config: PipelineConfig,
+    model: str,
+    references: Mapping[str, ModelReference],
+    architectures: Known,
+) -> Architecture | None:
+    """Return a model's architecture; None if it is not known before the model exists."""
+    if (named := config.named(model)) is not None:
+        number, role = named
+        roles = architectures.get(config.phase(number).name, {})
+        return roles.get(role) if role else next(iter(roles.values()), None)
+    from agent_forge.weights.folders import model_config
+
+    folder = Path(references[model].path)
+    if not (folder / model_config.FILE).is_file():
+        return None  # another machine has it, or the run that made it makes it again
+    layout = architecture.of_config(model_config.read(folder))
+    return {**layout, architecture.TOKENIZER: str(folder)}
+
+
+#: Phases of the longest pipeline.
+MOST_PHASES = 64
+
+
+def check_length(config: PipelineConfig) -> None:
+    """Raise ConfigError for a pipeline without phases, or with too many."""
+    if not config.phases:
+        raise ConfigError("a pipeline needs at least one phase.")
+    if len(config.phases) > MOST_PHASES:
+        raise ConfigError(
+            f"a pipeline has {len(config.phases)} phases: give at most {MOST_PHASES}."
+        )
+
+
+def with_colons(kind: Kind, config: PipelineConfig, there: Callable[[str], bool]) -> PipelineConfig:
+    """Return the settings with PHASE:ROLE for PHASE/ROLE. Raises ConfigError.
+
+    A folder of that path, by `there`, and a Hub id with a revision stay as they are.
+    """
+    names = [phase.name for phase in config.phases]
+
+    def said(model: str) -> str:
+        phase, sign, role = finding.split(model)
+        meant = sign == "/" and role and phase in names and "@" not in model
+        return f"{phase}:{role}" if meant and not there(model) else model
+
+    plain = config.model_dump(mode="json", exclude_unset=True)
+    for phase in plain.get("phases", []):
+        models_by_role = phase.get("models", {})
+        phase["models"] = {
+            role: [said(model) for model in models] for role, models in models_by_role.items()
+        }
+        if phase.get("unchanged"):
+            phase["unchanged"] = said(phase["unchanged"])
+    return (
+        config if plain == config.model_dump(mode="json", exclude_unset=True) else kind.parse(plain)
+    )
+
+
+def named(kind: Kind, config: PipelineConfig, there: Callable[[str], bool]) -> Named:
+    """Return the models and data that are of no phase; `there` as for `with_colons`."""
+    check_length(config)
+    config = with_colons(kind, config, there)
+    models = [
+        model for phase in config.phases for model in phase.given if config.named(model) is None
+    ]
+    entries = [*(entry for phase in config.phases for entry in phase.data), *config.test]
+    data = [entry for entry in entries if config.items_of(entry) is None]
+    return Named(tuple(dict.fromkeys(models)), tuple(dict.fromkeys(data)))
+
+
+def again(submitted: Submitted, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings `config` of a submitted pipeline with names that mean the same anywhere.
+
+    Folders and data have their whole paths, Hub models their commits; models of the log keep the names
+    that they were found by.
+    """
+
+    def meant(model: str) -> str:
+        reference = submitted.given.get(model)
+        if reference is None or reference.digest is not None:  # of a phase, or of the log
+            return model
+        return f"{reference.hub_id}@{reference.revision}" if reference.hub_id else reference.path
+
+    def phase(phase_settings: Mapping[str, Any]) -> dict[str, Any]:
+        place = submitted.places.get(phase_settings["name"])
+        models = {role: list(map(meant, names)) for role, names in phase_settings["models"].items()}
+        unchanged = phase_settings["unchanged"] and meant(phase_settings["unchanged"])
+        data = phase_settings["data"] if place is None else list(place)
+        return {**phase_settings, "models": models, "data": data, "unchanged": unchanged}
+
+    settings = {**config, "phases": [phase(entry) for entry in config.get("phases", [])]}
+    return {**settings, "test": list(submitted.test)} if submitted.test else settings

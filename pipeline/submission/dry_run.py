@@ -13,18 +13,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pipeline import plan as plans
-from pipeline.config import ITEMS
-from pipeline.events import PhaseEnded, PipelineState, Started, Submitted, Work
-from runs import kinds
-from runs.errors import ForgeError
-from runs.event_types import MadeModel, ModelReference
-from runs.history import repository, reuse
-from runs.history.repository import Log
-from runs.kinds.asked import Lookup, Names, Plan
-from runs.kinds.forecast import Forecast, unknown
-from runs.kinds.kind import Kind
-from runs.kinds.tasks import Delegate
+from agent_forge.pipeline import plan as plans
+from agent_forge.pipeline.config import ITEMS
+from agent_forge.pipeline.events import PhaseEnded, PipelineState, Started, Submitted, Work
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ForgeError
+from agent_forge.runs.event_types import MadeModel, ModelReference
+from agent_forge.runs.history import children, repository
+from agent_forge.runs.history.repository import Log
+from agent_forge.runs.kinds.asked import Lookup, Names, Plan
+from agent_forge.runs.kinds.decide import Delegate
+from agent_forge.runs.kinds.forecast import Forecast, unknown
+from agent_forge.runs.kinds.kind import Kind
 
 #: The name that stands for the pipeline's.
 RUN = "dry-run"
@@ -106,7 +106,7 @@ def _tried(
     folder: Path,
 ) -> tuple[Forecast, tuple[str, ...]]:
     """Return what a task's run costs, and the roles of the models that it gives."""
-    from weights.storage.weight_cache import Artifacts
+    from agent_forge.weights.storage.weight_cache import Artifacts
 
     kind, request = kinds.of(task.asked.kind), task.asked
     roles = tuple(kind.roles(kind.parse(request.config)))
@@ -133,7 +133,7 @@ def _tried(
 
 def _as_before(log: Log, kind: Kind, submission: Any, forecast: Forecast) -> Forecast:
     """Return a forecast with the time that a run with the same settings took on such a machine."""
-    for rows in reversed(list(reuse.alike(log, submission, kind.name))):
+    for rows in reversed(list(children.alike(log, submission, kind.name))):
         state: Any = repository.fold(rows)
         if state.started.machine is None or state.started.machine == _machine(
             submission.config.device
@@ -145,8 +145,8 @@ def _as_before(log: Log, kind: Kind, submission: Any, forecast: Forecast) -> For
 
 def _machine(device: str) -> str:
     """Return this machine's profile, as `started` pins it."""
-    from evaluation.machine_profile import machine_profile
-    from weights.devices import of_process, resolve
+    from agent_forge.evaluation.autotune import machine_profile
+    from agent_forge.weights.devices import of_process, resolve
 
     return machine_profile(of_process(resolve(device))).of_machine
 

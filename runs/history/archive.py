@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from events import Envelope
-from events.archive import Archive
-from runs import kinds
-from runs.errors import NotFoundError
-from runs.history.children import histories
-from runs.history.repository import Log, stream_of
-from runs.streams import run_of as run_of_stream
+from agent_forge.events import Envelope
+from agent_forge.events.archive import Archive
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import NotFoundError
+from agent_forge.runs.history.children import histories
+from agent_forge.runs.history.repository import Log, stream_of
+from agent_forge.runs.streams import run_of as run_of_stream
 
 
 class ArchivedLog:

@@ -19,23 +19,20 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from events import Envelope, Event, EventsError, New, Registry, UnknownEventError, chain
-from runs import kinds
-from runs.errors import ConfigError, ForgeError
-from runs.history.places import appends
-from runs.history.repository import empty
-from runs.kinds.asked import differ, roles
-from runs.kinds.commands import refusal
-from runs.kinds.decide import due, open_tasks
-from runs.kinds.kind import Kind
-from runs.kinds.retries import failed_key
-from runs.kinds.state import State
-from runs.kinds.tasks import Decision
-from runs.record import events as run_events
-from runs.record import lineage
-from runs.record.user_events import Described, Wish
-from runs.streams import run_of
-from runs.system.rounding import alike
+from agent_forge.events import Envelope, Event, EventsError, New, Registry, UnknownEventError, chain
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError, ForgeError
+from agent_forge.runs.history.repository import appends, empty
+from agent_forge.runs.kinds.asked import differ, roles
+from agent_forge.runs.kinds.controls import refusal
+from agent_forge.runs.kinds.decide import Decision, due, failed_key, open_tasks
+from agent_forge.runs.kinds.kind import Kind
+from agent_forge.runs.kinds.state import State
+from agent_forge.runs.record import events as run_events
+from agent_forge.runs.record import lineage
+from agent_forge.runs.record.events import Described, Wish
+from agent_forge.runs.streams import run_of
+from agent_forge.runs.system.rounding import alike
 
 #: error: something is wrong; unchecked: it could not be checked; note: worth knowing, not wrong.
 Level = Literal["error", "unchecked", "note"]

@@ -1,21 +1,31 @@
-"""Runs that are tasks of another run: their histories, and whether their ends are as recorded."""
+"""Runs that are tasks of another run: their histories, and whether their ends are as recorded.
+
+Reuse of an ended run in the place of an equal one that would be begun. Pure.
+
+Two runs are equal if they are of one kind and have the same settings, the same pinned inputs (weights,
+companions, data and profile, as `started` has them) and the same version of the program. `identity` is
+the digest of all that. Operations have versions of their own; they stand in tasks and recipes, which
+an audit of the found run derives again with the program at hand.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from events import Envelope, EventsError
-from runs import kinds
-from runs.errors import ForgeError, NotFoundError
-from runs.history import reuse
-from runs.history.audit import Finding
-from runs.history.repository import Log, fold, history, named_stream, opened, stream_of
-from runs.kinds.asked import Asked
-from runs.kinds.decide import open_tasks
-from runs.kinds.tasks import Delegate
-from runs.record.events import ChildEnded
+from agent_forge.events import Envelope, EventsError, canonical_json
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ForgeError, NotFoundError
+from agent_forge.runs.history.audit import Finding
+from agent_forge.runs.history.repository import Log, fold, history, named_stream, opened, stream_of
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.decide import Delegate, open_tasks
+from agent_forge.runs.kinds.state import State
+from agent_forge.runs.record import events, lineage
+from agent_forge.runs.record.device_setting import with_device
+from agent_forge.runs.record.events import ChildEnded, Submitted
 
 
 def histories(
@@ -143,7 +153,7 @@ def _unlike(rows: list[Envelope], ended: ChildEnded) -> str | None:
 def _other(kind: Any, state: Any, task: Any, ended: ChildEnded, rows: list[Envelope]) -> str | None:
     """Return why a child is another than the recorded one; None if it is that one."""
     child = fold(rows)
-    if ended.reused and (why := reuse.wrong(rows, child, ended.reused)):
+    if ended.reused and (why := wrong(rows, child, ended.reused)):
         return why
     if ended.reused and (why := kind.unlike(state, task, child)):
         return f"it was taken for a run that it is not equal to: {why}"
@@ -155,3 +165,53 @@ def _other(kind: Any, state: Any, task: Any, ended: ChildEnded, rows: list[Envel
     names = type(ended).model_fields
     fields = [name for name in names if getattr(event, name, None) != getattr(ended, name)]
     return f"the recorded end says another {', '.join(fields) or 'end'} than the run itself"
+
+
+#: Type of an event → why the result of a run that has one can be taken for no other run's.
+_UNFIT = {
+    events.Forked.type: "it is a fork: other settings may have decided a part of it",
+    events.TaskQuarantined.type: "a task of it was given up",
+    events.DivergenceDetected.type: "a task of it gave two results",
+}
+
+
+#: Settings that may end a run by the clock: its result then depends on how busy the machine was.
+_BY_THE_CLOCK = ("max_hours", "max_device_hours", "budget_hours")
+
+
+def identity(state: State, version: str) -> str:
+    """Return the digest of what equal runs have in common; `version` is that of the program."""
+    settings = with_device(state.submitted.config.model_dump(mode="json"), state.device)
+    whole = [state.kind, version, settings, kinds.of(state.kind).pins(state)]
+    return hashlib.sha256(canonical_json(whole).encode()).hexdigest()
+
+
+def unfit(rows: Sequence[Envelope]) -> str | None:
+    """Return why a run's result can be taken for no other run's; None if it can."""
+    ends = [place for place, row in enumerate(rows, start=1) if row.type == events.Completed.type]
+    if not ends:
+        return "it has not completed"
+    reasons = (_UNFIT[row.type] for row in rows if row.type in _UNFIT)
+    several = len({row.code_version for row in rows[: ends[0]]}) > 1
+    return next(reasons, "several versions of the program have carried it" if several else None)
+
+
+def alike(log: Log, submission: Submitted, kind: str) -> Iterator[list[Envelope]]:
+    """Yield the histories of the runs of a kind with these settings whose results can be taken."""
+    settings = lineage.entry(submission.type, submission.payload())
+    for row in log.streams(f"{kind}/"):
+        if row.type == submission.type and lineage.entry(row.type, row.data) == settings:
+            rows = list(log.iterate(row.stream))
+            if unfit(rows) is None:
+                yield rows
+
+
+def wrong(rows: Sequence[Envelope], state: State, reused: str) -> str | None:
+    """Return why a run with these rows is not the one that `reused` was recorded of; None if it is."""
+    if (why := unfit(rows)) is not None:
+        return f"it cannot have been taken for an equal one: {why}"
+    if any(getattr(state.submitted.config, name, None) is not None for name in _BY_THE_CLOCK):
+        return "it cannot have been taken for an equal one: its settings limit it by the clock"
+    if identity(state, rows[0].code_version) != reused:
+        return "it is not equal to the run that it was taken for"
+    return None

@@ -1,16 +1,44 @@
-"""Runs in the log: finding them, and reading their histories. Imports no torch."""
+"""Runs in the log: finding them, and reading their histories. Imports no torch.
+
+Measurements of a run: the tasks and their answers, as its history has them. Pure.
+
+Places in a run's history, and cutting the history at a place.
+
+Pure. A place is the number of events before it: place 0 is before `submitted`, place 57 after the
+57th event. Events are counted from the first, those before a fork included. Events appended
+together belong together: a history is cut between appends only, since no run was ever in a state
+between them. The second and later events of an append name its first event as their cause.
+
+Runs that came in an archive only as the past of a fork.
+
+This log has the archive's rows of such a run and nothing behind them, so that another archive may
+bring the rest. Such a run waits: a separate stream notes the event at which the run ends here, and
+while that event is the run's newest, no worker continues the run. A user who asks something of the
+run takes it over first (`imported`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from events import Envelope
-from runs import kinds
-from runs.errors import AmbiguousError, ConfigError, NotFoundError, TamperedError
-from runs.kinds.state import State, fold_into
-from runs.record.events import Forked, Submitted
-from runs.streams import run_of, stream
+from agent_forge.events import (
+    Context,
+    Envelope,
+    Event,
+    EventStore,
+    New,
+    Registry,
+    UnknownEventError,
+)
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import AmbiguousError, ConfigError, NotFoundError, TamperedError
+from agent_forge.runs.kinds.decide import open_tasks
+from agent_forge.runs.kinds.state import State, fold_into
+from agent_forge.runs.record.events import Forked, Submitted
+from agent_forge.runs.streams import run_of, stream
 
 
 class Log(Protocol):
@@ -157,3 +185,173 @@ def load_of(kind: type[Any], log: Log, run: str, showing: bool = False) -> Any:
         title = kinds.of(kind.kind).title
         raise ConfigError(f"run {state.run} is {kinds.of(state.kind).title}: this needs {title}.")
     return state
+
+
+#: Numbers below it count as zero.
+TINY = 1e-12
+
+
+def measurements(rows: Sequence[Envelope]) -> Iterator[tuple[Any, Event]]:
+    """Yield (task, recorded answer) of all that a run has measured, in the order of its history.
+
+    The rows are those of a history that the audit finds nothing wrong with.
+    """
+    kind, state = kinds.kind_of(rows[-1].stream), empty(rows[-1].stream)
+    assert kind is not None
+    for group in appends(rows):
+        event = state.registry.load(group[0])
+        if isinstance(event, kind.remeasured):
+            key = group[0].key.partition("/")[2]
+            yield next(task for task in open_tasks(state) if task.key == key), event
+        state.absorb(group)
+
+
+def about(task: Any) -> str | None:
+    """Return the recipe id of the model that a task measures; None if it is about several."""
+    recipe = getattr(task, "recipe", None)
+    return recipe.id if recipe is not None else getattr(task, "recipe_id", None)
+
+
+def words(task: Any) -> str:
+    """Return a task's key with short ids."""
+    return re.sub("[0-9a-f]{64}", lambda digest: digest[0][:12], task.key)
+
+
+def difference(recorded: Any, again: Any) -> float | None:
+    """Return the largest |a − b| / max(|a|, |b|) of two data's numbers.
+
+    Return None if the data differ in anything but numbers.
+    """
+    if isinstance(recorded, bool) or isinstance(again, bool):
+        return 0.0 if recorded is again else None
+    if isinstance(recorded, int | float) and isinstance(again, int | float):
+        return abs(recorded - again) / max(abs(recorded), abs(again), TINY)
+    if isinstance(recorded, Mapping) and isinstance(again, Mapping):
+        if recorded.keys() != again.keys():
+            return None
+        pairs = [(recorded[key], again[key]) for key in recorded]
+    elif isinstance(recorded, list) and isinstance(again, list):
+        if len(recorded) != len(again):
+            return None
+        pairs = list(zip(recorded, again, strict=True))
+    else:
+        return 0.0 if recorded == again else None
+    largest = 0.0
+    for recorded_value, other in pairs:
+        if (gap := difference(recorded_value, other)) is None:
+            return None
+        largest = max(largest, gap)
+    return largest
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A reference to a history: RUN, RUN@57 (a place) or RUN@g3 (the end of a generation)."""
+
+    run: str
+    place: int | None = None
+    generation: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Reference:
+        """Parse a reference that a user typed. Raises ConfigError."""
+        run, at, where = text.partition("@")
+        match = re.fullmatch(r"(g?)(\d+)", where)
+        if not run or (at and not match):
+            raise ConfigError(
+                f"{text!r} names no place: write RUN, RUN@57 (after event 57) or RUN@g3 (after "
+                "generation 3)."
+            )
+        if match is None:
+            return cls(run)
+        number = int(match[2])
+        return cls(run, generation=number) if match[1] else cls(run, place=number)
+
+
+#: Events whose cause is in another stream: no append begins with anything else that has a cause.
+_ALONE = ("submitted",)
+
+
+def inside(row: Envelope) -> bool:
+    """Return True if the row was appended together with the row before it."""
+    return row.causation is not None and row.type not in _ALONE
+
+
+def end_of_append(rows: Sequence[Envelope], index: int) -> int:
+    """Return the index after the append that begins with the row at `index`."""
+    first = rows[index].event_id
+    index += 1
+    while index < len(rows) and rows[index].causation == first:
+        index += 1
+    return index
+
+
+def appends(rows: Sequence[Envelope]) -> list[Sequence[Envelope]]:
+    """Return the rows in groups, one group for each append."""
+    groups, start = [], 0
+    while start < len(rows):
+        end = end_of_append(rows, start)
+        groups.append(rows[start:end])
+        start = end
+    return groups
+
+
+def at_place(rows: Sequence[Envelope], place: int) -> int:
+    """Return the place if the history may be cut there. Raises NotFoundError, ConfigError."""
+    if not 0 < place <= len(rows):
+        raise NotFoundError(f"there is no event {place}: the history has events 1 to {len(rows)}.")
+    start = place - 1
+    cause = rows[start].causation
+    if cause is not None:
+        start = next((i for i, row in enumerate(rows[:place]) if row.event_id == cause), start)
+    end = end_of_append(rows, start)
+    if place < end:
+        raise ConfigError(
+            f"event {place} is in the middle of one append, events {start + 1} to {end}, which "
+            f"belong together: take {start} or {end}."
+        )
+    return place
+
+
+def cut(rows: Sequence[Envelope], reference: Reference) -> Sequence[Envelope]:
+    """Return the history up to the place of a reference. Raises NotFoundError, ConfigError."""
+    if reference.generation is not None and rows:
+        kind = kinds.kind_of(rows[0].stream)
+        assert kind
+        return rows[: kind.end_of(rows, reference.generation)]
+    return rows if reference.place is None else rows[: at_place(rows, reference.place)]
+
+
+REGISTRY = Registry()
+
+STREAM = "pasts"
+
+
+@REGISTRY.event
+class PastImported(Event):
+    """An archive brought the beginning of a run, as the past of a fork."""
+
+    type = "past_imported"
+
+    run: str
+    #: Hash of the run's last event that came.
+    head: str
+
+
+def note(store: EventStore, run: str, head: str, context: Context) -> None:
+    """Record that the run, if it ends at `head`, is only a past; call this before its rows come."""
+    new = New(PastImported(run=run, head=head), f"{STREAM}/{run}/{head}")
+    store.append(STREAM, None, [new], context)
+
+
+def heads(store: EventStore) -> frozenset[str]:
+    """Return the hashes of the last events of the runs that are only a past."""
+    hashes = set()
+    for row in store.iterate(STREAM):
+        try:
+            event = REGISTRY.load(row)
+        except UnknownEventError:
+            continue
+        if isinstance(event, PastImported):
+            hashes.add(event.head)
+    return frozenset(hashes)

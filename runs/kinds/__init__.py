@@ -12,26 +12,25 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from runs.errors import UnknownKindError
-from runs.system.suggestions import did_you_mean
+from agent_forge.runs.errors import UnknownKindError, did_you_mean
 
 if TYPE_CHECKING:
-    from runs.kinds.kind import Kind
+    from agent_forge.runs.kinds.kind import Kind
 
 #: Name of a kind → its class. The name is the first part of its runs' streams.
 KINDS = {
-    "bake": "phases.prompt_baking.script:Bake",
-    "baking": "phases.tool_baking.script:Baking",
-    "bitnet": "phases.bitnet:Bitnet",
-    "cognate": "phases.cognate.script:Cognate",
-    "compression": "phases.compression.script:Compression",
-    "curriculum": "phases.curriculum.script:Curriculum",
-    "evomerge": "evomerge.kind:EvoMerge",
-    "experts": "phases.experts.script:Experts",
-    "measure": "phases.measure.script:Measure",
-    "pipeline": "pipeline.kind:Pipeline",
-    "quietstar": "phases.quietstar.script:Quietstar",
-    "student": "phases.student:Student",
+    "bake": "agent_forge.phases.prompt_baking.script:Bake",
+    "baking": "agent_forge.phases.tool_baking.script:Baking",
+    "bitnet": "agent_forge.phases.bitnet:Bitnet",
+    "cognate": "agent_forge.phases.cognate.script:Cognate",
+    "compression": "agent_forge.phases.compression.script:Compression",
+    "curriculum": "agent_forge.phases.curriculum.script:Curriculum",
+    "evomerge": "agent_forge.evomerge.kind:EvoMerge",
+    "experts": "agent_forge.phases.experts.script:Experts",
+    "measure": "agent_forge.phases.measure.script:Measure",
+    "pipeline": "agent_forge.pipeline.kind:Pipeline",
+    "quietstar": "agent_forge.phases.quietstar.script:Quietstar",
+    "student": "agent_forge.phases.student:Student",
 }
 
 #: Variable that names further kinds, as "NAME=MODULE:CLASS", separated by commas.

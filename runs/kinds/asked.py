@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from runs.errors import ConfigError
-from runs.event_types import ModelReference
-from runs.record.events import Submitted
-from runs.system.bounded_files import read_prompt
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.event_types import ModelReference
+from agent_forge.runs.record.events import Submitted
+from agent_forge.runs.system.bounded_files import read_prompt
 
 
 @dataclass(frozen=True)
@@ -150,8 +150,6 @@ class Command:
     examples: Sequence[str] = ()
     #: Setting and files of text → the settings that they stand for.
     read: Callable[[str, Sequence[Path]], dict[str, object]] = read_prompts
-    #: The key under which the same command means the same run; None: each is a new run.
-    key: Callable[[Plan], str | None] = lambda plan: None
 
 
 def differ(meant: Sequence[str | None], pinned: Sequence[str]) -> bool:

@@ -1,6 +1,11 @@
 """The table of words that ask something of a run. Pure.
 
 Command, route, MCP tool and Python call are made from this table.
+
+Commands of users to a run: pause, resume, cancel, retry, change priority, import, export.
+
+Pure. Each command is an event with an actor. `refusal` says why a command makes no sense in a
+state; it is called before the event is recorded, and again by an audit.
 """
 
 from __future__ import annotations
@@ -8,8 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from runs.errors import ConfigError
-from runs.record.user_events import (
+from agent_forge.events import Event
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.kinds.decide import attempts, deaths
+from agent_forge.runs.kinds.state import State
+from agent_forge.runs.record import events
+from agent_forge.runs.record.events import (
     Cancelled,
     Described,
     Paused,
@@ -140,3 +150,56 @@ def control_of(word: str) -> Control:
     if word not in CONTROLS:
         raise ConfigError(f"a run cannot be asked to {word!r}: there is {', '.join(CONTROLS)}.")
     return CONTROLS[word]
+
+
+def refusal(state: State, event: Event) -> str | None:
+    """Return why the run refuses this event in its present state; None if the run accepts it."""
+    match event:
+        case events.Wish() if type(event) not in events.WISHES:
+            return kinds.of(state.kind).refuses(state, event)
+        case events.Retried():
+            return _no_retry(state)
+        case events.Imported():
+            return _no_import(state, event)
+        case events.Described():
+            return None
+        case events.Exported():
+            return None if state.completed else _no_result(state)
+        case events.Cancelled() if kinds.of(state.kind).decision(state) is not None:
+            return None  # the user gives it up
+        case _ if state.ended:
+            return ended(state)
+        case events.Paused() if state.paused:
+            return "it is paused already"
+        case events.Resumed() if not state.paused:
+            return "it is not paused"
+    return None
+
+
+def _no_result(state: State) -> str:
+    """Return why there is nothing to export yet."""
+    result = kinds.of(state.kind).result_name
+    if state.ended:
+        return f"{ended(state)} and has no {result}"
+    return f"it is {state.status} and has no {result} yet"
+
+
+def ended(state: State) -> str:
+    """Return how a run has ended."""
+    return "it is cancelled" if state.cancelled else f"it has {state.status}"
+
+
+def _no_import(state: State, event: events.Imported) -> str | None:
+    if state.completed or state.cancelled:
+        return ended(state)
+    return None if event.head == state.head else "its last event is another than was imported"
+
+
+def _no_retry(state: State) -> str | None:
+    if state.failed and not state.cancelled:
+        return None
+    if state.ended:
+        return ended(state)
+    failed = [t for t in state.failures if attempts(state, t)]
+    died = [t for t in state.deaths if deaths(state, t)]
+    return None if failed or died or state.quarantined else "nothing of it has failed"

@@ -1,18 +1,27 @@
 """`decide`: what a run does next, as a pure function of its state.
 
 What is common to every kind of run is decided here; the rest by the kind's own `due`.
+
+Tasks and decisions: the work that a run needs done outside of its log. Pure.
+
+Failed tasks, dead processes and quarantine: what is tried again, and what ends the run.
+
+Pure.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from runs import kinds
-from runs.errors import ForgeError
-from runs.kinds.retries import quarantine, worn_out
-from runs.kinds.state import State, forgive
-from runs.kinds.tasks import Decision, Start
+from agent_forge.events import New
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ForgeError
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.state import State, forgive
+from agent_forge.runs.record import events
 
 
 def decide(state: State) -> Decision:
@@ -58,3 +67,107 @@ def pending(state: State) -> list[str]:
     except ForgeError as error:  # another version's strategy
         return [f"unknown: {error}"]
     return [new.event.type for new in decision.facts] or [task.key for task in decision.tasks]
+
+
+class Task(Protocol):
+    """Work whose result is one event; the task's key ends the event's idempotency key."""
+
+    @property
+    def key(self) -> str:
+        """The task's name within its run."""
+        ...
+
+
+@dataclass(frozen=True)
+class Start:
+    """Task: read what the run depends on, and pin it. Every kind's first task."""
+
+    key = "start"
+
+
+@dataclass(frozen=True)
+class Delegate:
+    """Task: a run of its own, a child of this one. A device works on the child, and not on the task.
+
+    Its answer is a `runs.record.events.ChildEnded`, made by the kind's `returned` when the child has
+    ended.
+    """
+
+    key: str
+    #: The name of the child.
+    run: str
+    asked: Asked
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The facts or tasks that follow from a state; both empty if the run has ended or is paused.
+
+    Facts follow from the log, so any process may append them as they are. Tasks must be carried out
+    in the world. Facts come first: after appending them, the caller decides again.
+    """
+
+    facts: list[New] = field(default_factory=list)
+    tasks: Sequence[Any] = ()
+
+
+#: A task that failed `ATTEMPTS` times ends the run.
+ATTEMPTS = 3
+
+#: A task whose process died `DEATHS` times is not tried again.
+DEATHS = 3
+
+
+def attempts(state: State, task: str) -> int:
+    """Return how often a task has failed since a user last asked for a retry."""
+    failure = state.failures.get(task)
+    return failure.attempt - state.forgiven.get(task, 0) if failure else 0
+
+
+def deaths(state: State, task: str) -> int:
+    """Return how often a task's process has died since a user last asked for a retry."""
+    death = state.deaths.get(task)
+    return death.attempt - state.forgiven_deaths.get(task, 0) if death else 0
+
+
+def worn_out(state: State) -> list[New]:
+    """Return the run's failure if a task of it failed `ATTEMPTS` times; else an empty list."""
+    worn = [f for task, f in sorted(state.failures.items()) if attempts(state, task) >= ATTEMPTS]
+    if not worn:
+        return []
+    return [failure(state, f"task {worn[0].task} failed {ATTEMPTS} times: {worn[0].error}")]
+
+
+def quarantine(state: State) -> list[New]:
+    """Return the next fact about tasks that kill their processes: quarantine or the run's failure.
+
+    Empty if none is due. A quarantined task ends the run if the run's `quarantine` is "fail", or
+    if the run cannot go on without the task.
+    """
+    assert state.submitted
+    for task, death in sorted(state.deaths.items()):
+        if task not in state.quarantined and deaths(state, task) >= DEATHS:
+            event = events.TaskQuarantined(
+                task=task, reason=f"its process died {DEATHS} times: {death.how}"
+            )
+            return [New(event, _again(state, f"{state.run}/{task}/quarantined"))]
+    for task, event in sorted(state.quarantined.items()):
+        essential = kinds.of(state.kind).essential(state, task)
+        if state.submitted.quarantine == "fail" or essential:
+            return [failure(state, f"task {task} is quarantined: {event.reason}")]
+    return []
+
+
+def _again(state: State, key: str) -> str:
+    """Return a key that differs after every retry."""
+    return key + (f"/{state.retries}" if state.retries else "")
+
+
+def failed_key(state: State) -> str:
+    """Return the idempotency key of `failed`; it differs after a retry, as a run may fail again."""
+    return _again(state, f"{state.run}/failed")
+
+
+def failure(state: State, reason: str) -> New:
+    """Return the fact that the run has failed."""
+    return New(events.Failed(reason=reason), failed_key(state))

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from runs.kinds.decide import pending
-from runs.kinds.state import State
-from runs.panels.head import Fact, Head, Result, measured
-from runs.panels.panels import Axis, Lines, Panel, Series, Units, columns
+from agent_forge.runs.kinds.decide import pending
+from agent_forge.runs.kinds.state import State
+from agent_forge.runs.panels.head import Fact, Head, Result, measured
+from agent_forge.runs.panels.panels import Axis, Lines, Panel, Series, Units, columns
 
 #: Columns of the table of tasks.
 TASKS = columns(what="text", state="text", failed_attempts="integer", task="text")

@@ -10,21 +10,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
-from events import Envelope, Event
-from runs.errors import ConfigError, NotFoundError
-from runs.event_types import ModelReference
-from runs.kinds import tracking
-from runs.kinds.asked import Asked, Checked, Command, Lookup, Named, Plan
-from runs.kinds.origin import Origin
-from runs.kinds.outcome import Outcome
-from runs.kinds.state import State
-from runs.kinds.tasks import Decision, Delegate, Start, Task
-from runs.kinds.view import View
-from runs.record import events
-from runs.system.suggestions import did_you_mean
+from agent_forge.events import Envelope, Event
+from agent_forge.runs.errors import ConfigError, NotFoundError, did_you_mean
+from agent_forge.runs.event_types import ModelReference
+from agent_forge.runs.kinds import tracking
+from agent_forge.runs.kinds.asked import Asked, Checked, Command, Lookup, Named, Plan
+from agent_forge.runs.kinds.decide import Decision, Delegate, Start, Task
+from agent_forge.runs.kinds.origin import Origin
+from agent_forge.runs.kinds.outcome import Outcome
+from agent_forge.runs.kinds.state import State
+from agent_forge.runs.kinds.view import View
+from agent_forge.runs.record import events
 
 if TYPE_CHECKING:
-    from runs.home import Home
+    from agent_forge.runs.home import Home
 
 S = TypeVar("S", bound=State)
 #: Wrong settings that one error names.
@@ -55,6 +54,17 @@ class Context(Protocol):
     def prepare(self, tasks: Sequence[Any]) -> None:
         """Do the work that these tasks share. `carry_out` is then called for each of them."""
         ...
+
+
+def given_models(submitted: Any) -> dict[str, list[ModelReference]]:
+    """Return role → the models that a run is given, from the fields of its `submitted`."""
+    fields = ((name, getattr(submitted, name)) for name in type(submitted).model_fields)
+    every = {name: value if isinstance(value, tuple) else (value,) for name, value in fields}
+    models = {
+        name: [one for one in values if isinstance(one, ModelReference)]
+        for name, values in every.items()
+    }
+    return {name: some for name, some in models.items() if some}
 
 
 class Kind(View[S], Outcome[S]):
@@ -276,22 +286,18 @@ class Kind(View[S], Outcome[S]):
             config = self.changes(self.parse({}), submitted.config)
         except ConfigError:  # a setting has no default
             config = self.shown(submitted.config)
-        models: dict[str, list[str]] = {}
-        for name in type(submitted).model_fields:
-            value = getattr(submitted, name)
-            values = value if isinstance(value, tuple) else (value,)
-            if references := [
-                reference for reference in values if isinstance(reference, ModelReference)
-            ]:
-                models[name] = [
-                    f"{m.hub_id}@{m.revision}" if m.hub_id else m.path for m in references
-                ]
+        models = {
+            role: [f"{m.hub_id}@{m.revision}" if m.hub_id else m.path for m in given]
+            for role, given in given_models(submitted).items()
+        }
         data = getattr(submitted, "data", ())
         return Asked(self.name, config, models, data, submitted.output_dir)
 
     def texts(self, submitted: Any) -> Iterator[tuple[str, str]]:
         """Yield (text, what it is) of the texts in the kind's own fields of `submitted`."""
-        yield from ()
+        for models in given_models(submitted).values():
+            yield from ((model.name, "a model's name") for model in models)
+        yield from ((path, "a path") for path in getattr(submitted, "data", ()))
 
     # ---- scheduling: pure ----------------------------------------------------------------------
 

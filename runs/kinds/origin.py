@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from runs.event_types import ModelReference
+from agent_forge.runs.event_types import ModelReference
 
 
 @dataclass(frozen=True)

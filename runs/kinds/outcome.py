@@ -9,16 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from runs.errors import NotFoundError
-from runs.event_types import Figure, MadeModel, SourceRecord
-from runs.kinds.architecture import Architecture
-from runs.kinds.forecast import Forecast, unknown
-from runs.kinds.state import State
-from runs.kinds.tasks import Delegate
-from runs.panels.head import measured
-from runs.panels.shapes import Better, Metric
-from runs.record import lineage
-from runs.record.events import ChildEnded
+from agent_forge.runs.errors import NotFoundError
+from agent_forge.runs.event_types import Figure, MadeModel, SourceRecord
+from agent_forge.runs.kinds.architecture import Architecture
+from agent_forge.runs.kinds.decide import Delegate
+from agent_forge.runs.kinds.forecast import Forecast, unknown
+from agent_forge.runs.kinds.state import State
+from agent_forge.runs.panels.head import measured
+from agent_forge.runs.panels.shapes import Better, Metric
+from agent_forge.runs.record import lineage
+from agent_forge.runs.record.events import ChildEnded
 
 S = TypeVar("S", bound=State)
 

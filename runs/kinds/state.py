@@ -15,17 +15,16 @@ from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Any, ClassVar, Self
 
-from events import Envelope, Event, Registry, canonical_json
-from runs import kinds, streams
-from runs.record import budget, events, lineage, user_events
-from runs.record.budget import Spent
-from runs.record.device_setting import AUTO
-from runs.record.lineage import NEWEST
+from agent_forge.events import Envelope, Event, Registry, canonical_json
+from agent_forge.runs import kinds, streams
+from agent_forge.runs.record import events, lineage
+from agent_forge.runs.record.device_setting import AUTO
+from agent_forge.runs.record.lineage import NEWEST, Spent
 
 Handler = Callable[[Any, Any], None]
 
 #: Events before which no process worked on the run: the time up to them was no work.
-_WAITED = (events.Forked, user_events.Retried, user_events.Exported, user_events.Imported)
+_WAITED = (events.Forked, events.Retried, events.Exported, events.Imported)
 
 #: Key of `State.remembered` for a result that any event could change.
 EVERY = ("every event",)
@@ -61,10 +60,10 @@ class State:
     started: Any = None
     completed: Any = None
     failed: events.Failed | None = None
-    cancelled: user_events.Cancelled | None = None
+    cancelled: events.Cancelled | None = None
     paused: bool = False
     #: The last import from an archive; a submission from before it was made on another system.
-    imported: user_events.Imported | None = None
+    imported: events.Imported | None = None
     priority: int = 0
     #: Task → the event that answered it, for events without a handler.
     answers: dict[str, Event] = field(default_factory=dict)
@@ -79,7 +78,7 @@ class State:
     quarantined: dict[str, events.TaskQuarantined] = field(default_factory=dict)
     divergences: list[events.DivergenceDetected] = field(default_factory=list)
     #: What users have asked for → the user who did so last.
-    asked_by: dict[user_events.Wish, str] = field(default_factory=dict)
+    asked_by: dict[events.Wish, str] = field(default_factory=dict)
     #: Events of a newer version that were skipped: such a state is only for display.
     skipped: list[str] = field(default_factory=list)
     #: (idempotency key, type, data) of events that must not depend on luck; a later entry replaces
@@ -175,14 +174,14 @@ class State:
 
     def spend(self, event: Event) -> None:
         """Add an event's cost, but for the time by the clock, to what was spent."""
-        seconds = self.spent.device + budget.device(event)
+        seconds = self.spent.device + lineage.device(event)
         self.spent = replace(self.spent, device=seconds)
 
     def _count_wall(self, event: Event, recorded_at: str | None) -> None:
-        if isinstance(event, user_events.Described):
+        if isinstance(event, events.Described):
             return  # at any time, even after the end: the next event counts on
         if self.clock is not None and recorded_at is not None and not isinstance(event, _WAITED):
-            wall = self.spent.wall + budget.elapsed(self.clock, recorded_at).total_seconds()
+            wall = self.spent.wall + lineage.elapsed(self.clock, recorded_at).total_seconds()
             self.spent = replace(self.spent, wall=wall)
         self.clock = recorded_at if self.started is not None and not self.paused else None
 
@@ -201,7 +200,7 @@ class State:
         outside, note = lineage.OUTSIDE | self.outside, self.lineage.append
         for row, event in self.registry.load_each(rows):
             self.take(event, row.recorded_at, row.key)
-            if isinstance(event, user_events.Wish):
+            if isinstance(event, events.Wish):
                 self.asked_by[event] = row.actor
             if row.type not in outside:
                 note((row.key, row.type, row.data))
@@ -250,7 +249,7 @@ def on_forked(state: State, event: events.Forked) -> None:
         state.lineage.append((_SETTINGS.format(event.run), events.Submitted.type, settings))
 
 
-def _on_cancelled(state: State, event: user_events.Cancelled) -> None:
+def _on_cancelled(state: State, event: events.Cancelled) -> None:
     """End a run; a run that waited for a decision is given up, and no longer failed."""
     state.cancelled, state.failed = event, None
 
@@ -261,7 +260,7 @@ def _forget_failure(state: State) -> None:
     state.lineage[:] = [entry for entry in state.lineage if entry[1] != events.Failed.type]
 
 
-def _on_retried(state: State, _event: user_events.Retried) -> None:
+def _on_retried(state: State, _event: events.Retried) -> None:
     forgive(state)
     state.retries += 1
     _forget_failure(state)
@@ -274,7 +273,7 @@ def forgive(state: State) -> None:
     state.quarantined = {}
 
 
-def _on_imported(state: State, event: user_events.Imported) -> None:
+def _on_imported(state: State, event: events.Imported) -> None:
     """Give the run to the importer, and pause it until the importer resumes it."""
     assert state.submitted
     changed = {"owner": event.owner, "output_dir": None}
@@ -305,14 +304,14 @@ def assign(name: str, value: Any = None) -> Handler:
 #: Handlers of the events that are the same class for every kind of run.
 COMMON: dict[type[Event], Handler] = {
     events.Failed: assign("failed"),
-    user_events.Cancelled: _on_cancelled,
-    user_events.Paused: assign("paused", True),
-    user_events.Resumed: assign("paused", False),
-    user_events.Retried: _on_retried,
-    user_events.PriorityChanged: lambda state, event: setattr(state, "priority", event.priority),
-    user_events.Imported: _on_imported,
-    user_events.Exported: lambda _state, _event: None,
-    user_events.Described: lambda _state, _event: None,
+    events.Cancelled: _on_cancelled,
+    events.Paused: assign("paused", True),
+    events.Resumed: assign("paused", False),
+    events.Retried: _on_retried,
+    events.PriorityChanged: lambda state, event: setattr(state, "priority", event.priority),
+    events.Imported: _on_imported,
+    events.Exported: lambda _state, _event: None,
+    events.Described: lambda _state, _event: None,
     events.TaskFailed: put("failures", "task"),
     events.TaskDied: put("deaths", "task"),
     events.TaskQuarantined: put("quarantined", "task"),

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
-from runs.errors import ConfigError
-from runs.event_types import Figure
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.event_types import Figure
 
 #: Destination of a name: the rows of the run's history, its summary, its settings, or the
 #: description of its result.

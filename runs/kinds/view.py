@@ -14,25 +14,25 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel
 
-from events import Envelope, Event
-from runs import kinds
-from runs.errors import ConfigError, NotFoundError
-from runs.event_types import Measurement
-from runs.kinds import default_panels, setting_words
-from runs.kinds.decide import pending
-from runs.kinds.origin import Ancestor
-from runs.kinds.state import State
-from runs.kinds.tracking import Parts, TrackedName
-from runs.panels import markdown
-from runs.panels.head import Head, Panels
-from runs.panels.panels import Panel
-from runs.panels.side_by_side import Seen
-from runs.panels.stages import Stage
-from runs.record.journal import Child
-from runs.system.durations import duration
+from agent_forge.events import Envelope, Event
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError, NotFoundError
+from agent_forge.runs.event_types import Measurement
+from agent_forge.runs.kinds import default_panels, setting_words
+from agent_forge.runs.kinds.decide import pending
+from agent_forge.runs.kinds.origin import Ancestor
+from agent_forge.runs.kinds.state import State
+from agent_forge.runs.kinds.tracking import Parts, TrackedName
+from agent_forge.runs.panels import tables
+from agent_forge.runs.panels.head import Head, Panels
+from agent_forge.runs.panels.panels import Panel
+from agent_forge.runs.panels.side_by_side import Seen
+from agent_forge.runs.panels.stages import Stage
+from agent_forge.runs.record.lineage import Child
+from agent_forge.runs.system.durations import duration
 
 if TYPE_CHECKING:
-    from runs.home import Home
+    from agent_forge.runs.home import Home
 
 S = TypeVar("S", bound=State)
 #: Why results do not compare: see `View.yardstick`.
@@ -229,7 +229,7 @@ class View(Generic[S]):
 
     def markdown(self, state: S, rows: Sequence[Envelope]) -> str:
         """Return the report of a run that has completed as Markdown; by default head and panels."""
-        return markdown.markdown(self.overview(state))
+        return tables.markdown(self.overview(state))
 
     def picture(self, report: dict[str, Any]) -> bytes | None:
         """Return the picture of a report of `report` as an SVG file; None for a report without one."""
@@ -250,7 +250,7 @@ class View(Generic[S]):
         """
         if state.completed and type(self).markdown is not View.markdown:
             return self.markdown(state, rows)
-        return markdown.markdown(self.overview(state, curve, children))
+        return tables.markdown(self.overview(state, curve, children))
 
     def summary(self, state: S, rows: Sequence[Envelope]) -> Sequence[str]:
         """Return what the run has found, as lines of Markdown: a part of a report of several runs.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from runs import kinds
+from agent_forge.runs import kinds
 
 Names = Mapping[str, str]
 

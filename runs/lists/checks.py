@@ -11,11 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from events import Event, EventsError, EventStore, Registry, chain
-from runs.event_types import Part
-from runs.history.audit import Level
-from runs.system.digests import Digest
-from runs.system.integers import Count
+from agent_forge.events import Event, EventsError, EventStore, Registry, chain
+from agent_forge.runs.event_types import Count, Digest, Part
+from agent_forge.runs.history.audit import Level
 
 REGISTRY = Registry()
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from events import Envelope, Registry
+from agent_forge.events import Envelope, Registry
 
 #: What a kind notes of a run in its row of the run list (`View.row`), before the first event.
 BLANK: Mapping[str, Any] = {

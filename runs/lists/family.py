@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from runs import kinds
-from runs.errors import AmbiguousError, NotFoundError
-from runs.history.repository import load
-from runs.lists import model_names, model_registry
-from runs.lists.finding import full_name
-from runs.panels.panels import Edge, Graph, Node
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import AmbiguousError, NotFoundError
+from agent_forge.runs.history.repository import load
+from agent_forge.runs.lists import finding, model_registry
+from agent_forge.runs.lists.finding import full_name
+from agent_forge.runs.panels.panels import Edge, Graph, Node
 
 if TYPE_CHECKING:
-    from events import EventStore
-    from runs.kinds.origin import Ancestor
+    from agent_forge.events import EventStore
+    from agent_forge.runs.kinds.origin import Ancestor
 
 #: The lane of what no run of the log has made.
 GIVEN = "given"
@@ -55,7 +55,7 @@ def named(store: EventStore, text: str) -> list[Generation]:
 
     A registered model is named by its id or name. Raises NotFoundError.
     """
-    pair = model_names.find(store, text)
+    pair = finding.find(store, text)
     if pair is not None:
         return family(store, *pair)
     try:
@@ -71,7 +71,7 @@ def _family(
 ) -> list[Generation]:
     state: Any = load(store, run, showing=True)
     kind = kinds.of(state.kind)
-    ancestors = model_names.looked_up(lambda name: kind.ancestry(state, name), model)
+    ancestors = finding.looked_up(lambda name: kind.ancestry(state, name), model)
     result = [Generation(run, ancestors, digest)]
     for ancestor in ancestors:
         pair = maker(store, run, ancestor.given) if ancestor.given else None
@@ -117,9 +117,7 @@ def tree(generations: Sequence[Generation], lanes: Mapping[str, str]) -> Graph |
                 edges.append(Edge(source=_id(other), target=_id(generation)))
         for ancestor in generation.ancestors:
             if ancestor.given and ancestor.given in by_digest:
-                edges.append(
-                    Edge(source=_id(by_digest[ancestor.given]), target=_id(generation))
-                )
+                edges.append(Edge(source=_id(by_digest[ancestor.given]), target=_id(generation)))
             elif ancestor.given:
                 leaf = Node(
                     id=ancestor.given, name=ancestor.words, group=GIVEN, ours=True, lane=GIVEN

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from events import EventStore
-from runs import kinds
-from runs.errors import ForgeError
-from runs.event_types import Measurement
-from runs.lists import model_registry
+from agent_forge.events import EventStore
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ForgeError
+from agent_forge.runs.event_types import Measurement
+from agent_forge.runs.lists import model_registry
 
 #: Runs that are read for one model at most, the newest: each is folded whole.
 MOST_RUNS = 50

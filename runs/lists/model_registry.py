@@ -14,7 +14,7 @@ from typing import Any, Literal
 from sqlalchemy import BigInteger, Connection, Table, delete, func, insert, literal, or_, select
 from sqlmodel import Field, SQLModel
 
-from events import (
+from agent_forge.events import (
     ChainError,
     Envelope,
     Event,
@@ -24,17 +24,15 @@ from events import (
     UnknownEventError,
     chain,
 )
-from events.projection import catch_up
-from events.store import EVENTS
-from runs import kinds
-from runs.errors import AmbiguousError, ForgeError, NotFoundError
-from runs.history.repository import empty, fold, history
-from runs.lists import queries
-from runs.record.events import Completed, Started, Submitted
-from runs.record.user_events import Exported
-from runs.streams import run_of
-from runs.system.digests import Digest
-from runs.system.integers import Large
+from agent_forge.events.projection import catch_up
+from agent_forge.events.store import EVENTS
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import AmbiguousError, ForgeError, NotFoundError
+from agent_forge.runs.event_types import Digest, Large
+from agent_forge.runs.history.repository import empty, fold, history
+from agent_forge.runs.lists import queries
+from agent_forge.runs.record.events import Completed, Exported, Started, Submitted
+from agent_forge.runs.streams import run_of
 
 REGISTRY = Registry()
 

@@ -3,17 +3,25 @@
 The table may be dropped; `forge db rebuild` makes it again. But for its name, which depends on the
 runs before it, each row follows from the run's events alone and equals what the fold says (a test
 compares them).
+
+Names of runs: what a user calls a run, or its kind and day; unique in a log. Pure.
+
+A name is a label: a user changes it at any time. What stands in streams, addresses and digests is the
+run's id. A run without a name is called by kind and day (`cognate-1128`), or by its id if a user chose
+the id; a phase by its pipeline (`mini-1128.5-learned`). If a name is taken, the next number
+follows (`cognate-1128-2`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import BigInteger, Connection, Index, Table, delete, desc, func, insert, select
 from sqlmodel import Field, SQLModel
 
-from events import (
+from agent_forge.events import (
     ChainError,
     Envelope,
     Event,
@@ -22,15 +30,15 @@ from events import (
     PayloadError,
     UnknownEventError,
 )
-from runs import imported_pasts, kinds
-from runs.errors import ForgeError
-from runs.history.repository import history
-from runs.kinds.kind import Kind
-from runs.lists import run_names
-from runs.lists.curve import BLANK
-from runs.record import budget, events, user_events
-from runs.record.device_setting import AUTO
-from runs.streams import run_of
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError, ForgeError
+from agent_forge.runs.history import repository
+from agent_forge.runs.history.repository import history
+from agent_forge.runs.kinds.kind import Kind
+from agent_forge.runs.lists.curve import BLANK
+from agent_forge.runs.record import events, lineage
+from agent_forge.runs.record.device_setting import AUTO
+from agent_forge.runs.streams import NAME, run_of
 
 #: Characters of a reason in the run list.
 MOST_REASON = 1000
@@ -138,7 +146,7 @@ class Runs:
         causes = [row.causation for row in run_rows if row.version == 1 and row.causation]
         asking = select(RUNS.c.first_id, RUNS.c.run).where(RUNS.c.first_id.in_(causes))
         askers = {r.first_id: r.run for r in connection.execute(asking)} if causes else {}
-        pasts = imported_pasts.heads(store) if run_rows else frozenset()
+        pasts = repository.heads(store) if run_rows else frozenset()
         batch = Batch(runs, pasts, askers, Names(connection, runs))
         for row in run_rows:
             batch.add(store, row)
@@ -162,12 +170,12 @@ class Names:
             name not in {row["name"] for row in other_rows}
             and not self._connection.execute(holder).first()
         ):
-            return name, *run_names.split(name)
+            return name, *split(name)
         last = select(RUNS.c.number).where(stored & (RUNS.c.stem == name))
         last = last.order_by(RUNS.c.number.desc()).limit(1)
         numbers = [row["number"] for row in other_rows if row["stem"] == name]
         number = max(1, *numbers, self._connection.execute(last).scalar() or 1) + 1
-        return run_names.numbered(name, number), name, number
+        return numbered(name, number), name, number
 
     def parts(self, run: str) -> None:
         """Bring the rows of the runs that a run has asked for, and of those below them."""
@@ -229,10 +237,10 @@ class Batch:
         entry = self._runs[run]
         parent = entry["part_of"]
         name = self._names.of(parent) if parent else None
-        part = run_names.of_part(parent, name, run) if parent and name else None
-        if part or not run_names.is_made(run):
+        part = of_part(parent, name, run) if parent and name else None
+        if part or not is_made(run):
             return part or run
-        return run_names.dated(entry["kind"], entry["submitted_at"])
+        return dated(entry["kind"], entry["submitted_at"])
 
     def _name(self, run: str, name: str) -> None:
         """Call a run by a name, or by the next free one like it."""
@@ -240,7 +248,7 @@ class Batch:
         self._runs[run] |= {"name": name, "stem": stem, "number": number}
         self._changed[run] = None
 
-    def _describe(self, run: str, event: user_events.Described) -> None:
+    def _describe(self, run: str, event: events.Described) -> None:
         """Note a user's words; runs that it asked for are called after it."""
         entry = self._runs[run]
         if event.note is not None:
@@ -270,7 +278,7 @@ class Batch:
                 event = kind.state.registry.load(row)
             except (UnknownEventError, PayloadError):
                 continue
-            if not isinstance(event, events.Forked | user_events.Described):
+            if not isinstance(event, events.Forked | events.Described):
                 self._note(kind, run, event)
         entry |= {"owner": fork.owner, "parent": fork.parent, "device": fork.config.device}
         entry |= {"paused": False, "ended": None if entry["ended"] != "completed" else "completed"}
@@ -279,29 +287,29 @@ class Batch:
 
     def _note(self, kind: Kind, run: str, event: Event) -> None:
         entry = self._runs[run]
-        entry["device_seconds"] += budget.device(event)
+        entry["device_seconds"] += lineage.device(event)
         match event:
             case events.Submitted():
                 entry |= {"owner": event.owner, "priority": _bounded(event.priority)}
                 entry["labels"] = " ".join(sorted(event.labels))
                 entry["device"] = event.config.device
-            case user_events.Described():
+            case events.Described():
                 self._describe(run, event)
-            case user_events.PriorityChanged():
+            case events.PriorityChanged():
                 entry["priority"] = _bounded(event.priority)
-            case user_events.Imported():
+            case events.Imported():
                 entry |= {"owner": event.owner, "paused": True, "priority": 0}
-            case user_events.Paused():
+            case events.Paused():
                 entry["paused"] = True
-            case user_events.Resumed():
+            case events.Resumed():
                 entry["paused"] = False
-            case user_events.Retried() if entry["ended"] == "failed":
+            case events.Retried() if entry["ended"] == "failed":
                 entry |= {"ended": None, "reason": None}
             case events.Started():
                 entry |= {"started": True, "profile": event.machine}
                 if entry["device"] == AUTO and (profile := getattr(event, "profile", None)):
                     entry["device"] = profile.device
-            case events.Completed() | events.Failed() | user_events.Cancelled():
+            case events.Completed() | events.Failed() | events.Cancelled():
                 entry |= {"ended": event.type, "reason": _cut(getattr(event, "reason", None))}
         kind.row(entry, event)
 
@@ -364,3 +372,51 @@ def _status(entry: dict[str, Any]) -> str:
         return entry["ended"]
     waits = entry["paused"] or entry["past"]
     return "paused" if waits else "running" if entry["started"] else "submitted"
+
+
+#: A name with a number behind it: the second of its stem and later ones.
+_NUMBERED = re.compile(r"(.+)-([2-9]|[1-9][0-9]{1,8})")
+#: Ids of runs that nobody chose: a day or `key`, and random digits or a hash.
+_MADE = re.compile(r"(20[0-9]{6}|key)-[0-9a-f]{6,12}")
+#: Characters of a name that is made from a file's.
+_STEM = 60
+
+
+def check(name: str) -> str:
+    """Return the name of a run. Raises ConfigError if no run may be called so."""
+    if NAME.fullmatch(name) is None:
+        raise ConfigError(
+            f"a run cannot be called {name[:100]!r}: give 1 to 100 letters (a to z, A to Z), digits or "
+            "_.+-, the first a letter, a digit or _."
+        )
+    return name
+
+
+def split(name: str) -> tuple[str, int]:
+    """Return stem and number of a name: (mini-1128, 2) of mini-1128-2, and (mini, 1) of mini."""
+    match = _NUMBERED.fullmatch(name)
+    return (match[1], int(match[2])) if match else (name, 1)
+
+
+def numbered(stem: str, number: int) -> str:
+    """Return the name with this stem and number."""
+    return stem if number == 1 else f"{stem}-{number}"
+
+
+def dated(text: str, submitted_at: str) -> str:
+    """Return a name of a kind's or a file's name and a day: mini-1128 of mini and 2026-11-28T…
+
+    Characters that a name cannot have become dashes.
+    """
+    plain = re.sub(r"[^A-Za-z0-9_.+]+", "-", text[:_STEM]).strip("-.+") or "run"
+    return f"{plain}-{submitted_at[5:7]}{submitted_at[8:10]}"
+
+
+def is_made(run: str) -> bool:
+    """Return True if an id was made by the program (`worker.commands.submit`), not chosen."""
+    return _MADE.fullmatch(run) is not None
+
+
+def of_part(parent: str, parent_name: str, run: str) -> str | None:
+    """Return the name of a run that another one asked for; None if its id does not say so."""
+    return parent_name + run[len(parent) :] if run.startswith(f"{parent}.") else None

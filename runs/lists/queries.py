@@ -7,11 +7,11 @@ from typing import Any
 
 from sqlalchemy import func, literal, or_, select, true
 
-from events import EventsError, EventStore, projection
-from events.projection import catch_up
-from runs import kinds
-from runs.errors import ConfigError
-from runs.lists.projections import RUNS, SPENT, Names, Runs
+from agent_forge.events import EventsError, EventStore, projection
+from agent_forge.events.projection import catch_up
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.lists.projections import RUNS, SPENT, Names, Runs
 
 #: Columns of a row, with the seconds of the runs that it delegates.
 WHOLE = (RUNS, SPENT.label("spent"))

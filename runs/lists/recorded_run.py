@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
-from runs import kinds
-from runs.errors import NotFoundError, UnavailableError
-from runs.history import repository
-from runs.home import Home
-from runs.lists import finding, tables
-from runs.lists.family import Generation, family
-from runs.panels.head import Panels
-from runs.panels.panels import Panel
-from runs.system import packages
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import NotFoundError, UnavailableError
+from agent_forge.runs.history import repository
+from agent_forge.runs.home import Home
+from agent_forge.runs.lists import finding, tables
+from agent_forge.runs.lists.family import Generation, family
+from agent_forge.runs.panels.head import Panels
+from agent_forge.runs.panels.panels import Panel
+from agent_forge.runs.system import packages
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,9 @@ class RecordedRun:
     It stays as it was when it was read; `refresh` reads the run again.
     """
 
-    def __init__(self, name: str, home: Home | None = None) -> None:
+    def __init__(self, name: str, home: Home | str | Path | None = None) -> None:
         """Read a run by its name or the beginning of it. Raises NotFoundError, UnavailableError."""
-        self.home = home or Home.default()
+        self.home = Home.at(home)
         self.state: Any
         self._read(name)
 

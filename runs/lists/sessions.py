@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import Field
 
-from events import Event, EventStore, Registry
-from runs.errors import NotFoundError
+from agent_forge.events import Event, EventStore, Registry
+from agent_forge.runs.errors import NotFoundError
 
 REGISTRY = Registry()
 

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Select, func, literal, or_, select, true
 
-from events import EventStore
-from events.projection import catch_up
-from runs.lists.projections import RUNS, SPENT, Runs
+from agent_forge.events import EventStore
+from agent_forge.events.projection import catch_up
+from agent_forge.runs.lists.projections import RUNS, SPENT, Runs
 
 #: Status of a stage's run that has not ended → how the stage stands.
 _LIVING = {"submitted": "waiting", "paused": "paused", "running": "running"}

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from events import Envelope
-from runs import kinds
-from runs.errors import ConfigError
-from runs.kinds.state import State
+from agent_forge.events import Envelope
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.kinds.state import State
 
 Kind = Literal["int", "float", "text", "bool", "texts"]
 Row = dict[str, Any]

@@ -6,8 +6,8 @@ from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
-from runs.panels.panels import Lead, Maybe, Metric, Number, Panel, Shape, unique
-from runs.system.durations import duration, size
+from agent_forge.runs.panels.panels import Lead, Maybe, Metric, Number, Panel, Shape, unique
+from agent_forge.runs.system.durations import duration, size
 
 #: Digits of a power, as they stand behind its base.
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")

@@ -25,7 +25,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from runs.panels.shapes import (
+from agent_forge.runs.panels.shapes import (
     Axis,
     Cell,
     Limit,
@@ -36,7 +36,7 @@ from runs.panels.shapes import (
     Shape,
     unique,
 )
-from runs.panels.stages import Strip, Timeline
+from agent_forge.runs.panels.stages import Strip, Timeline
 
 # ---- Lines -----------------------------------------------------------------------------------
 

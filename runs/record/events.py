@@ -1,7 +1,12 @@
 """Events that every kind of run has: asked for, branched, started, ended, failed tasks.
 
 A kind derives its own `Submitted`, `Forked`, `Started` and `Completed` from these, adds further
-events, and registers all with `registry`. Events that users cause are in `runs.record.user_events`.
+events, and registers all with `registry`. Events that users cause are in `runs.record.events`.
+
+Events that users ask of a run, with an actor and, if given, a reason.
+
+Pure. `runs.record.events` registers the events; `runs.kinds.controls` says when an event makes no
+sense.
 """
 
 from __future__ import annotations
@@ -9,11 +14,102 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from events import Event, Registry
-from events.registry import Upcaster
-from runs.record import user_events
-from runs.system.digests import Digest, Pinned
-from runs.system.integers import Count, Signed
+from agent_forge.events import Event, Registry
+from agent_forge.events.registry import Upcaster
+from agent_forge.runs.event_types import Count, Digest, Pinned, Signed
+
+
+class Wish(Event):
+    """An event that a user asks for. A kind may have further ones, which its `refuses` judges."""
+
+
+class Paused(Wish):
+    """A user's request that the run wait."""
+
+    type = "paused"
+
+    reason: str | None = None
+
+
+class Resumed(Wish):
+    """A user's request that a paused run go on."""
+
+    type = "resumed"
+
+    reason: str | None = None
+
+
+class Cancelled(Wish):
+    """A user's decision to end the run for good."""
+
+    type = "cancelled"
+
+    reason: str | None = None
+
+
+class Retried(Wish):
+    """A user's request to try failed tasks, or a failed run, again."""
+
+    type = "retried"
+
+    reason: str | None = None
+
+
+class PriorityChanged(Wish):
+    """A user's change of the run's priority."""
+
+    type = "priority_changed"
+
+    priority: Signed
+    reason: str | None = None
+
+
+class Described(Wish):
+    """A user's words about the run: its name, a note, tags. None: as before.
+
+    Words are labels. Streams, addresses and digests have the run's id, which never changes.
+    """
+
+    type = "described"
+
+    #: What the run is called; the run list makes it unique (`runs.lists.projections`).
+    name: str | None = None
+    #: Empty: no note.
+    note: str | None = None
+    #: All tags that it has now.
+    tags: tuple[str, ...] | None = None
+    #: The key that a user submitted the run with.
+    key: str | None = None
+
+
+class Exported(Wish):
+    """An export of the champion as a model folder, asked for by a user after the run had ended."""
+
+    type = "exported"
+
+    recipe_id: str
+    folder: str
+    #: Of the weights.
+    digest: Digest
+    reason: str | None = None
+
+
+class Imported(Wish):
+    """A user's import of an unfinished run from an archive: the user owns the run, which waits.
+
+    The archive's owner, priority and champion's folder no longer count.
+    """
+
+    type = "imported"
+
+    owner: str
+    #: Hash of the event before this one: the last of the archive.
+    head: str
+
+
+#: Those that every kind of run has.
+WISHES = (Paused, Resumed, Cancelled, Retried, PriorityChanged, Described, Exported, Imported)
+
 
 #: Fields that may differ between a crashed and an undisturbed run.
 LUCK = frozenset({"seconds", "decoding_seconds", "child", "child_version", "child_head", "reused"})
@@ -98,7 +194,7 @@ class ChildEnded(Event):
     child_version: Count
     child_head: str
     #: Set if no run was begun for the task, because an equal one had ended: the digest of what both
-    #: have in common (`runs.history.reuse.identity`). Empty: the child is the task's own.
+    #: have in common (`runs.history.children.identity`). Empty: the child is the task's own.
     reused: Pinned = ""
 
 
@@ -151,10 +247,10 @@ class DivergenceDetected(Event):
 
 
 #: Types of the events that end a run.
-ENDED = frozenset({Completed.type, Failed.type, user_events.Cancelled.type})
+ENDED = frozenset({Completed.type, Failed.type, Cancelled.type})
 
 #: Events that are the same class for every kind of run.
-COMMON = (TaskFailed, TaskDied, TaskQuarantined, Failed, DivergenceDetected, *user_events.WISHES)
+COMMON = (TaskFailed, TaskDied, TaskQuarantined, Failed, DivergenceDetected, *WISHES)
 
 
 def registry(

@@ -1,18 +1,26 @@
 """Lineage: the events, and their data, that a crashed and an undisturbed run must share.
 
 Pure.
+
+Events of a run without their data, and the runs that a run delegates, as views read them. Pure.
+
+Spending of a run, from its log. Pure.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import Any
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal, NamedTuple
 
-from events import canonical_json
-from runs.record import events, user_events
-from runs.record.device_setting import AUTO, with_device
+from agent_forge.events import canonical_json
+from agent_forge.runs.record import events
+from agent_forge.runs.record.device_setting import AUTO, with_device
+from agent_forge.runs.record.events import ENDED
 
 #: Types of the events that luck, places and names decide; the lineage leaves them out.
 OUTSIDE = frozenset(
@@ -24,7 +32,7 @@ OUTSIDE = frozenset(
         events.DivergenceDetected,
         events.Completed,
         events.Forked,
-        *user_events.WISHES,
+        *events.WISHES,
     )
 )
 
@@ -72,3 +80,90 @@ def _nameless(value: Any) -> Any:
     return {
         key: _nameless(member) for key, member in value.items() if not (pinned and key == "name")
     }
+
+
+class Line(NamedTuple):
+    """One event of a run's history, without its data."""
+
+    #: Place in the whole log, and in the run's history.
+    position: int
+    place: int
+    type: str
+    #: It was appended together with the event before it.
+    inside: bool
+    actor: str
+    recorded_at: str
+    gist: str
+    #: The unit of the run that it ends.
+    unit: int | None
+    #: The task that it answers, or that failed, in words; empty for every other event.
+    task: str = ""
+    outcome: Literal["", "done", "failed"] = ""
+    #: Seconds that the task took, if the event has them.
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Child:
+    """A run that is a task of another, at the moment at which the other is seen."""
+
+    #: The task's key in the parent.
+    task: str
+    #: Its state; views only read it.
+    state: Any
+    #: Its events until that moment; there is one at least.
+    lines: Sequence[Line]
+    #: True if it had ended before, and was taken in the place of an equal run.
+    reused: bool = False
+
+    @property
+    def run(self) -> str:
+        """The run's name."""
+        return self.state.run
+
+    @property
+    def began(self) -> str:
+        """When its first event was recorded."""
+        return self.lines[0].recorded_at
+
+    @property
+    def ended(self) -> str | None:
+        """When it ended; None if it has not."""
+        if not self.state.ended:
+            return None
+        ends = (line.recorded_at for line in reversed(self.lines) if line.type in ENDED)
+        return next(ends, None)
+
+
+def place_at(lines: Sequence[Line], position: int) -> int:
+    """Return the place that a run was at when the log ended at this position; 0 before its first event.
+
+    Events of one append belong together: a position among them counts as before the append.
+    """
+    place = bisect_right(lines, position, key=lambda line: line.position)
+    while 0 < place < len(lines) and lines[place].inside:
+        place -= 1
+    return place
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Seconds that tasks took, and seconds by the clock, after some prefix of a run's log.
+
+    The clock counts between `started` and the newest event, without the time that the run was
+    paused or had ended.
+    """
+
+    device: float = 0.0
+    wall: float = 0.0
+
+
+def device(event: object) -> float:
+    """Return the seconds that a task took, from the event that answers it; 0 if it has none."""
+    return float(getattr(event, "seconds", 0.0))
+
+
+def elapsed(earlier: str, later: str) -> timedelta:
+    """Return the time between two recorded times; zero if the clock was set back in between."""
+    passed = datetime.fromisoformat(later) - datetime.fromisoformat(earlier)
+    return max(passed, timedelta())

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from runs.errors import ConfigError, ForgeError, SourceError
+from agent_forge.runs.errors import ConfigError, ForgeError, SourceError
 
 #: Bytes of the largest file that is read as a whole. The largest tokenizers have about 35 MB.
 MOST_BYTES = 64 << 20

@@ -1,14 +1,26 @@
-"""Files that are opened by the hundred: the limit of open files, and faults of the machine."""
+"""Files that are opened by the hundred: the limit of open files, and faults of the machine.
+
+Freed memory: glibc keeps it in its heaps for further use, unless it is asked to give it back.
+
+Setting of how threads wait for each other between two parallel parts of a computation.
+
+By default OpenMP's threads spin, which takes the processor from the work that they wait for as soon as
+other processes want the processor too (docs/benchmarks.md). So this program's threads sleep, unless
+the user says otherwise. OpenMP reads its environment when torch is imported; this module does not
+import torch.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import errno
+import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from runs.errors import UnavailableError
+from agent_forge.runs.errors import UnavailableError
 
 #: Errors of the machine, not of the file.
 TRANSIENT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO)
@@ -57,3 +69,37 @@ def too_many(file: Path) -> UnavailableError:
         f"{file} cannot be opened: too many open files, {limit:,} are allowed. Allow more with "
         "`ulimit -n 4096` in this shell, or store the models in fewer, larger files."
     )
+
+
+#: Seconds of a step or task after which it is worth while: large ones would let the heap grow.
+LONG = 2.0
+
+
+def give_back() -> None:
+    """Give the system the memory that is free in the heaps of glibc.
+
+    A training frees thousands of activations, each smaller than what glibc maps alone: a gigabyte and
+    more of heap that the next work may not need. Other C libraries give back by themselves.
+    """
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)
+
+
+#: Variables by which a user decides: of OpenMP, of libgomp (torch on Linux), of libomp (macOS).
+DECIDES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+
+
+def sleep_by_default(env: MutableMapping[str, str] = os.environ) -> None:
+    """Make waiting threads sleep, here and in child processes, unless the user decided."""
+    if not any(env.get(name) for name in DECIDES):
+        env["OMP_WAIT_POLICY"] = "PASSIVE"
+
+
+def said(env: MutableMapping[str, str] = os.environ) -> tuple[bool, str]:
+    """Return True if threads sleep, and the variables that say so."""
+    settings = [f"{name}={env[name]}" for name in DECIDES if env.get(name)]
+    sleeps = env.get("OMP_WAIT_POLICY", "").strip().upper() == "PASSIVE"
+    counts = [env[name].strip() for name in DECIDES[1:] if env.get(name)]
+    if counts:  # these variables override the policy
+        sleeps = counts == ["0"] * len(counts)
+    return sleeps, ", ".join(settings) or "nothing is set"

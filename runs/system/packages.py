@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from importlib.util import find_spec
 
-from runs.errors import UnavailableError
+from agent_forge.runs.errors import UnavailableError
 
 #: Name of the module → what pip is to install for it, as in pyproject.toml's extras.
 REQUIREMENTS: Mapping[str, tuple[str, ...]] = {

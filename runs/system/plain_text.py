@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from runs.errors import ConfigError
+from agent_forge.runs.errors import ConfigError
 
 #: Characters of a value in a message.
 LONGEST = 300

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from runs.errors import ConfigError
+from agent_forge.runs.errors import ConfigError
 
 #: Keys that the merge keys (<<) of a file may bring in.
 MOST_MERGED = 100_000

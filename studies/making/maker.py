@@ -14,22 +14,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from events import failpoints
-from runs.errors import ConfigError, SourceChangedError
-from studies.making import shared_snapshots, snapshot_notes
-from studies.making.events import Advanced, Made, Making, Point
-from studies.making.making import Make, MakingState
-from studies.making.shared_snapshots import SharedSnapshots
-from weights import operations
-from weights.folders.checkpoint import digest
-from weights.model import Model
-from weights.recipes import Train, Transform
-from weights.storage.weight_cache import SNAPSHOTS, Artifacts
-from weights.tensors import Weights
-from weights.training.loop import Snapshot, Step
-from weights.training.snapshots import Facts, Snapshots
-from weights.training.team import Team, segment
-from weights.training.windows import Ids
+from agent_forge.events import failpoints
+from agent_forge.runs.errors import ConfigError, SourceChangedError
+from agent_forge.studies.making import making, shared_snapshots
+from agent_forge.studies.making.making import Advanced, Made, Make, Making, MakingState, Point
+from agent_forge.studies.making.shared_snapshots import SharedSnapshots
+from agent_forge.weights import operations
+from agent_forge.weights.folders.checkpoint import digest
+from agent_forge.weights.recipes import Train, Transform
+from agent_forge.weights.storage.weight_cache import SNAPSHOTS, Artifacts
+from agent_forge.weights.tensors import Model, Weights
+from agent_forge.weights.training.loop import Snapshot, Step
+from agent_forge.weights.training.snapshots import Facts, Snapshots
+from agent_forge.weights.training.team import Team, segment
+from agent_forge.weights.training.windows import Ids
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +124,7 @@ class Maker:
             event = recorded.get(snapshot.step)
             wrong = recipe.to(snapshot.step).id
             if event is None or event.digest == digest(snapshot.weights):
-                snapshot_notes.note(self._kept.folder / wrong, self._state.run)
+                making.note(self._kept.folder / wrong, self._state.run)
                 return snapshot
             log.warning("snapshot %s is not the recorded one: it is removed", wrong[:12])
             shutil.rmtree(self._kept.folder / wrong, ignore_errors=True)
@@ -147,7 +145,7 @@ class Maker:
         if snapshot is not None:
             training = recipe.to(snapshot.step)
             spent = self._spent(training) + recorded[snapshot.step].seconds
-            snapshot_notes.note(self._kept.folder / training.id, self._state.run, spent)
+            making.note(self._kept.folder / training.id, self._state.run, spent)
         return snapshot
 
     def _training(self, recipe_id: str) -> Train:
@@ -232,7 +230,7 @@ class Maker:
         """Write a snapshot, with notes of the run and of what it took to make it; return its facts."""
         facts = self._kept.write(recipe, snapshot)
         place, seconds = self._kept.folder / facts.recipe, self._spent(recipe) + snapshot.seconds
-        snapshot_notes.note(place, self._state.run, seconds)
+        making.note(place, self._state.run, seconds)
         return facts
 
     def _spent(self, recipe: Train) -> float:

@@ -1,15 +1,97 @@
-"""Tasks that make recipes, and what is next until a recipe is made. Pure."""
+"""Tasks that make recipes, and what is next until a recipe is made. Pure.
+
+Events of every kind of run that makes models: a recipe was made, a training has advanced.
+
+Notes in the folder of a snapshot: the runs that it serves, its cost, its end. No torch.
+
+    runs.txt       names of the runs, one a line
+    seconds.txt    seconds that it takes to make the snapshot again
+    ended          present if none of the runs goes on: the snapshot is the first to be removed
+
+They are about the place of a snapshot, not about its content: notes that are missing do no harm.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import os
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-from events import Event, New
-from runs.kinds.state import Handler, State, put
-from runs.kinds.tasks import Decision
-from studies.making.events import Advanced, Made, Making, Trained
-from weights.recipes import Train
+from pydantic import Field
+
+from agent_forge.events import Event, New
+from agent_forge.runs.event_types import Count, Digest, Part
+from agent_forge.runs.kinds.decide import Decision
+from agent_forge.runs.kinds.state import Handler, State, put
+from agent_forge.weights.recipes import Train, Transform
+from agent_forge.weights.storage.weight_cache import COST, ENDED, SNAPSHOTS
+
+#: What a task makes.
+Making = Transform | Train
+
+
+class Point(Part):
+    """One point of a training's curves: a step, or the mean of the steps since the point before."""
+
+    step: Count
+    #: Nats a token.
+    loss: float
+    #: Norm of the gradient, before it was clipped.
+    norm: float
+    #: Learning rate.
+    rate: float
+
+
+class Made(Event):
+    """The weights of a recipe were made in one go."""
+
+    type = "made"
+
+    recipe_id: Digest
+    recipe: Transform
+    #: BLAKE3 of the weights.
+    digest: Digest
+    seconds: float = Field(ge=0)
+
+
+class Trained(Event):
+    """A training has ended: the weights after its last segment are a model."""
+
+    type = "trained"
+
+    recipe_id: Digest
+    recipe: Train
+    #: BLAKE3 of the weights.
+    digest: Digest
+
+
+class Advanced(Event):
+    """A training was carried on by a segment. The length of segments changes no recipe and no bit."""
+
+    type = "advanced"
+
+    #: Id of the snapshot's recipe: the training up to this step.
+    recipe_id: Digest
+    #: Id that all snapshots of the training share.
+    stem: Digest
+    #: Steps that were done before the segment, and after it.
+    begin: Count
+    step: Count
+    #: BLAKE3 of the weights, and of the optimiser's tensors.
+    digest: Digest
+    optimiser: Digest
+    curve: tuple[Point, ...]
+    tokens: Count
+    seconds: float = Field(ge=0)
+
+
+#: Events of this room, for a kind's registry.
+EVENTS = (Made, Advanced, Trained)
+#: Types that a kind leaves out of its lineage: where segments end is luck.
+OUTSIDE = frozenset({Advanced.type})
 
 
 @dataclass(frozen=True)
@@ -107,3 +189,73 @@ def unasked(task: Make, event: Made | Advanced) -> str | None:
     ):
         return "the curve has points outside of the segment"
     return None
+
+
+def needs(task: Any) -> str | None:
+    """Return the id of the snapshot that a segment goes on from, or of the model that a task reads.
+
+    A task that reads a model, and makes none, has its `recipe_id`.
+    """
+    if not isinstance(task, Make):
+        return getattr(task, "recipe_id", None)
+    if isinstance(task.recipe, Train):
+        begun = task.done > task.recipe.first
+        return task.recipe.to(task.done).id if begun else task.recipe.start
+    inputs = task.recipe.inputs
+    return inputs.get("of") or inputs.get("svd") or inputs.get("end")
+
+
+def settled(recorded: Event, found: Event) -> Event:
+    """Return a second result without what the first `started` settles, for a comparison of both.
+
+    How long segments are, and in how many parts a step is computed where there is less memory.
+    """
+    first: Any = recorded
+    if not recorded.type == found.type == "started" or not hasattr(first, "segment"):
+        return found
+    update = {"segment": first.segment}
+    if getattr(found, "accumulation", None) != getattr(first, "accumulation", None):
+        names = ("accumulation", "canary", "warnings")
+        update |= {name: getattr(first, name) for name in names}
+    return found.model_copy(update=update)
+
+
+RUNS = "runs.txt"
+
+
+def note(folder: Path, run: str, seconds: float | None = None) -> None:
+    """Note that a living run made or uses a snapshot now, and what it took to make it."""
+    with contextlib.suppress(OSError):
+        os.utime(folder)
+        (folder / ENDED).unlink(missing_ok=True)
+        if seconds is not None:
+            (folder / COST).write_text(f"{seconds}\n", "utf-8")
+        names = runs(folder)
+        if run not in names:
+            (folder / RUNS).write_text("".join(f"{name}\n" for name in (*names, run)), "utf-8")
+
+
+def runs(folder: Path) -> list[str]:
+    """Return the names of the runs that a snapshot was made or used for; empty if none are noted."""
+    try:
+        return (folder / RUNS).read_text("utf-8").split()
+    except OSError:
+        return []
+
+
+def kept(artifacts: Path) -> set[str]:
+    """Return the ids of the recipes that a cache has snapshots of."""
+    return {folder.name for folder in artifacts.glob(f"{SNAPSHOTS}/*/*")}
+
+
+def newest(snapshot_ids: Collection[str], state: MakingState, recipe: Train) -> int:
+    """Return the latest recorded step of a training whose snapshot is among `snapshot_ids`; 0: none."""
+    events = state.advanced.get(recipe.stem, {}).values()
+    return max((event.step for event in events if event.recipe_id in snapshot_ids), default=0)
+
+
+def noted(artifacts: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Yield folder and runs of every snapshot of a cache that has a note of its runs."""
+    for file in sorted(artifacts.glob(f"{SNAPSHOTS}/*/*/{RUNS}")):
+        if names := runs(file.parent):
+            yield file.parent, names

@@ -9,15 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from runs.errors import DataError, ForgeError, SourceError
-from runs.history.audit import Finding
-from runs.system import bounded_files
-from weights.folders import companions
-from weights.folders.checkpoint import digest, open_checkpoint
-from weights.folders.holding import holds
-from weights.folders.kept_folders import DISK_BYTES, alone, evict, touch
-from weights.storage.weight_cache import Artifacts
-from weights.tensors import Weights
+from agent_forge.runs.errors import DataError, ForgeError, SourceError
+from agent_forge.runs.history.audit import Finding
+from agent_forge.runs.system import bounded_files
+from agent_forge.weights.folders import companions
+from agent_forge.weights.folders.checkpoint import digest, holds, open_checkpoint
+from agent_forge.weights.folders.made_folders import DISK_BYTES, alone, evict, touch
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.tensors import Weights
 
 
 def fits(folder: Path, digest_: str, files: Mapping[str, str]) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from runs.kinds.decide import open_tasks
-from studies.making import shared_snapshots, snapshot_notes
-from studies.making.making import Make, MakingState
-from weights.recipes import Train
+from agent_forge.runs.kinds.decide import open_tasks
+from agent_forge.studies.making import making, shared_snapshots
+from agent_forge.studies.making.making import Make, MakingState
+from agent_forge.weights.recipes import Train
 
 
 def under(started: Any) -> str:
@@ -28,14 +28,14 @@ def names(state: MakingState) -> dict[str, str]:
 
 def sentences(state: MakingState, trainings: Mapping[str, Train], cache: Any) -> list[str]:
     """Return a sentence for each training under way: the step that it goes on from."""
-    snapshot_ids = snapshot_notes.kept(cache.folder)
+    snapshot_ids = making.kept(cache.folder)
     shared = cache.vault is not None
     if shared:
         places = names(state)
         there = shared_snapshots.present(cache.vault, places.values())
         snapshot_ids |= {id_ for id_, place in places.items() if place in there}
     return [
-        _sentence(name, done, snapshot_notes.newest(snapshot_ids, state, recipe), shared)
+        _sentence(name, done, making.newest(snapshot_ids, state, recipe), shared)
         for name, recipe in trainings.items()
         if 0 < (done := state.steps(recipe)) < recipe.upto
     ]

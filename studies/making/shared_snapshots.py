@@ -14,13 +14,13 @@ import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from runs.errors import ForgeError, SourceChangedError, TamperedError
-from weights.recipes import Train
+from agent_forge.runs.errors import ForgeError, SourceChangedError, TamperedError
+from agent_forge.weights.recipes import Train
 
 if TYPE_CHECKING:
-    from weights.storage.artifact_store import Vault
-    from weights.training.loop import Snapshot
-    from weights.training.snapshots import Snapshots
+    from agent_forge.weights.storage.artifact_store import Vault
+    from agent_forge.weights.training.loop import Snapshot
+    from agent_forge.weights.training.snapshots import Snapshots
 
 log = logging.getLogger(__name__)
 

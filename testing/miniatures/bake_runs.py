@@ -8,18 +8,18 @@ from typing import Any
 
 import torch
 
-from events import Envelope
-from phases.prompt_baking.script import Bake
-from runs.history import repository
-from runs.home import Home
-from runs.kinds.asked import Asked
-from studies.making.making import MakingState
+from agent_forge.events import Envelope
+from agent_forge.phases.prompt_baking.script import Bake
+from agent_forge.runs.history import repository
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.studies.making.making import MakingState
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.commands import submit as commands_submit
+from agent_forge.worker.commands import submit as validate
+from agent_forge.worker.tasks import runner
 from testing.miniatures.bitnet_runs import texts
 from testing.models import toy_models
-from weights.storage.weight_cache import Artifacts
-from worker.commands import submit as commands_submit
-from worker.commands import validate
-from worker.tasks import runner
 
 #: A prompt that moves what the toy model says.
 PROMPT = "Answer with sums: 1 + 1 = 2, 2 + 2 = 4\n"

@@ -8,16 +8,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from events import Envelope
-from runs.history import repository
-from runs.home import Home
-from runs.kinds.asked import Asked
-from studies.making.making import MakingState
+from agent_forge.events import Envelope
+from agent_forge.runs.history import repository
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.studies.making.making import MakingState
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.commands import submit as commands_submit
+from agent_forge.worker.commands import submit as validate
+from agent_forge.worker.tasks import runner
 from testing.miniatures import small_text
-from weights.storage.weight_cache import Artifacts
-from worker.commands import submit as commands_submit
-from worker.commands import validate
-from worker.tasks import runner
 
 
 def submit(

@@ -13,18 +13,18 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer, Qwen2ForCausalLM
 
-from events import Envelope
-from phases.compression.events import CompressionState
-from runs import kinds
-from runs.history import repository
-from runs.home import Home
-from runs.kinds.asked import Asked
-from studies.run import Run
+from agent_forge.events import Envelope
+from agent_forge.phases.compression.recipes import CompressionState
+from agent_forge.runs import kinds
+from agent_forge.runs.history import repository
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.studies.run import Run
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.commands import submit as commands_submit
+from agent_forge.worker.commands import submit as validate
+from agent_forge.worker.tasks import runner
 from testing.models import toy_models
-from weights.storage.weight_cache import Artifacts
-from worker.commands import submit as commands_submit
-from worker.commands import validate
-from worker.tasks import runner
 
 TEXTS = [
     {"id": f"{domain}{n}{on}", "domain": domain, "slice": on, "text": f"{word} é {n} " * (8 * n)}

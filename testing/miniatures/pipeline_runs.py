@@ -6,11 +6,11 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-from runs.home import Home
-from runs.kinds.asked import Asked
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.worker.commands import submit as commands_submit
+from agent_forge.worker.commands import submit as validate
 from testing.miniatures import small_text
-from worker.commands import submit as commands_submit
-from worker.commands import validate
 
 #: A lead that no champion has; PHASES pass the base on unchanged below it.
 UNHEARD = 1e9

@@ -12,7 +12,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from evaluation.data.builtin import corpus
+from agent_forge.evaluation.data.builtin import corpus
 
 DOMAINS = ("code", "math", "data")
 #: Characters of a domain's text before it is cut, those that are trained on, and the share of the

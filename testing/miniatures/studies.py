@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from events import Envelope
-from runs.history import repository
-from runs.home import Home
-from runs.kinds.asked import Asked
+from agent_forge.events import Envelope
+from agent_forge.runs.history import repository
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.commands import submit
+from agent_forge.worker.commands import submit as commands_submit
+from agent_forge.worker.tasks import runner
 from testing.miniatures import (
     bake_runs,
     baking_runs,
@@ -27,10 +31,6 @@ from testing.miniatures import (
 from testing.models import symbol_models
 from testing.models.toys import Toys
 from testing.worlds.finished_run import once
-from weights.storage.weight_cache import Artifacts
-from worker.commands import submit as commands_submit
-from worker.commands import validate
-from worker.tasks import runner
 
 #: The name that each run has.
 RUN = "r"
@@ -95,7 +95,7 @@ def _measure(home: Home, toys: Toys, folder: Path) -> None:
     lines = (json.dumps(text) for text in compression_runs.TEXTS)
     items.write_text("\n".join(lines), "utf-8")
     models = {"model": [str(toys.sources[0])], "against": [str(toys.base)]}
-    plan = validate.plan(Asked("measure", {"context": 16}, models, [str(items)]))
+    plan = submit.plan(Asked("measure", {"context": 16}, models, [str(items)]))
     with closing(home.open_store()) as store:
         commands_submit.submit(store, plan, RUN)
 

@@ -7,10 +7,10 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from weights.folders import companions
-from weights.folders.checkpoint import open_checkpoint
-from weights.formats import coded_file
-from weights.formats.coded_file import CodedTensor, Written
+from agent_forge.weights.folders import companions
+from agent_forge.weights.folders.checkpoint import open_checkpoint
+from agent_forge.weights.formats import coded_file
+from agent_forge.weights.formats.coded_file import CodedTensor, Written
 
 #: Codecs of matrices, in turn.
 CHOICES: tuple[tuple[str, dict[str, Any]], ...] = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weights.formats.byte_bpe import Tokens
+from agent_forge.weights.formats.byte_bpe import Tokens
 
 #: Ids that a model of ROWS tokens is asked with.
 IDS = list(range(1, 41))

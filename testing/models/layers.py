@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from runs import keys
+from agent_forge.runs import keys
 
 
 def matrix(rows: int, columns: int, seed: int = 0, scale: float = 0.05) -> torch.Tensor:

@@ -13,9 +13,9 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import PreTrainedTokenizerFast
 
-from weights import operations
-from weights.folders.checkpoint import SHARD_BYTES, write_weights
-from weights.recipes import Transform
+from agent_forge.weights import operations
+from agent_forge.weights.folders.checkpoint import SHARD_BYTES, write_weights
+from agent_forge.weights.recipes import Transform
 
 #: The words that tasks are written in, a token each; the end token has id 0.
 SYMBOLS = (

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from weights import operations
-from weights.folders.checkpoint import SHARD_BYTES, write_weights
-from weights.model import Model
-from weights.recipes import Transform
+from agent_forge.weights import operations
+from agent_forge.weights.folders.checkpoint import SHARD_BYTES, write_weights
+from agent_forge.weights.recipes import Transform
+from agent_forge.weights.tensors import Model
 
 
 def write(donor: Path, folder: Path, kind: str = "qwen2", **changes: Any) -> Path:

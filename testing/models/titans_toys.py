@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from agent_forge.weights import operations
+from agent_forge.weights.architectures.titans_mag.modeling_titans_mag import TitansMagForCausalLM
+from agent_forge.weights.operations import titans_mag_init
+from agent_forge.weights.recipes import Transform
+from agent_forge.weights.tensors import Model
 from testing.models import toy_models
 from testing.models.toys import Toys
-from weights import operations
-from weights.architectures.titans_mag.modeling_titans_mag import TitansMagForCausalLM
-from weights.model import Model
-from weights.operations import titans_mag_init
-from weights.recipes import Transform
 
 SHAPE: dict[str, Any] = {
     "vocabulary": 320,

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from weights import randomness
-from weights.folders.checkpoint import open_checkpoint
+from agent_forge.weights import randomness
+from agent_forge.weights.folders.checkpoint import open_checkpoint
 
 #: Size of random numbers: B A moves a toy's matrices by some per cent.
 SIZE = 0.15

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from runs import keys
+from agent_forge.runs import keys
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.training.models.modules import TEACHER
+from agent_forge.weights.training.windows import BAKED, OTHERS, Ids, Trajectory, pack, stream_digest
 from testing.models import toy_training
 from testing.models.toy_training import VOCABULARY
-from weights.recipes import Train
-from weights.training.models.teacher import TEACHER
-from weights.training.trajectories import BAKED, OTHERS, Trajectory, pack
-from weights.training.windows import Ids, stream_digest
 
 #: Number of trajectories of each stream.
 COUNT = 6

@@ -18,8 +18,8 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
-from evaluation.data.builtin import arithmetic, multiple_choice, records
-from runs import keys
+from agent_forge.evaluation.data.builtin import arithmetic, corpus, records
+from agent_forge.runs import keys
 from testing.models.toys import Toys
 
 END = "<|endoftext|>"
@@ -73,7 +73,7 @@ def save(model: Any, folder: Path) -> Path:
 
 def in_dtype(model: Path, folder: Path, dtype: torch.dtype) -> Path:
     """Write a model's folder into another one, with weights of a dtype; return that folder."""
-    from weights.folders.checkpoint import open_checkpoint, write_weights
+    from agent_forge.weights.folders.checkpoint import open_checkpoint, write_weights
 
     weights = {name: t.clone().to(dtype) for name, t in open_checkpoint(model).tensors().items()}
     shutil.copytree(model, folder, ignore=shutil.ignore_patterns("*.safetensors*"))
@@ -151,7 +151,7 @@ def data(folder: Path) -> Path:
             slice_ = ["train", "search", "selection", "test"][number % 4]
             rows.append({"id": document.name, "slice": slice_, "text": document.text})
         for slice_ in ("search", "selection", "test"):
-            for item in multiple_choice.continuation(whole, 6, 0):
+            for item in corpus.continuation(whole, 6, 0):
                 item = {**item, "id": f"{domain}/{slice_}/{item['id']}", "slice": slice_}
                 rows.append({**item, "prompt": item["prompt"][-30:]})
         if domain == "math":

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from evaluation.data.items import Question, Text
-from evomerge.merging.builder import Builder, Weights
-from evomerge.recipes.recipe import Recipe, Source
-from runs import keys
+from agent_forge.evaluation.data.items import Question, Text
+from agent_forge.evomerge.merging.builder import Builder, Weights
+from agent_forge.evomerge.recipes.recipe import Recipe, Source
+from agent_forge.runs import keys
 
 #: Two blocks, an embedding, a final norm; the names of a Qwen2 or Llama model.
 SHAPES: dict[str, tuple[int, ...]] = {

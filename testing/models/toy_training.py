@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from runs import keys
-from weights import operations
-from weights.model import Model
-from weights.recipes import Algorithm, Train, Transform
-from weights.training import complete
-from weights.training.windows import Ids, stream_digest
+from agent_forge.runs import keys
+from agent_forge.weights import operations
+from agent_forge.weights.recipes import Algorithm, Train, Transform
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training import complete
+from agent_forge.weights.training.windows import Ids, stream_digest
 
 VOCABULARY = 64
 INIT = operations.complete(

@@ -15,9 +15,9 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from runs.errors import TamperedError
-from weights.storage.artifact_store import Vault
-from weights.storage.encryption_keys import Keys
+from agent_forge.runs.errors import TamperedError
+from agent_forge.weights.storage.artifact_store import Vault
+from agent_forge.weights.storage.encryption import Keys
 
 OLD, NEW = Keys({"old": b"o" * 32}), Keys({"new": b"n" * 32, "old": b"o" * 32})
 NAME, OTHER = "ab" * 32, "cd" * 32
@@ -141,8 +141,8 @@ def meanwhile(what: str, part: str, act: Callable[[], object]) -> None:
 KILLED = """
 import sys
 from pathlib import Path
-from weights.storage.artifact_store import Vault
-from weights.storage.encryption_keys import Keys
+from agent_forge.weights.storage.artifact_store import Vault
+from agent_forge.weights.storage.encryption import Keys
 
 _, what, url, name, folder = sys.argv
 keys = Keys({"new": b"n" * 32, "old": b"o" * 32})

@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evomerge.run.state import RunState
-from runs.history.repository import full_name, load
-from runs.home import Home
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.runs.history.repository import full_name, load
+from agent_forge.runs.home import Home
+from agent_forge.worker.devices.local_servers import Redis
+from agent_forge.worker.queue.device_table import Device, Roster
 from testing.waiting import PATIENCE, wait_until
 from testing.worlds.runs import REPOSITORY
-from worker.devices.local_servers import Redis
-from worker.queue.device_table import Device, Roster
 
-FORGE = (sys.executable, "-c", "from cli.main import main; main()")
+FORGE = (sys.executable, "-c", "from agent_forge.cli.main import main; main()")
 #: Seconds that a lease lasts in a test that waits for its end. In others it lasts as long as by
 #: default: no machine is too busy for a heartbeat then.
 LEASE = 3.0

@@ -19,9 +19,9 @@ from typing import Any
 
 import yaml
 
+from agent_forge.worker.devices.local_servers import redis_binary
 from testing.services.cluster import FORGE
 from testing.waiting import PATIENCE, wait_until
-from worker.devices.local_servers import redis_binary
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))

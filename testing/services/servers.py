@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from worker.devices import local_servers
+from agent_forge.worker.devices import local_servers
 
 
 @contextmanager

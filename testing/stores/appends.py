@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from events import (
+from agent_forge.events import (
     ConcurrencyError,
     Context,
     EventsError,

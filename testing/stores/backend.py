@@ -10,14 +10,14 @@ from typing import Any, ClassVar
 
 import pytest
 
-from events import EventStore
+from agent_forge.events import EventStore
 from testing.stores.example_events import ROOT
 
 #: What a child process runs before its own part: the opener, an event, and a start signal, so that
 #: all children begin together however long their imports took.
 _CHILD = """
 import sys
-from events import ConcurrencyError, Event, New
+from agent_forge.events import ConcurrencyError, Event, New
 exec(sys.argv[1])
 place, name = sys.argv[2:4]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from events import Envelope, Event, New, Registry, chain
+from agent_forge.events import Envelope, Event, New, Registry, chain
 
 ROOT = Path(__file__).parents[2]
 

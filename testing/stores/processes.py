@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from events import (
+from agent_forge.events import (
     Envelope,
 )
 from testing.stores.backend import Backend

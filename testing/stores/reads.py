@@ -8,7 +8,7 @@ from datetime import datetime
 
 import pytest
 
-from events import (
+from agent_forge.events import (
     Event,
     EventStore,
     New,

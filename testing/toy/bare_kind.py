@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from runs.kinds.kind import Kind
-from runs.kinds.tasks import Decision
+from agent_forge.runs.kinds.decide import Decision
+from agent_forge.runs.kinds.kind import Kind
 from testing.toy.toy_kind import Toy, ToyContext
 from testing.toy.toy_state import Forked, Submitted, ToyConfig, ToyState, due
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from runs.panels.panels import Axis, Lines, Panel, Series
+from agent_forge.runs.panels.panels import Axis, Lines, Panel, Series
 from testing.toy.toy_kind import Toy
 from testing.toy.toy_state import ToyState
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from runs.panels.panels import Panel
+from agent_forge.runs.panels.panels import Panel
 from testing.panels import EVERY
 from testing.toy.toy_kind import Toy
 from testing.toy.toy_state import ToyState

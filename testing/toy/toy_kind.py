@@ -18,17 +18,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from events import Envelope, Event, failpoints
-from runs.errors import ConfigError, NotFoundError, SourceChangedError
-from runs.event_types import Figure, MadeModel
-from runs.kinds import default_panels
-from runs.kinds.kind import Kind
-from runs.kinds.origin import Ancestor
-from runs.kinds.tasks import Decision, Start, Task
-from runs.kinds.tracking import TrackedName
-from runs.lists.tables import Table
-from runs.panels.head import Fact, Head, Result, listed
-from runs.panels.panels import Axis, Column, Lines, Metric, Panel, Series, Units
+from agent_forge.events import Envelope, Event, failpoints
+from agent_forge.runs.errors import ConfigError, NotFoundError, SourceChangedError
+from agent_forge.runs.event_types import Figure, MadeModel
+from agent_forge.runs.kinds import default_panels
+from agent_forge.runs.kinds.decide import Decision, Start, Task
+from agent_forge.runs.kinds.kind import Kind
+from agent_forge.runs.kinds.origin import Ancestor
+from agent_forge.runs.kinds.tracking import TrackedName
+from agent_forge.runs.lists.tables import Table
+from agent_forge.runs.panels.head import Fact, Head, Result, listed
+from agent_forge.runs.panels.panels import Axis, Column, Lines, Metric, Panel, Series, Units
 from testing.toy.toy_state import (
     Counted,
     CountTask,
@@ -45,7 +45,7 @@ from testing.toy.toy_state import (
 )
 
 if TYPE_CHECKING:
-    from runs.home import Home
+    from agent_forge.runs.home import Home
 
 #: The value of FORGE_KINDS that makes the kind known.
 KNOWN = "toy=testing.toy.toy_kind:Toy"
@@ -354,7 +354,7 @@ class Toy(Kind[ToyState]):
         say: Callable[[str], None],
     ) -> Iterator[Any]:
         """Yield an error for each value that does not come out again."""
-        from runs.history.audit import Finding
+        from agent_forge.runs.history.audit import Finding
 
         again = ToyState()
         again.submitted = state.submitted
@@ -379,7 +379,7 @@ class Toy(Kind[ToyState]):
         self, home: Home, folder: Path, document: dict[str, Any], state: Any, known: bool
     ) -> Iterator[Any]:
         """Yield an error if the folder says another total than the run."""
-        from runs.history.audit import Finding
+        from agent_forge.runs.history.audit import Finding
 
         if state is None:
             yield Finding("unchecked", "files", f"run {document['run']} is not in this log")

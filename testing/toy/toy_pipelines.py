@@ -6,10 +6,10 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-from runs.home import Home
-from runs.kinds.asked import Asked
-from worker.commands import submit as commands_submit
-from worker.commands import validate
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.worker.commands import submit as commands_submit
+from agent_forge.worker.commands import submit as validate
 
 
 def phase(name: str, gate: dict[str, Any] | None = None, **settings: Any) -> dict[str, Any]:

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from events import Envelope
-from runs.history import repository
-from runs.home import Home
-from runs.kinds.asked import Asked
-from runs.record.events import Quarantine
+from agent_forge.events import Envelope
+from agent_forge.runs.history import repository
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.record.events import Quarantine
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.commands import submit as commands_submit
+from agent_forge.worker.commands import submit as validate
+from agent_forge.worker.tasks import runner
 from testing.toy.toy_state import ToyState
-from weights.storage.weight_cache import Artifacts
-from worker.commands import submit as commands_submit
-from worker.commands import validate
-from worker.tasks import runner
 
 
 def submit(home: Home, run: str = "r", quarantine: Quarantine = "fail", **settings: Any) -> str:

@@ -8,15 +8,15 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from events import Event, New
-from runs import keys
-from runs.kinds import state as common_state
-from runs.kinds.state import State
-from runs.kinds.tasks import Decision
-from runs.record import events as common
-from runs.record.device_setting import AUTO, DEVICE
-from runs.system.digests import Digest
-from runs.system.integers import Count as Whole
+from agent_forge.events import Event, New
+from agent_forge.runs import keys
+from agent_forge.runs.event_types import Count as Whole
+from agent_forge.runs.event_types import Digest
+from agent_forge.runs.kinds import state as common_state
+from agent_forge.runs.kinds.decide import Decision
+from agent_forge.runs.kinds.state import State
+from agent_forge.runs.record import events as common
+from agent_forge.runs.record.device_setting import AUTO, DEVICE
 
 
 class ToyConfig(BaseModel):

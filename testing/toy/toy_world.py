@@ -6,10 +6,9 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from events import Envelope, Event, New, chain
-from runs.kinds.decide import decide
-from runs.kinds.tasks import Decision, Task
-from runs.record import events as common
+from agent_forge.events import Envelope, Event, New, chain
+from agent_forge.runs.kinds.decide import Decision, Task, decide
+from agent_forge.runs.record import events as common
 from testing.toy.toy_kind import ToyContext
 from testing.toy.toy_state import Submitted, ToyConfig, ToyState
 

@@ -18,23 +18,23 @@ from typing import Any
 import httpx2
 import uvicorn
 
-from api.app import SITE, create
-from api.options import Options
-from events import EventStore, New
-from evomerge.run import events as run_events
-from evomerge.run.state import RunState
-from runs.home import Home
-from runs.streams import stream
+from agent_forge.api.app import SITE, create
+from agent_forge.api.options import Options
+from agent_forge.events import EventStore, New
+from agent_forge.evomerge.run import events as run_events
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.runs.home import Home
+from agent_forge.runs.streams import stream
+from agent_forge.worker import append
+from agent_forge.worker.commands import accounts, submit
+from agent_forge.worker.commands.control import control
+from agent_forge.worker.commands.fork import fork, plan
+from agent_forge.worker.queue.device_table import Roster
+from agent_forge.worker.queue.leases import myself
+from agent_forge.worker.queue.scheduler import Offer
 from testing.models.toys import Toys
 from testing.waiting import PATIENCE, wait_until
 from testing.worlds import fake_runs, runs
-from worker import append
-from worker.commands import accounts, submit
-from worker.commands.control import control
-from worker.commands.fork import fork, plan
-from worker.queue.device_table import Roster
-from worker.queue.leases import myself
-from worker.queue.scheduler import Offer
 
 __all__ = ["SITE", "Site", "record"]
 

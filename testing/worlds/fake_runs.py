@@ -6,13 +6,13 @@ from collections.abc import Callable
 from statistics import fmean
 from typing import Any
 
-from events import EventStore, New
-from evomerge.recipes.recipe import parents
-from evomerge.run.state import RunState
-from runs import keys
-from runs.history import repository
-from runs.kinds.decide import decide
-from runs.streams import stream
+from agent_forge.events import EventStore, New
+from agent_forge.evomerge.recipes.recipe import parents
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.runs import keys
+from agent_forge.runs.history import repository
+from agent_forge.runs.kinds.decide import decide
+from agent_forge.runs.streams import stream
 from testing.worlds.fake_world import RUN, World, small
 
 

@@ -13,19 +13,25 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from evaluation.data.outcomes import DomainOutcomes, Draws, Outcomes, Pool, joined, pick
-from events import Envelope, Event, New, chain
-from evomerge.config import EvoMergeConfig, fitting, parse
-from evomerge.recipes.recipe import Recipe, Source
-from evomerge.run import events
-from evomerge.run.rules import early_stopping
-from evomerge.run.state import RunState
-from evomerge.run.tasks import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Task
-from evomerge.search import current
-from runs import keys
-from runs.kinds.decide import decide
-from runs.kinds.tasks import Decision, Start
-from weights.cost import Cost, Speed
+from agent_forge.evaluation.data.outcomes import DomainOutcomes, Draws, Outcomes, Pool, joined, pick
+from agent_forge.events import Envelope, Event, New, chain
+from agent_forge.evomerge.config import EvoMergeConfig, fitting, parse
+from agent_forge.evomerge.recipes.recipe import Recipe, Source
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run.rules import early_stopping
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.run.tasks import (
+    Build,
+    BuildBaseline,
+    ChooseLayers,
+    Evaluate,
+    Measure,
+    Task,
+)
+from agent_forge.evomerge.search import current
+from agent_forge.runs import keys
+from agent_forge.runs.kinds.decide import Decision, Start, decide
+from agent_forge.weights.cost import Cost, Speed
 
 RUN = "run-1"
 BLOCKS = 3

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from evomerge.run.state import RunState
-from runs.home import Home
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.runs.home import Home
 from testing.models.toys import Toys
 
 

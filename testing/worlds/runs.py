@@ -9,17 +9,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from evomerge.config import parse
-from evomerge.run.state import RunState
-from evomerge.submission import planned
-from runs.history.repository import load
-from runs.home import Home
+from agent_forge.evomerge.config import parse
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.submission import planned
+from agent_forge.runs.history.repository import load
+from agent_forge.runs.home import Home
+from agent_forge.weights.folders.sources import resolve
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.commands import submit as commands_submit
+from agent_forge.worker.tasks import runner
 from testing.models.toys import Toys
 from testing.worlds.warm_process import WarmProcess
-from weights.folders.sources import resolve
-from weights.storage.weight_cache import Artifacts
-from worker.commands import submit as commands_submit
-from worker.tasks import runner
 
 #: Small and quick, but with every kind of event.
 SETTINGS: dict[str, Any] = {
@@ -71,7 +71,7 @@ _CODE = """
 import sys
 from pathlib import Path
 from testing.worlds import runs
-from runs.home import Home
+from agent_forge.runs.home import Home
 print(runs.finish(Home(Path(sys.argv[1])), sys.argv[2]).lineage_digest())
 """
 

@@ -25,7 +25,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from runs.home import Home
+from agent_forge.runs.home import Home
 from testing.waiting import PATIENCE
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -141,7 +141,7 @@ def _keep(asked: dict[str, Any], line: socket.socket, out: int, err: int) -> Non
 
 def _carry_on(asked: dict[str, Any]) -> None:
     """Carry the run on and print its lineage digest; the failpoints count from here."""
-    from events import failpoints
+    from agent_forge.events import failpoints
     from testing.worlds import runs
 
     os.environ.clear()

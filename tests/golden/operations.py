@@ -15,20 +15,18 @@ from typing import Any
 import torch
 from pydantic import BaseModel
 
-from events import canonical_json
-from runs import keys
+from agent_forge.events import canonical_json
+from agent_forge.runs import keys
+from agent_forge.weights import algorithms, codecs, operations, svf
+from agent_forge.weights.averages import role
+from agent_forge.weights.folders.checkpoint import digest
+from agent_forge.weights.recipes import Algorithm, Transform
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training import objectives, optimisers, schedules
+from agent_forge.weights.training.loop import pinned, segment
+from agent_forge.weights.training.windows import stream_digest
 from testing.models import titans_toys, toy_baking, toy_training
 from tests.golden.test_guards import machine
-from weights import algorithms, codecs, operations
-from weights.averages import role
-from weights.folders.checkpoint import digest
-from weights.model import Model
-from weights.recipes import Algorithm, Transform
-from weights.svf import changes
-from weights.training import objectives, optimisers, schedules
-from weights.training.loop import segment
-from weights.training.pinned import pinned
-from weights.training.windows import stream_digest
 
 NOTED = Path(__file__).parent / "operations.json"
 
@@ -173,7 +171,7 @@ def factored() -> Model:
 
 def vectors(purpose: str) -> Model:
     """Return vectors of fixed numbers for the toy model's matrices."""
-    ones = changes.ones(factored().weights)
+    ones = svf.ones(factored().weights)
     drawn = {n: keys.generator("golden", purpose, n).random(len(z)) for n, z in ones.items()}
     return Model({}, {name: torch.from_numpy(2 * values).float() for name, values in drawn.items()})
 
@@ -310,7 +308,7 @@ def trained(**fields: Any) -> str:
     streams = toy_training.ended() if ended else streams
     start = toy_training.model()
     if objective.startswith("svf@"):
-        read["svd"], start = factored(), Model({}, changes.ones(factored().weights))
+        read["svd"], start = factored(), Model({}, svf.ones(factored().weights))
     if fields.get("objective") == "thoughts@1":
         start = thoughtful()
     made = segment(recipe, start, None, streams, 0, 8, inputs=read, threads=1)

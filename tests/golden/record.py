@@ -6,8 +6,8 @@ import json
 import sys
 from pathlib import Path
 
-from events import Event, New
-from evomerge.run import events
+from agent_forge.events import Event, New
+from agent_forge.evomerge.run import events
 from testing.worlds.fake_world import RUN, World, all_alike, small
 from tests.golden.test_golden import lineage_of
 

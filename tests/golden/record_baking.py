@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from runs.home import Home
+from agent_forge.runs.home import Home
 from testing.miniatures import baking_runs
 from testing.models import toy_models
 from tests.golden.test_golden_kinds import FOLDER, told

@@ -6,7 +6,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from runs.home import Home
+from agent_forge.runs.home import Home
 from testing.miniatures import bitnet_runs
 from testing.models import toy_models
 from tests.golden.test_golden_kinds import FOLDER, told

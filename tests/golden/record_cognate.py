@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from evaluation.data.builtin import arithmetic, records
-from events import Envelope
-from runs.home import Home
+from agent_forge.evaluation.data.builtin import arithmetic, records
+from agent_forge.events import Envelope
+from agent_forge.runs.home import Home
 from testing.miniatures import cognate_runs
 from testing.models import toy_models
 from tests.golden.test_golden_kinds import FOLDER, told

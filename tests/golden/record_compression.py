@@ -6,8 +6,8 @@ import json
 import tempfile
 from pathlib import Path
 
-from events import Envelope
-from runs.home import Home
+from agent_forge.events import Envelope
+from agent_forge.runs.home import Home
 from testing.miniatures import compression_runs
 from testing.models import toy_models
 from tests.golden.test_golden_kinds import FOLDER, told

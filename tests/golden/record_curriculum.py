@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from runs.home import Home
+from agent_forge.runs.home import Home
 from testing.miniatures import curriculum_runs
 from testing.models import symbol_models, toy_models
 from tests.golden.test_golden_kinds import FOLDER, told

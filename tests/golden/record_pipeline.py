@@ -13,15 +13,15 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from events import Envelope
-from pipeline.events import GateOverridden
-from runs.errors import ForgeError
-from runs.history import repository
-from runs.home import Home
-from runs.record.user_events import Cancelled, Retried
+from agent_forge.events import Envelope
+from agent_forge.pipeline.events import GateOverridden
+from agent_forge.runs.errors import ForgeError
+from agent_forge.runs.history import repository
+from agent_forge.runs.home import Home
+from agent_forge.runs.record.events import Cancelled, Retried
+from agent_forge.worker.commands.control import control
 from testing.miniatures import cognate_runs, pipeline_runs
 from tests.golden.test_golden_kinds import FOLDER, told
-from worker.commands.control import control
 
 RUN, AGAIN = "p", "q"
 #: The first gate stops.

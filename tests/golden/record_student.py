@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from runs.home import Home
+from agent_forge.runs.home import Home
 from testing.miniatures import student_runs
 from testing.models import toy_models
 from tests.golden.test_golden_kinds import FOLDER, told

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from events import Envelope, Event, Registry, UnknownEventError, canonical_json
-from evomerge.run import events
-from evomerge.run.state import fold
-from runs.history import audit
-from runs.lists import checks
-from runs.record.lineage import RULES
-from worker.tasks import verify_streams
+from agent_forge.events import Envelope, Event, Registry, UnknownEventError, canonical_json
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run.state import fold
+from agent_forge.runs.history import audit
+from agent_forge.runs.lists import checks
+from agent_forge.runs.record.lineage import RULES
+from agent_forge.worker.tasks import verify_streams
 
 FOLDER = Path(__file__).parent
 SCHEMAS = FOLDER / "schemas.json"

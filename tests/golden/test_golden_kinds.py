@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from events import Envelope, Event, canonical_json
-from pipeline import nameless
-from runs import kinds
-from runs.history import audit, reuse
-from runs.history.measured import difference, measurements
-from runs.kinds.asked import roles
-from runs.kinds.state import fold_into
-from runs.kinds.tasks import Delegate
-from runs.record.lineage import RULES
+from agent_forge.events import Envelope, Event, canonical_json
+from agent_forge.pipeline import events
+from agent_forge.runs import kinds
+from agent_forge.runs.history import audit, children
+from agent_forge.runs.history.repository import difference, measurements
+from agent_forge.runs.kinds.asked import roles
+from agent_forge.runs.kinds.decide import Delegate
+from agent_forge.runs.kinds.state import fold_into
+from agent_forge.runs.record.lineage import RULES
 from tests.golden.test_golden import LOGS as LOGS_OF_MERGES
 from tests.golden.test_golden import fingerprint, lineage_of, rows_of, unlanded
 from tests.integration.kinds.test_forgeries import relinked
@@ -180,7 +180,7 @@ def test_another_setting_of_a_pipeline_is_another_lineage() -> None:
         ],
         "test": ["/e"],
     }
-    told = nameless.settings(config)
+    told = events.settings(config)
     first, second = told["phases"]
     assert first["models"] == {"merges": ["model 1"], "model": ["model 2"]}
     assert second["models"] == {"model": ["a", "model 1"]}
@@ -241,7 +241,7 @@ def test_auto_leaves_the_digests_of_a_run_on_the_cpu_as_they_are(path: Path) -> 
     auto, named = submitted("auto"), submitted(pinned)
     assert auto.device == (pinned if profile else "auto")
     assert auto.lineage_digest() == named.lineage_digest()
-    assert reuse.identity(auto, "1") == reuse.identity(named, "1")
+    assert children.identity(auto, "1") == children.identity(named, "1")
     if path in NEWEST:  # merges' golden logs are of an invented device
         recorded = json.loads(path.with_suffix(".json").read_text("utf-8"))
         assert recorded["lineage_digest"] in [auto.lineage_digest(rule) for rule in RULES]

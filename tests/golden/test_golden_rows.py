@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from runs import kinds
-from runs.kinds.state import fold_into
-from runs.lists.curve import BLANK
-from runs.panels.head import listed
+from agent_forge.runs import kinds
+from agent_forge.runs.kinds.state import fold_into
+from agent_forge.runs.lists.curve import BLANK
+from agent_forge.runs.panels.head import listed
 from tests.golden.test_golden import rows_of
 
 LOGS = sorted(Path(__file__).parent.glob("*.jsonl"))

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from safetensors.numpy import load_file
 
-from evaluation.machine_profile import machine_profile
-from evomerge.run.state import RunState
-from runs.home import Home
+from agent_forge.evaluation.autotune import machine_profile
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.runs.home import Home
 from testing.models.toys import Toys
 from testing.worlds import runs
 from testing.worlds.finished_run import FinishedRun

@@ -46,19 +46,19 @@ def test_what_landed_stays_in_the_tables() -> None:
 
 def test_the_check_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another decay of the same version is noticed."""
-    from weights.training.optimisers import adamw
+    from agent_forge.weights.training.optimisers import adamw
 
     class Changed(adamw.AdamW):
         def step(self, rate: float) -> None:
             super().step(rate * 1.0001)
 
     before = compute("optimiser", "adamw@1")
-    monkeypatch.setattr("weights.algorithms._load", _instead(Changed))
+    monkeypatch.setattr("agent_forge.weights.algorithms._load", _instead(Changed))
     assert compute("optimiser", "adamw@1") != before
 
 
 def _instead(changed: Any) -> Any:
     """A loader that gives a changed optimiser."""
-    from weights.algorithms import _load
+    from agent_forge.weights.algorithms import _load
 
     return lambda place: changed if place.endswith(":AdamW") else _load(place)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from evaluation.backends.local_backend import ResidentModel
-from evomerge.merging.builder import Weights
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evomerge.merging.builder import Weights
+from agent_forge.weights.folders import checkpoint
 from testing.models import toy_models
-from weights.folders import checkpoint
 
 
 @pytest.fixture(scope="session")

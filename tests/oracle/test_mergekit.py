@@ -17,10 +17,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from evomerge.mergekit import parser
-from evomerge.tasks import merge
+from agent_forge.evomerge.mergekit import parser
+from agent_forge.evomerge.tasks import merge
+from agent_forge.weights.folders.checkpoint import open_checkpoint
 from testing.models.toys import Toys
-from weights.folders.checkpoint import open_checkpoint
 
 TOOL = os.environ.get("FORGE_MERGEKIT", "")
 

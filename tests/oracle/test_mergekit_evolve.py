@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agent_forge.evomerge.recipes import tensor_groups
 from benchmarks.evomerge import incumbent
-from evomerge.recipes import tensor_groups
 from testing.models.toys import Toys
 
 TOOL = os.environ.get("FORGE_MERGEKIT", "")

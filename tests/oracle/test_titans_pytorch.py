@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from weights.architectures.titans_mag.configuration_titans_mag import TitansMagConfig
-from weights.architectures.titans_mag.memory_titans_mag import NeuralMemory
+from agent_forge.weights.architectures.titans_mag.configuration_titans_mag import TitansMagConfig
+from agent_forge.weights.architectures.titans_mag.memory_titans_mag import NeuralMemory
 
 WIDTH, CHUNK, TOKENS = 16, 4, 14
 

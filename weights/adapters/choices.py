@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runs.errors import ConfigError
+from agent_forge.runs.errors import ConfigError
 
 #: Merges of tensors.
 PLAIN = ("linear", "ties", "dare_linear", "dare_ties", "magnitude_prune")

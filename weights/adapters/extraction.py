@@ -14,15 +14,14 @@ from typing import Any
 
 import torch
 
-from runs.errors import NotFiniteError, SourceError
-from weights.adapters import pairs
-from weights.adapters.pairs import Pair
-from weights.adapters.truncation import truncated
-from weights.folders.checkpoint import Checkpoint, publish
-from weights.folders.model_config import described
-from weights.storage.output_folder import check_target
-from weights.tensors import HEADS, Weights
-from weights.training.models import low_rank
+from agent_forge.runs.errors import NotFiniteError, SourceError
+from agent_forge.weights.adapters import pairs
+from agent_forge.weights.adapters.pairs import Pair, truncated
+from agent_forge.weights.folders.checkpoint import Checkpoint, publish
+from agent_forge.weights.folders.model_config import described
+from agent_forge.weights.storage.output_folder import check_target
+from agent_forge.weights.tensors import HEADS, Weights
+from agent_forge.weights.training.models import low_rank
 
 #: File that says how an adapter was made; it marks a folder that may be replaced.
 RECORD = "adapter_extraction.json"
@@ -107,8 +106,8 @@ def worst(energies: Mapping[str, float]) -> dict[str, float]:
 
 def _layers(checkpoint: Checkpoint, choice: Choice) -> dict[str, Any]:
     """Return name → linear layer that gets an adapter. Raises ConfigError, SourceError."""
-    from weights.architectures.auto import AutoModelForCausalLM
-    from weights.architectures.auto_config import AutoConfig
+    from agent_forge.weights.architectures.auto import AutoModelForCausalLM
+    from agent_forge.weights.architectures.auto_config import AutoConfig
 
     checkpoint.check_plain("what an adapter is extracted from")
     with described("the config describes no model that can be built"), torch.device("meta"):

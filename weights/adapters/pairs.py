@@ -2,6 +2,12 @@
 
 A module's change is s · B A, with A [rank, inputs] and B [outputs, rank]; of an embedding inputs are
 tokens. Changes of transposed layers (GPT-2's Conv1D) have the same orientation.
+
+Nearest matrix of a rank, by the largest singular values (Eckart and Young 1936).
+
+They are found from the smaller of D Dᵀ and Dᵀ D in float64, [side, side]: a layer of 14,336 × 4,096
+takes the memory of its smaller side, and no whole decomposition. Singular values below some 1e-8 of the
+largest are noise.
 """
 
 from __future__ import annotations
@@ -16,10 +22,10 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from runs.errors import NotFiniteError, SourceError
-from runs.system import bounded_files
-from weights.folders import adapter_folders, companions
-from weights.folders.adapter_config import AdapterConfig
+from agent_forge.runs.errors import NotFiniteError, SourceError
+from agent_forge.runs.system import bounded_files
+from agent_forge.weights.folders import adapter_folders, companions
+from agent_forge.weights.folders.adapter_folders import AdapterConfig
 
 #: Prefix that peft puts before a module's name.
 PREFIX = "base_model.model."
@@ -165,3 +171,21 @@ def write(
         **settings,
     }
     (folder / adapter_folders.CONFIG).write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+
+
+def truncated(matrix: torch.Tensor, rank: int) -> tuple[Pair, float, float]:
+    """Return the pair nearest to a float64 matrix, and squared singular values: kept, and all.
+
+    Both of the pair's matrices have the singular values' roots as norms.
+    """
+    wide = matrix.shape[0] <= matrix.shape[1]
+    values, vectors = torch.linalg.eigh(matrix @ matrix.T if wide else matrix.T @ matrix)
+    values, vectors = values.flip(0)[:rank].clamp(min=0), vectors.flip(1)[:, :rank]
+    roots = values.sqrt().sqrt()  # of the singular values
+    inverse = torch.where(roots > 0, 1 / roots, 0)
+    if wide:
+        b, a = vectors * roots, (vectors.T @ matrix) * inverse[:, None]
+    else:
+        b, a = (matrix @ vectors) * inverse, (vectors * roots).T
+    total = float(matrix.square().sum())
+    return Pair(a.float(), b.float()), min(float(values.sum()), total), total

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from transformers import AutoModelForCausalLM
 
-from weights.architectures import auto_config  # noqa: F401 - registers the configurations
-from weights.architectures.titans_mag.configuration_titans_mag import TitansMagConfig
-from weights.architectures.titans_mag.modeling_titans_mag import TitansMagForCausalLM
+from agent_forge.weights.architectures import auto_config  # noqa: F401 - registers the configurations
+from agent_forge.weights.architectures.titans_mag.configuration_titans_mag import TitansMagConfig
+from agent_forge.weights.architectures.titans_mag.modeling_titans_mag import TitansMagForCausalLM
 
 AutoModelForCausalLM.register(TitansMagConfig, TitansMagForCausalLM)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from transformers import AutoConfig, AutoTokenizer
 
-from weights.architectures.titans_mag.configuration_titans_mag import TitansMagConfig
+from agent_forge.weights.architectures.titans_mag.configuration_titans_mag import TitansMagConfig
 
 AutoConfig.register(TitansMagConfig.model_type, TitansMagConfig)
 

@@ -18,23 +18,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from events import canonical_json
-from weights import algorithms
+from agent_forge.events import canonical_json
+from agent_forge.weights import algorithms
 
 if TYPE_CHECKING:
     import torch
 
 #: Name and version of a codec → its class.
 CODECS: dict[str, str] = {
-    "chain@1": "weights.codecs.chain:Chain",
-    "gptq@1": "weights.codecs.gptq:Gptq",
-    "hyper@1": "weights.codecs.hyper:Hyper",
-    "plain@1": "weights.codecs.plain:Plain",
-    "rtn@1": "weights.codecs.rounding:RoundToNearest",
-    "seedlm@1": "weights.codecs.seedlm:SeedLM",
-    "ternary@1": "weights.codecs.ternary:Ternary",
-    "uniform@1": "weights.codecs.entropy_coded:Uniform",
-    "vptq@1": "weights.codecs.vector:Vptq",
+    "chain@1": "agent_forge.weights.codecs.chain:Chain",
+    "gptq@1": "agent_forge.weights.codecs.gptq:Gptq",
+    "hyper@1": "agent_forge.weights.codecs.hyper:Hyper",
+    "plain@1": "agent_forge.weights.codecs.plain:Plain",
+    "rtn@1": "agent_forge.weights.codecs.rounding:RoundToNearest",
+    "seedlm@1": "agent_forge.weights.codecs.seedlm:SeedLM",
+    "ternary@1": "agent_forge.weights.codecs.ternary:Ternary",
+    "uniform@1": "agent_forge.weights.codecs.entropy_coded:Uniform",
+    "vptq@1": "agent_forge.weights.codecs.vector:Vptq",
 }
 
 

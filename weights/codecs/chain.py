@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from runs.errors import ConfigError, SourceError
-from weights import algorithms, codecs
-from weights.codecs import Coded, matrices
+from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.weights import algorithms, codecs
+from agent_forge.weights.codecs import Coded, matrices
 
 #: This codec's own name, which no step may have.
 NAME = "chain@1"

@@ -12,12 +12,12 @@ from __future__ import annotations
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from runs.errors import ConfigError, SourceError
-from weights.codecs import Coded
-from weights.codecs.feedback.error_feedback import fed_back
-from weights.codecs.matrices import check
-from weights.codecs.packing import range_coder, row_steps
-from weights.codecs.packing.range_coder import MOST_VALUE
+from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.weights.codecs import Coded
+from agent_forge.weights.codecs.feedback.error_feedback import fed_back
+from agent_forge.weights.codecs.matrices import check
+from agent_forge.weights.codecs.packing import range_coder, row_steps
+from agent_forge.weights.codecs.packing.range_coder import MOST_VALUE
 
 
 class UniformParams(BaseModel):

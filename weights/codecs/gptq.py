@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from pydantic import Field
 
-from runs.errors import ConfigError
-from weights.codecs import Coded
-from weights.codecs.feedback.error_feedback import BLOCK, fed_back
-from weights.codecs.matrices import check, normalised
-from weights.codecs.packing import grouped_grid
-from weights.codecs.packing.grouped_grid import GridParams, fit, levels, nearest, width
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.codecs import Coded
+from agent_forge.weights.codecs.feedback.error_feedback import BLOCK, fed_back
+from agent_forge.weights.codecs.matrices import check, normalised
+from agent_forge.weights.codecs.packing import grouped_grid
+from agent_forge.weights.codecs.packing.grouped_grid import GridParams, fit, levels, nearest, width
 
 
 class GptqParams(GridParams):

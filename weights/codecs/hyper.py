@@ -30,10 +30,10 @@ import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from runs.errors import SourceError
-from weights.codecs import Coded, matrices
-from weights.codecs.packing import bits
-from weights.codecs.search import planar
+from agent_forge.runs.errors import SourceError
+from agent_forge.weights.codecs import Coded, matrices
+from agent_forge.weights.codecs.packing import bits
+from agent_forge.weights.codecs.search import planar
 
 #: Sides of the square that are tried, in standard deviations of the weights.
 SIDES = (1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0)

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from runs.errors import ConfigError, NotFiniteError, SourceError
-from weights.codecs import Coded
-from weights.tensors import Shape
+from agent_forge.runs.errors import ConfigError, NotFiniteError, SourceError
+from agent_forge.weights.codecs import Coded
+from agent_forge.weights.tensors import Shape
 
 
 def check(matrix: torch.Tensor, gram: torch.Tensor | None = None) -> None:

@@ -7,9 +7,9 @@ from typing import Literal
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from runs.errors import ConfigError, SourceError
-from weights.codecs import Coded
-from weights.codecs.matrices import check
+from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.weights.codecs import Coded
+from agent_forge.weights.codecs.matrices import check
 
 DTYPES = {name: getattr(torch, name) for name in ("float32", "float16", "bfloat16")}
 

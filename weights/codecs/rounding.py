@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from weights.codecs import Coded
-from weights.codecs.matrices import check, normalised
-from weights.codecs.packing import grouped_grid
-from weights.codecs.packing.grouped_grid import GridParams, fit, levels, nearest, width
+from agent_forge.weights.codecs import Coded
+from agent_forge.weights.codecs.matrices import check, normalised
+from agent_forge.weights.codecs.packing import grouped_grid
+from agent_forge.weights.codecs.packing.grouped_grid import GridParams, fit, levels, nearest, width
 
 
 class RoundToNearest:

@@ -28,11 +28,11 @@ import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from runs.errors import SourceError
-from weights.codecs import Coded, matrices
-from weights.codecs.packing import bits
-from weights.codecs.search import lfsr, seed_tables
-from weights.codecs.search import seeds as seed_search
+from agent_forge.runs.errors import SourceError
+from agent_forge.weights.codecs import Coded, matrices
+from agent_forge.weights.codecs.packing import bits
+from agent_forge.weights.codecs.search import lfsr, seed_tables
+from agent_forge.weights.codecs.search import seeds as seed_search
 
 #: Bits a weight → (C weights of a block, P coefficients).
 GEOMETRY = {4: (8, 3), 3: (12, 4)}

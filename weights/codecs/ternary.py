@@ -11,12 +11,12 @@ from typing import Literal
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from runs.errors import ConfigError
-from weights.codecs import Coded
-from weights.codecs.feedback.error_feedback import BLOCK, fed_back
-from weights.codecs.matrices import check, normalised, part, restored, whole
-from weights.codecs.packing import trits
-from weights.codecs.packing.grouped_grid import LEAST, MOST, width
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.codecs import Coded
+from agent_forge.weights.codecs.feedback.error_feedback import BLOCK, fed_back
+from agent_forge.weights.codecs.matrices import check, normalised, part, restored, whole
+from agent_forge.weights.codecs.packing import trits
+from agent_forge.weights.codecs.packing.grouped_grid import LEAST, MOST, width
 
 #: Rounds of the search for least-squares scales; each makes the error smaller, or ends it.
 ROUNDS = 20

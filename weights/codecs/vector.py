@@ -28,11 +28,11 @@ import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from runs.errors import SourceError
-from weights.codecs import Coded, matrices
-from weights.codecs.feedback.inverse_factor import inverse_factor
-from weights.codecs.packing import bits
-from weights.codecs.search import kmeans
+from agent_forge.runs.errors import SourceError
+from agent_forge.weights.codecs import Coded, matrices
+from agent_forge.weights.codecs.feedback.inverse_factor import inverse_factor
+from agent_forge.weights.codecs.packing import bits
+from agent_forge.weights.codecs.search import kmeans
 
 
 class Params(BaseModel):

@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from runs.errors import SourceError
-from weights.folders import adapter_folders, companions, gguf_note, made_folders
-from weights.folders.adapted_tensors import AdaptedTensors
-from weights.folders.adapter import Adapter
-from weights.folders.checkpoint import (
+from agent_forge.runs.errors import SourceError
+from agent_forge.weights.folders import adapter_folders, companions, gguf_note, made_folders
+from agent_forge.weights.folders.adapter import AdaptedTensors, Adapter
+from agent_forge.weights.folders.checkpoint import (
     SHARD_BYTES,
     Checkpoint,
     open_checkpoint,
@@ -23,7 +22,7 @@ from weights.folders.checkpoint import (
     weight_files,
     write_weights,
 )
-from weights.tensors import HEADS, Weights
+from agent_forge.weights.tensors import HEADS, Weights
 
 #: Increased if the same files give another folder.
 VERSION = 1

@@ -7,21 +7,26 @@ beside its change) and rows of single tokens (`trainable_token_indices`).
 The embedding and the head of a tied model become two tensors if the adapter changes one of them alone,
 as in the model that was trained. peft's merge adds such a change to both, and warns; on the untied
 model that its warning asks for, its result is the one here.
+
+Rows of tensors with an adapter's change on the fly: low-rank, or replaced.
+
+Tensors of a model with an adapter, whose change is added when a tensor is read.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
 
-from runs.errors import SourceError
-from weights import block_names
-from weights.folders import adapter_folders
-from weights.folders.adapter_config import AdapterConfig
-from weights.folders.adapter_rows import LoraRows, ReplacedRows
-from weights.tensors import HEADS, Rows, as_rows
+from agent_forge.runs.errors import SourceError
+from agent_forge.weights import block_names
+from agent_forge.weights.folders import adapter_folders
+from agent_forge.weights.folders.adapter_folders import AdapterConfig
+from agent_forge.weights.tensors import HEADS, Rows, as_rows
 
 #: Prefix that peft puts before a module's name.
 _PREFIX = "base_model.model."
@@ -183,3 +188,103 @@ class Adapter:
             "model, or the model's file has names that transformers changes on loading. Load the "
             "model with transformers and save it again, or give the adapter's own base."
         )
+
+
+@dataclass(frozen=True)
+class LoraRows:
+    """W + scale · B A (Hu et al. 2021, arXiv 2106.09685), a stretch at a time; float32."""
+
+    rows: Rows
+    a: torch.Tensor
+    b: torch.Tensor
+    scale: float
+
+    @property
+    def shape(self) -> torch.Size:  # noqa: D102
+        return self.rows.shape
+
+    def __getitem__(self, cut: slice, /) -> torch.Tensor:
+        change = self.b[cut].to(torch.float32) @ self.a.to(torch.float32)
+        return self.rows[cut].to(torch.float32).add(change, alpha=self.scale)
+
+
+@dataclass(frozen=True)
+class ReplacedRows:
+    """Rows of which those at `index` are replaced by `values` [len(index), columns]; float32."""
+
+    rows: Rows
+    index: torch.Tensor
+    values: torch.Tensor
+
+    @property
+    def shape(self) -> torch.Size:  # noqa: D102
+        return self.rows.shape
+
+    def __getitem__(self, cut: slice, /) -> torch.Tensor:
+        first, end, _ = cut.indices(self.rows.shape[0])
+        out = self.rows[cut].to(torch.float32, copy=True)
+        inside = (self.index >= first) & (self.index < end)
+        out[self.index[inside] - first] = self.values[inside].to(torch.float32)
+        return out
+
+
+@dataclass(frozen=True)
+class RoundedRows:
+    """Rows rounded to a dtype."""
+
+    rows: Rows
+    dtype: torch.dtype
+
+    @property
+    def shape(self) -> torch.Size:  # noqa: D102
+        return self.rows.shape
+
+    def __getitem__(self, cut: slice, /) -> torch.Tensor:
+        return self.rows[cut].to(self.dtype)
+
+
+class AdaptedTensors(Mapping[str, torch.Tensor]):
+    """Tensors of BASE+ADAPTER by name, in order of name: nothing merged is kept.
+
+    A tensor that the adapter changes is W + scale · B A, summed in float32 and rounded to the dtype of
+    W, as in the model that peft's `merge_and_unload` gives. It is made again at each reading; all
+    others are those of the base. `rows` gives stretches of a tensor, for merges that read in chunks.
+    """
+
+    def __init__(
+        self, base: Mapping[str, torch.Tensor], adapter: Adapter, architecture: str | None
+    ) -> None:
+        """Raise SourceError for an adapter that does not fit the tensors, or that unties a head."""
+        self._base = base
+        embedding = next((name for name in HEADS if name in base), None)
+        head = HEADS[embedding] if embedding else ""
+        if embedding and head not in base and adapter.unties(embedding, head):
+            raise SourceError(
+                f"adapter {adapter.folder}: it changes the embedding or the head of a model in which "
+                "both are one tensor, so that its sum has another tensor than the base. Merge it "
+                "first, by a config of `forge merge`, and give all models as folders."
+            )
+        self._rows: dict[str, Rows] = {}
+        for name, tensor in base.items():
+            rows = adapter.on(name, as_rows(tensor), architecture)
+            stored = isinstance(rows, torch.Tensor) and rows.dtype == tensor.dtype
+            self._rows[name] = rows if stored else RoundedRows(rows, tensor.dtype)
+        adapter.check_used()
+
+    def rows(self, name: str) -> Rows:
+        """Return a tensor as [rows, columns], with the adapter's change. Raise KeyError."""
+        return self._rows[name]
+
+    def like(self) -> Mapping[str, torch.Tensor]:
+        """Return tensors of the same names, dtypes and shapes: those of the base."""
+        return self._base
+
+    def __getitem__(self, name: str, /) -> torch.Tensor:
+        rows = self._rows[name]
+        return rows[slice(0, rows.shape[0])].reshape(self._base[name].shape)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._base)
+
+    def __len__(self) -> int:
+        return len(self._base)

@@ -18,7 +18,7 @@ from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from weights.folders import companions
+from agent_forge.weights.folders import companions
 
 #: Characters of the longest template that is looked through; the longest in use have about 30,000.
 MOST_LETTERS = 1 << 20

@@ -2,6 +2,8 @@
 
 A checkpoint is a Hugging Face folder with `config.json` and safetensors weights. Tensors are
 memory-mapped; nothing is read before it is used. Pickled weights are refused.
+
+Checks of the weights that a folder holds.
 """
 
 from __future__ import annotations
@@ -21,22 +23,20 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from events import failpoints
-from runs.errors import SourceError, UnavailableError
-from runs.event_types import HalfPrecision
-from runs.system import bounded_files, open_files
-from weights.folders import (
+from agent_forge.events import failpoints
+from agent_forge.runs.errors import ForgeError, SourceError, UnavailableError
+from agent_forge.runs.event_types import HalfPrecision
+from agent_forge.runs.system import bounded_files, open_files
+from agent_forge.weights.folders import (
     adapter_folders,
     gguf_note,
     made_folders,
     model_config,
     safetensors_header,
 )
-from weights.folders.adapted_tensors import AdaptedTensors
-from weights.folders.adapter import Adapter
-from weights.folders.confrontation import TORCH, confront
-from weights.model import Model
-from weights.tensors import HEADS, Shape, Weights, elements
+from agent_forge.weights.folders.adapter import AdaptedTensors, Adapter
+from agent_forge.weights.folders.confrontation import TORCH, confront
+from agent_forge.weights.tensors import HEADS, Model, Shape, Weights, elements
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
@@ -417,3 +417,15 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def holds(folder: Path, expected: str) -> bool:
+    """Return True if a folder is a model whose weights have this digest, as stored or untied."""
+    try:
+        opened = open_checkpoint(folder)
+        tensors = opened.tensors()
+        if digest(tensors) == expected:
+            return True
+        return opened.tied and digest(untied(tensors)) == expected
+    except (ForgeError, OSError):
+        return False

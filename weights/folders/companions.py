@@ -15,11 +15,11 @@ from typing import Any
 
 import blake3
 
-from events import canonical_json
-from runs.errors import SourceError
-from runs.system import bounded_files
-from weights import architectures
-from weights.folders import adapter_folders
+from agent_forge.events import canonical_json
+from agent_forge.runs.errors import SourceError
+from agent_forge.runs.system import bounded_files
+from agent_forge.weights import architectures
+from agent_forge.weights.folders import adapter_folders
 
 CONFIG = "config.json"
 #: Files of tokenizer, generation and processors of images, video and sound.

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from weights.block_names import COUNT_KEYS
-from weights.folders import model_config
+from agent_forge.weights.block_names import COUNT_KEYS
+from agent_forge.weights.folders import model_config
 
 if TYPE_CHECKING:
-    from weights.folders.checkpoint import Checkpoint
+    from agent_forge.weights.folders.checkpoint import Checkpoint
 
 #: What a difference means, for settings that users know.
 MEANINGS = {

@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 
-from runs.errors import SourceError
-from weights.folders import companions, model_config
-from weights.folders.parameters import Filled, fill, saved_name
-from weights.tensors import Shape
+from agent_forge.runs.errors import SourceError
+from agent_forge.weights.folders import companions, model_config
+from agent_forge.weights.folders.parameters import Filled, fill, saved_name
+from agent_forge.weights.tensors import Shape
 
 #: dtypes by the names that safetensors gives them.
 TORCH = {

@@ -4,6 +4,8 @@ PATH/model.gguf is a file that begins as such files do, also under another name.
 hub:OWNER/NAME/FILE.gguf[@REVISION], with or without hub:, is of a file in a Hub repository;
 hub:OWNER/NAME is of the only one in it. The name package:DIST[/FILE.gguf] is of one in an installed
 Python package, which is not imported.
+
+The error of a model or a data set that the Hub does not give, in words for users.
 """
 
 from __future__ import annotations
@@ -11,13 +13,14 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from runs.errors import SourceError, UnavailableError
-from runs.event_types import ModelReference
-from runs.system import user_folders
-from weights.folders import made_folders
-from weights.folders.hub_errors import fetching
+from agent_forge.runs import home
+from agent_forge.runs.errors import SourceError, UnavailableError
+from agent_forge.runs.event_types import ModelReference
+from agent_forge.weights.folders import made_folders
 
 ENDING = ".gguf"
 _HUB, _PACKAGE = "hub:", "package:"
@@ -49,7 +52,7 @@ def at(place: Path, name: str = "") -> ModelReference | None:
 
     Raise SourceError for another file whose name ends in .gguf, and as `cached.folder` does.
     """
-    from weights.folders.gguf_source import header
+    from agent_forge.weights.folders.gguf_source import header
 
     if not place.is_file():
         return None
@@ -66,7 +69,7 @@ def named(text: str) -> ModelReference | None:
     Raise SourceError, UnavailableError.
     """
     if is_package(text):
-        from weights.folders.gguf_source import header
+        from agent_forge.weights.folders.gguf_source import header
 
         place = _in_package(text.removeprefix(_PACKAGE), text)
         return _converted(place, header.stem(place), text)
@@ -80,9 +83,9 @@ def _first_fault(file: Path) -> str:
 
 
 def _converted(place: Path, name: str, origin: str) -> ModelReference:
-    from weights.folders.gguf_source import cached
+    from agent_forge.weights.folders.gguf_source import conversion
 
-    folder = cached.folder(place, made_folders.cache(made_folders.GGUF), origin)
+    folder = conversion.folder(place, made_folders.cache(made_folders.GGUF), origin)
     return ModelReference(name=name, path=str(folder))
 
 
@@ -122,10 +125,10 @@ def _of_hub(text: str) -> ModelReference:
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError
 
-    from weights.folders.gguf_source import header
+    from agent_forge.weights.folders.gguf_source import header
 
     body, _, revision = text.removeprefix(_HUB).partition("@")
-    user_folders.check_hub_cache()
+    home.check_hub_cache()
     repository, name = _file_of_hub(text, body, revision or None)
     try:
         with fetching(f"file {name} of {repository}"):
@@ -190,3 +193,36 @@ def _check_digest(place: Path) -> None:
             f"{place.name} of the Hub is damaged here: its SHA-256 is {digest[:12]}…, the Hub's is "
             f"{blob.name[:12]}…. It was removed from {blob.parent}. Run the command again."
         )
+
+
+@contextmanager
+def fetching(what: str) -> Iterator[None]:
+    """Raise UnavailableError for any trouble with the Hub but a file that a repository lacks."""
+    import httpx2  # of huggingface_hub
+    from huggingface_hub.errors import (
+        EntryNotFoundError,
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+    )
+
+    try:
+        yield
+    except LocalEntryNotFoundError as error:  # without the Hub nothing is known of the file
+        raise not_fetched(what, error) from error
+    except EntryNotFoundError:
+        raise
+    except (HfHubHTTPError, OSError, ValueError, httpx2.HTTPError) as error:
+        raise not_fetched(what, error) from error
+
+
+def not_fetched(what: str, error: Exception) -> UnavailableError:
+    """Return the error for something that is neither in the local cache nor can be fetched.
+
+    `error` is huggingface_hub's; its first line is the reason.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    reason = lines[0].removeprefix("Got: ").rstrip(".") if lines else type(error).__name__
+    return UnavailableError(
+        f"{what} is not in the local cache and cannot be fetched: {reason}. Check the name, the "
+        "network and HF_TOKEN."
+    )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runs.errors import SourceError
-from runs.system import bounded_files
+from agent_forge.runs.errors import SourceError
+from agent_forge.runs.system import bounded_files
 
 #: The note's file, and its bytes at most.
 NOTE = "gguf.json"

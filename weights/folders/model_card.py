@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from weights import architectures
+from agent_forge.weights import architectures
 
 #: Ending of a file of coded weights.
 CODED = ".forge"

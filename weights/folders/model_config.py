@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from runs.errors import ForgeError, SourceError
-from runs.system import bounded_files
-from weights import block_names
-from weights.block_names import COUNT_KEYS
-from weights.tensors import Shape
+from agent_forge.runs.errors import ForgeError, SourceError
+from agent_forge.runs.system import bounded_files
+from agent_forge.weights import block_names
+from agent_forge.weights.block_names import COUNT_KEYS
+from agent_forge.weights.tensors import Shape
 
 FILE = "config.json"
 #: Bytes of the largest config.json that is read.
@@ -149,7 +149,7 @@ def configuration(folder: Path, settings: Mapping[str, Any]) -> Any:
     import transformers
     from transformers import CONFIG_MAPPING
 
-    from weights.architectures import auto_config  # noqa: F401 - registers the configurations
+    from agent_forge.weights.architectures import auto_config  # noqa: F401 - registers the configurations
 
     kind, code = settings.get("model_type"), settings.get("auto_map")
     if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
@@ -175,7 +175,7 @@ def empty(folder: Path, config: Any) -> Any:
     """
     import torch
 
-    from weights.architectures.auto import AutoModelForCausalLM
+    from agent_forge.weights.architectures.auto import AutoModelForCausalLM
 
     with described(f"{folder / FILE} describes no model that can be built"), torch.device("meta"):
         return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
@@ -191,7 +191,7 @@ def module(folder: Path, settings: Mapping[str, Any]) -> Any:
     import transformers
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-    from weights.architectures.auto import AutoModelForCausalLM
+    from agent_forge.weights.architectures.auto import AutoModelForCausalLM
 
     config = configuration(folder, settings)
     named = settings.get("architectures")

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runs.errors import SourceError
-from runs.system import bounded_files, open_files
-from weights.tensors import Shape, elements
+from agent_forge.runs.errors import SourceError
+from agent_forge.runs.system import bounded_files, open_files
+from agent_forge.weights.tensors import Shape, elements
 
 #: Bytes of the largest header that is read; the library's bound.
 MOST_BYTES = 100_000_000

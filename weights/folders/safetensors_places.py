@@ -12,8 +12,8 @@ from pathlib import Path
 
 import torch
 
-from weights.folders.checkpoint import INDEX, SINGLE, TORCH
-from weights.tensors import Shape, elements
+from agent_forge.weights.folders.checkpoint import INDEX, SINGLE, TORCH
+from agent_forge.weights.tensors import Shape, elements
 
 #: Bytes at whose multiples torch begins tensors.
 ALIGNED = 64

@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runs.errors import SourceError, UnavailableError
-from runs.event_types import ModelReference
-from runs.kinds.asked import Names
-from runs.system import user_folders
-from weights.folders import adapter_folders, gguf_names, made_folders, model_config
-from weights.folders.compared_settings import compare_settings
-from weights.folders.hub_errors import not_fetched
-from weights.tensors import HEADS, Shape
+from agent_forge.runs import home
+from agent_forge.runs.errors import SourceError, UnavailableError
+from agent_forge.runs.event_types import ModelReference
+from agent_forge.runs.kinds.asked import Names
+from agent_forge.weights.folders import adapter_folders, gguf_names, made_folders, model_config
+from agent_forge.weights.folders.compared_settings import compare_settings
+from agent_forge.weights.folders.gguf_names import not_fetched
+from agent_forge.weights.tensors import HEADS, Shape
 
 if TYPE_CHECKING:
-    from weights.folders.checkpoint import Checkpoint
+    from agent_forge.weights.folders.checkpoint import Checkpoint
 
 ALIASES = {
     "deepseek": "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B",
@@ -51,7 +51,7 @@ def resolve(
     base, adapter = adapter_folders.parts(Path(model.path))
     if adapter is None:
         return model
-    from weights.folders import adapted_folders  # imports torch
+    from agent_forge.weights.folders import adapted_folders  # imports torch
 
     folder = adapted_folders.folder(base, adapter, model.name)
     return model.model_copy(update={"path": str(folder)})
@@ -204,7 +204,7 @@ def _place(text: str) -> Path | None:
     if not text.isprintable():
         raise SourceError(f"model {text[:200]!r} has characters that no name has. Leave them out.")
     try:
-        path = user_folders.expanded(text, SourceError)
+        path = home.expanded(text, SourceError)
         there = path.exists() or text.startswith((".", "/", "~"))
         return path.resolve() if there else None
     except (OSError, RuntimeError) as error:  # too long, links in a circle, no such user
@@ -219,7 +219,7 @@ def _fetch(repository: str, revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
-    user_folders.check_hub_cache()
+    home.check_hub_cache()
     try:
         return Path(snapshot_download(repository, revision=revision, allow_patterns=PATTERNS))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
@@ -249,7 +249,7 @@ def open_family(
     `copies` maps given paths to folders that are read in their place. Raises SourceError naming
     what does not fit; with `strict`, also instead of warnings.
     """
-    from weights.folders.checkpoint import (
+    from agent_forge.weights.folders.checkpoint import (
         open_checkpoint,  # imports torch, not needed to name models
     )
 

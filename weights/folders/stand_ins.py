@@ -6,9 +6,9 @@ from pathlib import Path
 
 import torch
 
-from runs import keys
-from weights.folders import companions
-from weights.folders.checkpoint import SHARD_BYTES, open_checkpoint, write_weights
+from agent_forge.runs import keys
+from agent_forge.weights.folders import companions
+from agent_forge.weights.folders.checkpoint import SHARD_BYTES, open_checkpoint, write_weights
 
 #: Standard deviation of the noise, relative to each tensor's own.
 NOISE = 1e-2

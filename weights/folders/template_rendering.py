@@ -21,9 +21,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runs.errors import ConfigError, SourceError, UnavailableError
-from runs.system.child_environment import child_environment
-from runs.system.line_process import Respondent
+from agent_forge.runs.errors import ConfigError, SourceError, UnavailableError
+from agent_forge.runs.system.child_environment import child_environment
+from agent_forge.runs.system.line_process import Respondent
 
 #: Processor seconds and further bytes of memory for one text; characters of the longest text.
 SECONDS, BYTES, LONGEST = 5, 512 << 20, 16 << 20

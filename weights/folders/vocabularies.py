@@ -12,8 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from runs.errors import SourceError
-from runs.system import bounded_files
+from agent_forge.runs.errors import SourceError
+from agent_forge.runs.system import bounded_files
 
 FILE = "tokenizer.json"
 

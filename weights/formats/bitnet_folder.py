@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 
-from runs.errors import ConfigError, NotFiniteError
-from weights.folders import companions
-from weights.folders.checkpoint import SHARD_BYTES, Checkpoint, write_weights
-from weights.folders.model_config import described
-from weights.ternary import linears, packing, quantiser
+from agent_forge.runs.errors import ConfigError, NotFiniteError
+from agent_forge.weights.folders import companions
+from agent_forge.weights.folders.checkpoint import SHARD_BYTES, Checkpoint, write_weights
+from agent_forge.weights.folders.model_config import described
+from agent_forge.weights.ternary import linears, packing, quantiser
 
 #: What transformers reads the folder by.
 QUANTISATION: dict[str, Any] = {

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from runs.errors import SourceError
-from weights.formats.byte_bpe import Tokens, base, chat_template, file_of, special_ids
+from agent_forge.runs.errors import SourceError
+from agent_forge.weights.formats.byte_bpe import Tokens, base, chat_template, file_of, special_ids
 
 #: How SentencePiece writes a space.
 SPACE = "▁"

@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 
-from runs.errors import ConfigError, NotFiniteError, SourceError
-from weights.folders import companions
-from weights.folders.checkpoint import SHARD_BYTES, Checkpoint, write_weights
+from agent_forge.runs.errors import ConfigError, NotFiniteError, SourceError
+from agent_forge.weights.folders import companions
+from agent_forge.weights.folders.checkpoint import SHARD_BYTES, Checkpoint, write_weights
 
 #: Name of a type → bits a weight.
 TYPES = {"int8": 8, "int4": 4}

@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
-from runs.errors import SourceError
-from weights import architectures
-from weights.folders import companions, model_config
-from weights.folders.checkpoint import INDEX, SHARD_BYTES, TORCH, publish
-from weights.folders.safetensors_places import index_of, places
-from weights.formats.coded_file import CodedFile
+from agent_forge.runs.errors import SourceError
+from agent_forge.weights import architectures
+from agent_forge.weights.folders import companions, model_config
+from agent_forge.weights.folders.checkpoint import INDEX, SHARD_BYTES, TORCH, publish
+from agent_forge.weights.folders.safetensors_places import index_of, places
+from agent_forge.weights.formats.coded_file import CodedFile
 
 
 def decompress(file: Path, folder: Path, shard_bytes: int = SHARD_BYTES) -> CodedFile:
@@ -72,7 +72,7 @@ def load_model(file: Path, dtype: torch.dtype | None = None) -> Any:
     """
     from transformers import GenerationConfig
 
-    from weights.architectures.auto import AutoModelForCausalLM
+    from agent_forge.weights.architectures.auto import AutoModelForCausalLM
 
     opened = CodedFile(file)
     dtype = dtype or TORCH[opened.header.tensors[0].dtype]
@@ -101,7 +101,7 @@ def load_model(file: Path, dtype: torch.dtype | None = None) -> Any:
 
 def load_tokenizer(file: Path) -> Any:
     """Return the tokenizer that a file holds. Raises SourceError if it holds none."""
-    from weights.architectures.auto_config import AutoTokenizer
+    from agent_forge.weights.architectures.auto_config import AutoTokenizer
 
     with _folder_of_companions(CodedFile(file)) as folder:
         model_config.check_tokenizer(folder)

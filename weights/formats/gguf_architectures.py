@@ -21,8 +21,8 @@ from typing import Any
 import gguf
 import numpy as np
 
-from runs.errors import SourceError
-from weights.formats import gguf_rope
+from agent_forge.runs.errors import SourceError
+from agent_forge.weights.formats import gguf_rope
 
 Config = Mapping[str, Any]
 

@@ -26,13 +26,13 @@ import torch
 from gguf import GGMLQuantizationType as Type
 from gguf.quants import quantize
 
-from runs.errors import ConfigError, NotFiniteError
-from weights.folders.checkpoint import Checkpoint, sync
-from weights.formats import gguf_architectures as architectures
-from weights.formats import gguf_rope
-from weights.formats.byte_bpe import Tokens
-from weights.tensors import HEADS
-from weights.ternary.quantiser import parts
+from agent_forge.runs.errors import ConfigError, NotFiniteError
+from agent_forge.weights.folders.checkpoint import Checkpoint, sync
+from agent_forge.weights.formats import gguf_architectures as architectures
+from agent_forge.weights.formats import gguf_rope
+from agent_forge.weights.formats.byte_bpe import Tokens
+from agent_forge.weights.tensors import HEADS
+from agent_forge.weights.ternary.quantiser import parts
 
 #: Name of a type → what the package calls a file of it.
 TYPES = {

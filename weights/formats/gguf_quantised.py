@@ -10,11 +10,11 @@ from pathlib import Path
 
 import gguf
 
-from runs.errors import ConfigError
-from weights.folders.checkpoint import Checkpoint, sync
-from weights.formats import gguf_architectures as architectures
-from weights.formats.gguf_file import TERNARY, TYPES, Written
-from weights.formats.libllama import Library
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.folders.checkpoint import Checkpoint, sync
+from agent_forge.weights.formats import gguf_architectures as architectures
+from agent_forge.weights.formats.gguf_file import TERNARY, TYPES, Written
+from agent_forge.weights.formats.libllama import Library
 
 #: Types that only llama.cpp's library writes.
 QUANTISED = (

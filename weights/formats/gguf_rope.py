@@ -13,7 +13,7 @@ from typing import Any
 import gguf
 import numpy as np
 
-from weights.folders.gguf_source.positions import llama3_divisors
+from agent_forge.weights.folders.gguf_source.families import llama3_divisors
 
 Config = Mapping[str, Any]
 Names = gguf.MODEL_TENSOR

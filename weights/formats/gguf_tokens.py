@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from weights.formats import byte_bpe, byte_fallback_bpe
-from weights.formats.byte_bpe import Tokens
+from agent_forge.weights.formats import byte_bpe, byte_fallback_bpe
+from agent_forge.weights.formats.byte_bpe import Tokens
 
 
 def of(tokenizer: Any, size: int) -> Tokens:

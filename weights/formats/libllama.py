@@ -2,15 +2,30 @@
 
 The package ships libllama and the declarations (cffi) that were made from its headers. The process is
 asked by lines: `python -m weights.formats.libllama` answers `quantise`, `open` and `nats`.
+
+Copies of shared libraries that load on a glibc older than 2.38 (Debian 12, Ubuntu 22.04).
+
+A compiler beside glibc 2.38 binds strtol, sscanf and their like to `__isoc23_strtol`, …: the same
+functions, which read binary numbers such as 0b11, too (C23). Older ones have the plain names only.
+A copy is bound to those, and its need for that version of glibc (ELF's .gnu.version_r, LSB 5) becomes
+weak.
+
+Importance matrices in llama.cpp's file format, as its `llama-imatrix` writes them.
+
+For each matrix of a block, by its name in the model's GGUF file: the sum of the squares of each input,
+[columns] float32, and over how many tokens it was taken. A quantiser weighs the error of a column with
+their quotient. It is the diagonal of the gram of the layer's inputs.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
+import struct
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,12 +33,11 @@ from typing import Any
 import gguf
 import numpy as np
 
-from runs.errors import UnavailableError
-from runs.system import packages
-from runs.system.child_environment import child_environment
-from runs.system.line_process import Respondent
-from runs.system.linked_processes import tied
-from weights.formats import gguf_imatrix, older_glibc
+from agent_forge.runs.errors import SourceError, UnavailableError
+from agent_forge.runs.system import packages
+from agent_forge.runs.system.child_environment import child_environment
+from agent_forge.runs.system.line_process import Respondent
+from agent_forge.runs.system.linked_processes import tied
 
 PACKAGE = "llama_cpp_py_sync"
 #: Seconds that an answer may take: quantising a large model to a type of 2 bits takes hours.
@@ -46,7 +60,7 @@ class Library:
         """Start the process. Raises UnavailableError."""
         require("llama.cpp's library")
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
-        command = tied([sys.executable, "-m", "weights.formats.libllama"])
+        command = tied([sys.executable, "-m", "agent_forge.weights.formats.libllama"])
         environment = child_environment("task", hub=False)
         self._process = Respondent(command, stderr=self._said, env=environment)
         self._threads = threads
@@ -124,7 +138,7 @@ class Opened:
         self.check()
         params, null = self._lib.llama_model_quantize_default_params(), self._ffi.NULL
         params.nthread, params.ftype = threads, int(gguf.LlamaFileType[f"MOSTLY_{type_}"])
-        means = {} if matrix is None else gguf_imatrix.read(Path(matrix))
+        means = {} if matrix is None else read(Path(matrix))
         alive = [
             (self._ffi.new("char[]", name.encode()), self._ffi.from_buffer("float[]", mean))
             for name, mean in means.items()
@@ -200,10 +214,10 @@ def _loaded(bindings: Any) -> Any:
     try:
         return bindings.get_lib()
     except RuntimeError as error:
-        if older_glibc.VERSION.decode() not in str(error):
+        if VERSION.decode() not in str(error):
             raise
     with tempfile.TemporaryDirectory() as folder:  # what is loaded stays mapped
-        older_glibc.copy(Path(bindings.__file__).parent, Path(folder))
+        copy(Path(bindings.__file__).parent, Path(folder))
         return bindings.get_ffi().dlopen(f"{folder}/libllama.so")
 
 
@@ -225,3 +239,132 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+#: The version, and the beginning of the names that are new in it.
+VERSION, PREFIX = b"GLIBC_2.38", b"__isoc23_"
+#: Types of sections: symbols, versions of symbols, needed versions.
+DYNSYM, VERSYM, VERNEED = 11, 0x6FFFFFFF, 0x6FFFFFFE
+#: Version of a symbol that has none; flag of a needed version that may be missing.
+GLOBAL, WEAK = 1, 2
+#: Where a section is, its length, and the number of the section that it refers to.
+Section = tuple[int, int, int]
+
+
+def copy(folder: Path, target: Path) -> None:
+    """Copy the libraries of a folder to another one, bound to the plain names.
+
+    Raises ValueError for a file that is no ELF of 64 bits in little-endian order.
+    """
+    for file in sorted(folder.glob("*.so*")):
+        data = bytearray(file.read_bytes())
+        rebind(data)
+        (target / file.name).write_bytes(data)
+        shutil.copymode(file, target / file.name)
+
+
+def rebind(data: bytearray) -> None:
+    """Change a library in place. Raises ValueError as `copy` does."""
+    if data[:6] != b"\x7fELF\x02\x01":
+        raise ValueError("no ELF file of 64 bits, little-endian")
+    sections = _sections(data)
+    if not {DYNSYM, VERSYM, VERNEED} <= sections.keys():
+        return
+    symbols, length, strings = sections[DYNSYM]
+    versions, names = sections[VERSYM][0], _place(data, strings)
+    for number in range(length // 24):
+        at = symbols + 24 * number
+        name, defined = struct.unpack_from("<I2xH", data, at)
+        if not defined and data.startswith(PREFIX, names + name):
+            struct.pack_into("<I", data, at, name + len(PREFIX))  # the end of a string is a string
+            struct.pack_into("<H", data, versions + 2 * number, GLOBAL)
+    for at, name in _needed(data, sections[VERNEED]):
+        if name == VERSION:
+            (flags,) = struct.unpack_from("<H", data, at + 4)
+            struct.pack_into("<H", data, at + 4, flags | WEAK)
+
+
+def _headers(data: bytearray) -> tuple[int, int, int]:
+    """Return where section headers are, the length of one, and how many there are."""
+    (begin,) = struct.unpack_from("<Q", data, 40)
+    length, count = struct.unpack_from("<HH", data, 58)
+    return begin, length, count
+
+
+def _sections(data: bytearray) -> dict[int, Section]:
+    """Return type → the section, of the types that a library has once."""
+    begin, length, count = _headers(data)
+    sections = {}
+    for number in range(count):
+        type_, place, size, link = struct.unpack_from("<4xI16xQQI", data, begin + length * number)
+        sections[type_] = place, size, link
+    return sections
+
+
+def _place(data: bytearray, number: int) -> int:
+    """Return where the section of a number is."""
+    begin, length, _ = _headers(data)
+    return struct.unpack_from("<Q", data, begin + length * number + 24)[0]
+
+
+def _needed(data: bytearray, section: Section) -> Iterator[tuple[int, bytes]]:
+    """Yield where each needed version is described, and its name."""
+    at, _, link = section
+    names, more = _place(data, link), True
+    while more:
+        count, first, step = struct.unpack_from("<2xH4xII", data, at)
+        entry = at + first
+        for _ in range(count):
+            name, following = struct.unpack_from("<8xII", data, entry)
+            yield entry, bytes(data[names + name : data.index(0, names + name)])
+            entry += following
+        at, more = at + step, step > 0
+
+
+#: Ends of the names of the two tensors of a matrix.
+SQUARES, COUNTS = ".in_sum2", ".counts"
+#: Name in the model's GGUF file → mean of the squares of each input, [columns] float32.
+Means = Mapping[str, np.ndarray]
+
+
+def write(file: Path, means: Means, tokens: int, window: int, source: str) -> None:
+    """Write means over a number of tokens, read in windows; `source` names the text."""
+    writer = gguf.GGUFWriter(file, "")
+    try:
+        writer.kv_data[0].pop("general.architecture", None)  # the file is no model
+        writer.add_type("imatrix")
+        writer.add_array("imatrix.datasets", [source])
+        writer.add_uint32("imatrix.chunk_count", -(-tokens // window))
+        writer.add_uint32("imatrix.chunk_size", window)
+        for name, mean in sorted(means.items()):
+            squares = (mean.astype(np.float64) * tokens).astype(np.float32)
+            writer.add_tensor(name + SQUARES, squares.reshape(1, -1))
+            writer.add_tensor(name + COUNTS, np.full((1, 1), tokens, np.float32))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+    finally:
+        writer.close()
+
+
+def read(file: Path) -> dict[str, np.ndarray]:
+    """Return the means of a file. Raises SourceError for one that is no importance matrix."""
+    try:
+        tensors = {tensor.name: tensor.data for tensor in gguf.GGUFReader(file).tensors}
+        names = [name.removesuffix(SQUARES) for name in tensors if name.endswith(SQUARES)]
+        sums = {name: np.array(tensors[name + SQUARES], np.float64).ravel() for name in names}
+        counts = {name: float(np.array(tensors[name + COUNTS]).item()) for name in names}
+    except (ValueError, KeyError, IndexError, TypeError, OverflowError, OSError) as error:
+        raise SourceError(
+            f"{file} cannot be read as an importance matrix: it is damaged, or of another format."
+        ) from error
+    if not names:
+        raise SourceError(f"{file} is no importance matrix: it has no tensor *{SQUARES}.")
+    if wrong := [name for name in names if not _are_means(sums[name], counts[name])]:
+        raise SourceError(f"{file}: the numbers of {wrong[0]} are no sums of squares.")
+    return {name: (sums[name] / counts[name]).astype(np.float32) for name in names}
+
+
+def _are_means(sums: np.ndarray, count: float) -> bool:
+    """Return True for sums of squares over at least one token."""
+    return count > 0 and bool((np.isfinite(sums) & (sums >= 0)).all())

@@ -11,34 +11,34 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from runs.errors import ConfigError
-from weights import algorithms
-from weights.recipes import Transform
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights import algorithms
+from agent_forge.weights.recipes import Transform
 
 if TYPE_CHECKING:
-    from weights.model import Model
-    from weights.training.windows import Ids
+    from agent_forge.weights.tensors import Model
+    from agent_forge.weights.training.windows import Ids
 
 #: Name and version of an operation → its class.
 OPERATIONS = {
-    "average@1": "weights.operations.average:Average",
-    "decode@1": "weights.operations.decode:Decode",
-    "encode@1": "weights.operations.encode:Encode",
-    "float32@1": "weights.operations.float32:Float32",
-    "fresh@1": "weights.operations.fresh:Fresh",
-    "interpolate@1": "weights.operations.interpolate:Interpolate",
-    "mixture@1": "weights.operations.mixture:Mixture",
-    "mixture@2": "weights.operations.mixture:RoundedMixture",
-    "qwen2-init@1": "weights.operations.qwen2_init:Qwen2Init",
-    "resized@1": "weights.operations.resized:Resized",
-    "rounded@1": "weights.operations.rounded:Rounded",
-    "svf-decompose@1": "weights.operations.svf_decompose:SvfDecompose",
-    "svf-ones@1": "weights.operations.svf_ones:SvfOnes",
-    "ternary-feedback@1": "weights.operations.ternary_feedback:TernaryFeedback",
-    "ternary-pack@1": "weights.operations.ternary_pack:TernaryPack",
-    "thoughts-init@1": "weights.operations.thoughts_init:ThoughtsInit",
-    "thoughts-removed@1": "weights.operations.thoughts_removed:ThoughtsRemoved",
-    "titans-mag-init@1": "weights.operations.titans_mag_init:TitansMagInit",
+    "average@1": "agent_forge.weights.operations.average:Average",
+    "decode@1": "agent_forge.weights.operations.decode:Decode",
+    "encode@1": "agent_forge.weights.operations.encode:Encode",
+    "float32@1": "agent_forge.weights.operations.float32:Float32",
+    "fresh@1": "agent_forge.weights.operations.fresh:Fresh",
+    "interpolate@1": "agent_forge.weights.operations.interpolate:Interpolate",
+    "mixture@1": "agent_forge.weights.operations.mixture:Mixture",
+    "mixture@2": "agent_forge.weights.operations.mixture:RoundedMixture",
+    "qwen2-init@1": "agent_forge.weights.operations.qwen2_init:Qwen2Init",
+    "resized@1": "agent_forge.weights.operations.resized:Resized",
+    "rounded@1": "agent_forge.weights.operations.rounded:Rounded",
+    "svf-decompose@1": "agent_forge.weights.operations.svf_decompose:SvfDecompose",
+    "svf-ones@1": "agent_forge.weights.operations.svf_ones:SvfOnes",
+    "ternary-feedback@1": "agent_forge.weights.operations.ternary_feedback:TernaryFeedback",
+    "ternary-pack@1": "agent_forge.weights.operations.ternary_pack:TernaryPack",
+    "thoughts-init@1": "agent_forge.weights.operations.thoughts_init:ThoughtsInit",
+    "thoughts-removed@1": "agent_forge.weights.operations.thoughts_removed:ThoughtsRemoved",
+    "titans-mag-init@1": "agent_forge.weights.operations.titans_mag_init:TitansMagInit",
 }
 
 

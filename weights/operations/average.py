@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from runs.errors import ConfigError, SourceError
-from weights.averages import role
-from weights.model import Model
+from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.weights.averages import role
+from agent_forge.weights.tensors import Model
 
 
 class Factors(BaseModel):

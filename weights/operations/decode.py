@@ -8,11 +8,11 @@ from typing import Literal
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from runs.errors import ConfigError
-from weights.formats import coded_file
-from weights.formats.coded_file import CodedTensor
-from weights.model import Model
-from weights.operations.encode import unpacked
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.formats import coded_file
+from agent_forge.weights.formats.coded_file import CodedTensor
+from agent_forge.weights.operations.encode import unpacked
+from agent_forge.weights.tensors import Model
 
 #: dtype of the tensors that no codec is given for; "own": the one that they have.
 Rest = Literal["own", "float16"]

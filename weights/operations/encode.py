@@ -9,14 +9,13 @@ from typing import Any
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from events import canonical_json
-from runs.errors import ConfigError
-from weights.codecs import Coded
-from weights.formats import coded_file
-from weights.formats.coded_file import CodedTensor
-from weights.model import Model
-from weights.recipes import Versioned
-from weights.tensors import Weights
+from agent_forge.events import canonical_json
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.codecs import Coded
+from agent_forge.weights.formats import coded_file
+from agent_forge.weights.formats.coded_file import CodedTensor
+from agent_forge.weights.recipes import Versioned
+from agent_forge.weights.tensors import Model, Weights
 
 #: Name of the tensor with what else a coded tensor has, as JSON in UTF-8 bytes.
 HEADER = "header"

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from runs.errors import ConfigError, SourceError
-from weights.model import Model
+from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.weights.tensors import Model
 
 
 class Nothing(BaseModel):

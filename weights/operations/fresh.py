@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from runs.errors import ConfigError
-from weights.folders.model_config import described
-from weights.model import Model
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.folders.model_config import described
+from agent_forge.weights.tensors import Model
 
 
 class Nothing(BaseModel):
@@ -42,8 +42,8 @@ def drawn(config: Mapping[str, Any], seed: int) -> Model:
 
     Torch's global generator is restored. Raises SourceError for a config that describes no model.
     """
-    from weights.architectures.auto import AutoModelForCausalLM
-    from weights.architectures.auto_config import AutoConfig
+    from agent_forge.weights.architectures.auto import AutoModelForCausalLM
+    from agent_forge.weights.architectures.auto_config import AutoConfig
 
     with (
         described("the config describes no model that can be built"),

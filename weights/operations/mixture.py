@@ -2,7 +2,7 @@
 
     W = of + Σ α · (model − of) + Σ β · U diag(s ∘ (z − 1)) Vᵀ
 
-An expert is its vectors z, which scale the singular values of `of` (`weights.svf.changes`); a model is
+An expert is its vectors z, which scale the singular values of `of` (`weights.svf`); a model is
 added as task arithmetic does (arXiv 2212.04089).
 """
 
@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from runs.errors import ConfigError
-from weights.model import Model
-from weights.operations.rounded import in_dtype
-from weights.svf import changes
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights import svf
+from agent_forge.weights.operations.rounded import in_dtype
+from agent_forge.weights.tensors import Model
 
 
 class Factors(BaseModel):
@@ -45,11 +45,9 @@ class Mixture:
         if set(inputs) != roles:
             raise ConfigError(f"mixture reads {sorted(roles)}, not {sorted(inputs)}")
         base = inputs["of"]
-        parts = [
-            changes.of_model(base.weights, inputs[model_role].weights) for model_role in models
-        ]
+        parts = [svf.of_model(base.weights, inputs[model_role].weights) for model_role in models]
         parts += _of_experts(inputs, experts)
-        weights = changes.added(base.weights, parts, (*params.models, *params.experts))
+        weights = svf.added(base.weights, parts, (*params.models, *params.experts))
         return Model(base.config, weights)
 
 
@@ -67,9 +65,9 @@ class RoundedMixture(Mixture):
         return Model(mixed.config, weights)
 
 
-def _of_experts(inputs: Mapping[str, Model], roles: Sequence[str]) -> list[changes.Changes]:
+def _of_experts(inputs: Mapping[str, Model], roles: Sequence[str]) -> list[svf.Changes]:
     """Return the changes of the experts."""
     if not roles:
         return []
     factored = inputs["svd"].weights
-    return [changes.of_vectors(factored, inputs[expert_role].weights) for expert_role in roles]
+    return [svf.of_vectors(factored, inputs[expert_role].weights) for expert_role in roles]

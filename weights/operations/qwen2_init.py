@@ -8,8 +8,8 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from runs.errors import ConfigError
-from weights.model import Model
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.tensors import Model
 
 
 class Shape(BaseModel):

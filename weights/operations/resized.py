@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from runs.errors import ConfigError
-from weights.folders.model_config import described
-from weights.model import Model
-from weights.operations.fresh import drawn
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.folders.model_config import described
+from agent_forge.weights.operations.fresh import drawn
+from agent_forge.weights.tensors import Model
 
 
 class Sizes(BaseModel):
@@ -34,8 +34,8 @@ def parameters(config: Mapping[str, Any]) -> int:
 
     Raises SourceError for a config that describes no model.
     """
-    from weights.architectures.auto import AutoModelForCausalLM
-    from weights.architectures.auto_config import AutoConfig
+    from agent_forge.weights.architectures.auto import AutoModelForCausalLM
+    from agent_forge.weights.architectures.auto_config import AutoConfig
 
     with described("the sizes describe no model that can be built"), torch.device("meta"):
         model_config: Any = AutoConfig.for_model(**dict(config))

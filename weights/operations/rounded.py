@@ -8,8 +8,8 @@ from typing import Literal
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from runs.errors import ConfigError, NotFiniteError
-from weights.model import Model
+from agent_forge.runs.errors import ConfigError, NotFiniteError
+from agent_forge.weights.tensors import Model
 
 ROLES = ("like", "of")
 

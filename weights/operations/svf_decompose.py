@@ -7,9 +7,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from runs.errors import ConfigError
-from weights.model import Model
-from weights.svf.decomposition import decomposed
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.svf import decomposed
+from agent_forge.weights.tensors import Model
 
 Part = Literal["attention", "mlp"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from runs.errors import ConfigError
-from weights.model import Model
-from weights.operations.float32 import Nothing
-from weights.svf import changes
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights import svf
+from agent_forge.weights.operations.float32 import Nothing
+from agent_forge.weights.tensors import Model
 
 
 class SvfOnes:
@@ -19,4 +19,4 @@ class SvfOnes:
         """Return the vectors. Raises ConfigError for other roles."""
         if sorted(inputs) != ["svd"]:
             raise ConfigError(f"svf-ones reads the input svd, not {sorted(inputs)}")
-        return Model(inputs["svd"].config, changes.ones(inputs["svd"].weights))
+        return Model(inputs["svd"].config, svf.ones(inputs["svd"].weights))

@@ -13,15 +13,15 @@ from collections.abc import Mapping
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from runs.errors import ConfigError, NotFiniteError, SourceChangedError
-from weights.codecs.feedback import calibration, error_feedback
-from weights.model import Model
-from weights.operations import ternary_pack
-from weights.recipes import DataDigest
-from weights.ternary import linears
-from weights.threads import reproducible_products
-from weights.training.models import modules
-from weights.training.windows import Ids, Windows, stream_digest
+from agent_forge.runs.errors import ConfigError, NotFiniteError, SourceChangedError
+from agent_forge.weights.codecs.feedback import calibration, error_feedback
+from agent_forge.weights.operations import ternary_pack
+from agent_forge.weights.recipes import DataDigest
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.ternary import linears
+from agent_forge.weights.threads import reproducible_products
+from agent_forge.weights.training.models import modules
+from agent_forge.weights.training.windows import Ids, Windows, stream_digest
 
 #: Windows of one pass of the calibration.
 ROWS = 16

@@ -16,9 +16,9 @@ from typing import Literal
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from runs.errors import ConfigError, NotFiniteError, SourceError
-from weights.model import Model
-from weights.ternary import linears, quantiser
+from agent_forge.runs.errors import ConfigError, NotFiniteError, SourceError
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.ternary import linears, quantiser
 
 ROLE = "of"
 

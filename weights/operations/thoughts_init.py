@@ -8,12 +8,12 @@ from collections.abc import Mapping
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from runs.errors import ConfigError
-from weights import randomness
-from weights.folders.model_config import described
-from weights.model import Model
-from weights.thoughts.modeling_thoughts import Thoughts
-from weights.thoughts.parts import START
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights import randomness
+from agent_forge.weights.folders.model_config import described
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.thoughts.modeling_thoughts import Thoughts
+from agent_forge.weights.thoughts.parts import START
 
 
 class ThoughtsInitParams(BaseModel):
@@ -69,8 +69,8 @@ class ThoughtsInit:
 
 def embedding_name(model: Model) -> str:
     """Return the name of the tensor of the input embeddings. Raises SourceError."""
-    from weights.architectures.auto import AutoModelForCausalLM
-    from weights.architectures.auto_config import AutoConfig
+    from agent_forge.weights.architectures.auto import AutoModelForCausalLM
+    from agent_forge.weights.architectures.auto_config import AutoConfig
 
     with described("the config describes no model that can be built"), torch.device("meta"):
         config = AutoConfig.for_model(**dict(model.config))

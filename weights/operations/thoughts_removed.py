@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from runs.errors import ConfigError
-from weights.model import Model
-from weights.operations.float32 import Nothing
-from weights.thoughts.parts import split
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.operations.float32 import Nothing
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.thoughts.parts import split
 
 
 class ThoughtsRemoved:

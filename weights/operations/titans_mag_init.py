@@ -8,11 +8,11 @@ from typing import Literal
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from runs.errors import ConfigError
-from weights import architectures
-from weights.architectures.titans_mag.configuration_titans_mag import TitansMagConfig
-from weights.architectures.titans_mag.modeling_titans_mag import TitansMagForCausalLM
-from weights.model import Model
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights import architectures
+from agent_forge.weights.architectures.titans_mag.configuration_titans_mag import TitansMagConfig
+from agent_forge.weights.architectures.titans_mag.modeling_titans_mag import TitansMagForCausalLM
+from agent_forge.weights.tensors import Model
 
 
 class Shape(BaseModel):

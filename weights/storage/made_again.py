@@ -10,15 +10,15 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from runs import kinds
-from runs.errors import ForgeError
-from runs.event_types import ModelReference
-from runs.history import repository
-from runs.home import Home
-from runs.kinds.origin import Origin
-from runs.lists import family
-from runs.streams import run_of
-from weights.storage.model_origin import settle
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ForgeError
+from agent_forge.runs.event_types import ModelReference
+from agent_forge.runs.history import repository
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.origin import Origin
+from agent_forge.runs.lists import family
+from agent_forge.runs.streams import run_of
+from agent_forge.weights.storage.model_origin import settle
 
 log = logging.getLogger(__name__)
 

@@ -25,20 +25,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from events import EventStore, StoreUnavailableError
-from runs import kinds, streams
-from runs.errors import AmbiguousError, ForgeError, NotFoundError, SourceError, UnavailableError
-from runs.event_types import ModelReference
-from runs.history import repository
-from runs.home import Home
-from runs.kinds.origin import Origin
-from runs.lists import finding, model_names, model_registry, queries
-from runs.system.line_process import Respondent
+from agent_forge.events import EventStore, StoreUnavailableError
+from agent_forge.runs import kinds, streams
+from agent_forge.runs.errors import (
+    AmbiguousError,
+    ForgeError,
+    NotFoundError,
+    SourceError,
+    UnavailableError,
+)
+from agent_forge.runs.event_types import ModelReference
+from agent_forge.runs.history import repository
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.origin import Origin
+from agent_forge.runs.lists import finding, model_registry, queries
+from agent_forge.runs.system.line_process import Respondent
 
 T = TypeVar("T")
 
 #: The command that finds or builds a model's folder; see `main`.
-COMMAND = (sys.executable, "-m", "weights.storage.model_origin")
+COMMAND = (sys.executable, "-m", "agent_forge.weights.storage.model_origin")
 SERVE = "serve"
 #: Seconds that a model may take to be built; nothing tells how long a training lasts.
 PATIENCE = 30 * 24 * 3600.0
@@ -50,13 +56,13 @@ def find(store: EventStore, text: str) -> Origin | None:
     Raise SourceError if the run has no such model, or if the text is ambiguous.
     """
     try:
-        reference = model_names.find(store, text)
+        reference = finding.find(store, text)
         if reference is None:
             return None if "/" in text else _registered_or_begun(store, text)
         return model(store, *reference)
     except (AmbiguousError, NotFoundError) as error:
         hint = ""
-        if model_names.split(text)[1] == "/":
+        if finding.split(text)[1] == "/":
             hint = f" If a Hub model is meant, name its revision, as {text}@main."
         raise SourceError(f"model {text!r}: {error}{hint}") from error
 
@@ -102,7 +108,7 @@ def model(store: EventStore, run: str, name: str = "") -> Origin:
 def _origin(store: EventStore, state: Any, rows: Any, name: str) -> Origin:
     """Return a model's origin, in words by the run's name; the registry's folder comes first."""
     kind = kinds.of(state.kind)
-    origin = model_names.looked_up(lambda model: kind.origin(state, rows, model), name)
+    origin = finding.looked_up(lambda model: kind.origin(state, rows, model), name)
     run = origin.run or state.run
     origin = replace(origin, what=origin.what.replace(run, queries.name(store, run)))
     with suppress(NotFoundError):
@@ -162,14 +168,14 @@ class Finder:
 
         A log that cannot be read now hides nothing: the folder needs no log.
         """
-        run, _, model = model_names.split(text)
+        run, _, model = finding.split(text)
         run_name = None
         if streams.NAME.fullmatch(run):
             with suppress(UnavailableError):
                 run_name = self._asked(lambda store: finding.whole_name(store, run))
         if run_name is None:
             return
-        known_as = f"{run}:{model or model_names.RESULT}"
+        known_as = f"{run}:{model or finding.RESULT}"
         other = f"write {known_as} for that" if text != known_as else "move the folder for that"
         self._tell(f"{text} is the folder {folder}, not the model of run {run}: {other}")
 
@@ -221,12 +227,12 @@ def settle(home: Home, request: dict[str, Any]) -> str:
 
     `request` is the request of `Origin.request`. Raise SourceError.
     """
-    from weights.folders.kept_folders import touch
+    from agent_forge.weights.folders.made_folders import touch
 
     target = home.folder / "models" / request["digest"]
     folders = [*map(Path, request["folders"]), target]
     if request["hub"]:
-        from weights.folders.sources import resolve
+        from agent_forge.weights.folders.sources import resolve
 
         folders.insert(0, Path(resolve(request["hub"]).path))
     if request["run"]:
@@ -237,8 +243,8 @@ def settle(home: Home, request: dict[str, Any]) -> str:
             store.close()
         kind = kinds.of(state.kind)
         return kind.settle(home, state, rows[-1].hash, request["recipe_id"], folders)
-    from weights.folders.holding import holds
-    from weights.folders.sources import make_again
+    from agent_forge.weights.folders.checkpoint import holds
+    from agent_forge.weights.folders.sources import make_again
 
     for folder in folders:
         if not folder.exists():

@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from runs import kinds
-from runs.errors import ConfigError, ConflictError, UnavailableError
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError, ConflictError, UnavailableError
 
 #: Files that mark a folder as a champion's, as written by `forge merge`, as that of a trained model.
 MARK, MERGED, TRAINED = "evomerge_recipe.json", "evomerge_merge.json", "training.json"

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from runs.errors import ConfigError, ForgeError, UnavailableError
-from runs.system.redaction import Address
-from weights.storage.encryption import CHUNK
+from agent_forge.runs.errors import ConfigError, ForgeError, UnavailableError
+from agent_forge.runs.system.redaction import Address
+from agent_forge.weights.storage.encryption import CHUNK
 
 
 class GoneError(UnavailableError):

@@ -19,15 +19,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runs.errors import ConfigError, TamperedError, UnavailableError
-from runs.system import freed_memory
-from runs.system.digests import checked
-from weights.tensors import Weights
+from agent_forge.runs.errors import ConfigError, TamperedError, UnavailableError
+from agent_forge.runs.event_types import checked
+from agent_forge.runs.system import open_files
+from agent_forge.weights.tensors import Weights
 
 if TYPE_CHECKING:
-    from runs.home import Home
-    from weights.storage.artifact_store import Vault
-    from weights.storage.inputs import Supply
+    from agent_forge.runs.home import Home
+    from agent_forge.weights.storage.artifact_store import Vault
+    from agent_forge.weights.storage.inputs import Supply
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class Artifacts:
         """
         if home.store is None:
             return cls(home.artifacts, home=home)
-        from weights.storage.artifact_store import open_vault
+        from agent_forge.weights.storage.artifact_store import open_vault
 
         return cls(home.artifacts, vault=open_vault(home), home=home)
 
@@ -89,7 +89,7 @@ class Artifacts:
     @cached_property
     def supply(self) -> Supply:
         """The inputs of runs on this machine."""
-        from weights.storage.inputs import Supply
+        from agent_forge.weights.storage.inputs import Supply
 
         return Supply(self.folder / "supply", self._vault, self)
 
@@ -123,12 +123,12 @@ class Artifacts:
 
         The buffer pool keeps the memory of weights for further ones.
         """
-        from weights import buffer_pool
+        from agent_forge.weights import buffer_pool
 
         self._memory.clear()
         gc.collect()
         buffer_pool.drop()
-        freed_memory.give_back()
+        open_files.give_back()
 
     def keep(self, digest_: str, weights: Weights, seconds: float = 0.0) -> None:
         """Write weights to disk too, and into the shared store.
@@ -136,8 +136,8 @@ class Artifacts:
         `seconds` is what it takes to make them again: what is cheap for its size is removed first.
         A full disk only leads to a warning: the weights can be rebuilt.
         """
-        from weights.folders import safetensors_places
-        from weights.folders.checkpoint import SHARD_BYTES, publish
+        from agent_forge.weights.folders import safetensors_places
+        from agent_forge.weights.folders.checkpoint import SHARD_BYTES, publish
 
         place = self._place(digest_)
         if place.exists():
@@ -239,7 +239,7 @@ def read_weights(place: Path, digest_: str) -> Weights | None:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    from weights.folders.checkpoint import digest
+    from agent_forge.weights.folders.checkpoint import digest
 
     weights: dict = {}
     try:

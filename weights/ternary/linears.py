@@ -20,9 +20,9 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from runs.errors import ConfigError
-from weights.folders.model_config import described
-from weights.ternary import quantiser
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.folders.model_config import described
+from agent_forge.weights.ternary import quantiser
 
 
 class Share:
@@ -48,8 +48,8 @@ def names(module: Any) -> list[str]:
 
 def of_config(settings: Mapping[str, Any]) -> list[str]:
     """Return `names` of the causal language model that a config.json describes. Raises SourceError."""
-    from weights.architectures.auto import AutoModelForCausalLM
-    from weights.architectures.auto_config import AutoConfig
+    from agent_forge.weights.architectures.auto import AutoModelForCausalLM
+    from agent_forge.weights.architectures.auto_config import AutoConfig
 
     with described("the config describes no model that can be built"), torch.device("meta"):
         config = AutoConfig.for_model(**dict(settings))

@@ -13,8 +13,8 @@ from collections.abc import Collection, Mapping
 
 import torch
 
-from runs.errors import ConfigError, SourceError
-from weights.ternary import quantiser
+from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.weights.ternary import quantiser
 
 TRITS, SCALE = ".trits", ".scale"
 #: Weights of a byte.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import torch
 
-from runs.errors import ConfigError, SourceError
+from agent_forge.runs.errors import ConfigError, SourceError
 
 EPSILON = 1e-5
 #: Smallest scale of weights that is divided by: a matrix of zeros has the scale 0.

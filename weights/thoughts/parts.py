@@ -7,8 +7,8 @@ from pathlib import Path
 
 import torch
 
-from weights.thoughts import modeling_thoughts
-from weights.thoughts.modeling_thoughts import PART
+from agent_forge.weights.thoughts import modeling_thoughts
+from agent_forge.weights.thoughts.modeling_thoughts import PART
 
 START = f"{PART}."
 #: The file that goes with a model that thinks.

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from runs.errors import ConfigError
-from weights import algorithms
-from weights.recipes import Algorithm, Train
-from weights.training import objectives, optimisers, schedules
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights import algorithms
+from agent_forge.weights.recipes import Algorithm, Train
+from agent_forge.weights.training import objectives, optimisers, schedules
 
 
 def complete(recipe: Train) -> Train:
@@ -34,7 +34,8 @@ def check(recipe: Train, first: int, last: int) -> None:
     """Raise ConfigError unless the recipe is complete and has the steps `first` … `last` − 1."""
     if complete(recipe) != recipe:
         raise ConfigError(
-            "the recipe does not write out every parameter: weights.training.complete does so"
+            "the recipe does not write out every parameter: "
+            "agent_forge.weights.training.complete does so"
         )
     if not recipe.first <= first <= last <= recipe.upto:
         raise ConfigError(

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from weights.folders.checkpoint import digest
-from weights.model import Model
-from weights.recipes import Train
-from weights.training.team import Team, segment
-from weights.training.windows import Ids
+from agent_forge.weights.folders.checkpoint import digest
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training.team import Team, segment
+from agent_forge.weights.training.windows import Ids
 
 STEPS = 3
 

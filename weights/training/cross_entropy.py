@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from weights import randomness
+from agent_forge.weights import randomness
 
 #: Digits after the point of a drawn number: what is recorded is what was measured.
 DIGITS = 6

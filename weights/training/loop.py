@@ -3,31 +3,42 @@
 All that lives longer than a step is in the weights and in named tensors (optimiser, objective,
 watch), so a training that is cut after any step and carried on in another process gives the same
 bits. What the machine imposes (threads, processor, versions) is the profile.
+
+Watch over a training: ends it when loss or gradient is not finite, or the loss leaps.
+
+Several processes that share each step: every process computes a part of its rows (data-parallel).
+
+Gradients are averaged over a process group of torch (gloo on processors), so all processes hold the
+same weights after every step. The number of processes changes the order of sums: it belongs to the
+profile, as the number of threads does, and not to the recipe.
+
+Flags of torch that change numbers, pinned while a training computes and restored afterwards.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import distributed
+from torch.distributed.tensor import DTensor
 
-from runs.errors import ConfigError
-from runs.system import freed_memory
-from weights.algorithms import check_complete
-from weights.model import Model
-from weights.recipes import Train
-from weights.tensors import Weights
-from weights.training import check, objectives, optimisers, schedules
-from weights.training.divergence import DivergenceWatch
-from weights.training.models import modules, sharding
-from weights.training.objectives import Batch, Objective
-from weights.training.optimisers import Optimiser
-from weights.training.pinned import pinned
-from weights.training.processes import Processes
-from weights.training.windows import Ids
+from agent_forge.runs.errors import ConfigError, TrainingDivergedError
+from agent_forge.runs.system import open_files
+from agent_forge.weights.algorithms import check_complete
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.tensors import Model, Weights
+from agent_forge.weights.threads import reproducible_products
+from agent_forge.weights.training import check, objectives, optimisers, schedules
+from agent_forge.weights.training.models import modules, sharding
+from agent_forge.weights.training.objectives import Batch, Objective
+from agent_forge.weights.training.optimisers import Optimiser
+from agent_forge.weights.training.windows import Ids
 
 
 @dataclass(frozen=True)
@@ -110,7 +121,7 @@ def segment(
         training = Training(recipe, start, optimiser, streams, inputs or {}, device, group, sharded)
         snapshot = training.run(first, last, report, should_stop)
     del training
-    freed_memory.give_back()
+    open_files.give_back()
     return snapshot
 
 
@@ -210,8 +221,8 @@ class Training:
             tokens = (len(done) + 1) * self._objective.tokens
             done.append(Step(number, loss, rate, norm, tokens, time.perf_counter() - began))
             report(done[-1])
-            if time.perf_counter() - freed > freed_memory.LONG:
-                freed_memory.give_back()
+            if time.perf_counter() - freed > open_files.LONG:
+                open_files.give_back()
                 freed = time.perf_counter()
             if number + 1 < last and self._processes.agree(should_stop()):
                 break
@@ -290,3 +301,183 @@ def _below(tensors: Weights, name: str) -> dict[str, torch.Tensor]:
     """Return the tensors of one part, by the names that it gave them."""
     start = f"{name}/"
     return {key.removeprefix(start): t for key, t in tensors.items() if key.startswith(start)}
+
+
+#: Weight of the past in the moving average of the loss, and steps before a leap can be seen.
+DECAY = 0.98
+SETTLED = 20
+
+
+class DivergenceWatch:
+    """Moving average and variance of the loss, in float64; part of every snapshot."""
+
+    def __init__(self, sigmas: float | None) -> None:
+        """Keep the limit in standard deviations; None: only numbers that are not finite end it."""
+        self._sigmas = sigmas
+        self._count, self._mean, self._variance = 0.0, 0.0, 0.0
+
+    def check(self, step: int, loss: float, norm: float) -> None:
+        """Raise TrainingDivergedError if the step must not be done; else count its loss."""
+        if not math.isfinite(loss):
+            raise TrainingDivergedError(step, f"the loss is {loss}")
+        if not math.isfinite(norm):
+            raise TrainingDivergedError(step, f"the norm of the gradient is {norm}")
+        if self._sigmas is None:
+            return
+        limit = self._mean + self._sigmas * math.sqrt(self._variance)
+        if self._count >= SETTLED and loss > limit:
+            raise TrainingDivergedError(
+                step,
+                f"the loss {loss:.4f} is above {limit:.4f}, its moving average {self._mean:.4f} and "
+                f"{self._sigmas:g} standard deviations (setting divergence)",
+            )
+        self._take(loss)
+
+    def _take(self, loss: float) -> None:
+        """Count a loss: mean and variance with exponential weights, 1 / count in the beginning."""
+        self._count += 1.0
+        weight = max(1.0 - DECAY, 1.0 / self._count)
+        difference = loss - self._mean
+        self._mean += weight * difference
+        self._variance = (1.0 - weight) * (self._variance + weight * difference * difference)
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Return "loss": count, mean and variance, float64; nothing if the watch is off."""
+        if self._sigmas is None:
+            return {}
+        statistics = [self._count, self._mean, self._variance]
+        return {"loss": torch.tensor(statistics, dtype=torch.float64)}
+
+    def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Take back what `state` returned."""
+        if self._sigmas is not None and "loss" in tensors:
+            self._count, self._mean, self._variance = tensors["loss"].tolist()
+
+
+class Processes:
+    """One process's place in a group; alone without a group."""
+
+    def __init__(self, group: Any | None, rows: int) -> None:
+        """Keep a process group of torch, or None. Raises ConfigError if it cannot share `rows`."""
+        self._group = group
+        self._count = 1 if group is None else distributed.get_world_size(group)
+        self._rank = 0 if group is None else distributed.get_rank(group)
+        if rows % self._count:
+            raise ConfigError(
+                f"{self._count} processes cannot share {rows} rows a part: choose a batch that is a "
+                "multiple of accumulation times processes"
+            )
+
+    def own(self, part: Batch) -> Batch:
+        """Return the rows of a part that this process computes: consecutive ones, by rank."""
+        if self._group is None:
+            return part
+        rows = len(next(iter(part.values()))) // self._count
+        return {name: t[self._rank * rows : (self._rank + 1) * rows] for name, t in part.items()}
+
+    def average(self, parameters: Sequence[torch.nn.Parameter], loss: torch.Tensor) -> torch.Tensor:
+        """Replace the gradients by their mean over all processes; return the mean loss.
+
+        They travel with the loss as one float32 vector, so each process gets the same bits. Gradients
+        of sharded parameters are averaged already (`sharding.py`).
+        """
+        if self._group is None:
+            return loss
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        gradients = [grad for grad in gradients if not isinstance(grad, DTensor)]
+        whole = torch.cat([loss.reshape(1), *(g.flatten() for g in gradients)])
+        distributed.all_reduce(whole, group=self._group)
+        whole /= self._count
+        start = 1
+        for gradient in gradients:
+            gradient.copy_(whole[start : start + gradient.numel()].view_as(gradient))
+            start += gradient.numel()
+        return whole[0]
+
+    def agree(self, stop: bool) -> bool:
+        """Return True in every process if it is True in any: they stop after the same step."""
+        if self._group is None:
+            return stop
+        vote = torch.tensor([float(stop)])
+        distributed.all_reduce(vote, distributed.ReduceOp.MAX, group=self._group)
+        return bool(vote)
+
+
+_matmul = torch.backends.cuda.matmul
+_deterministic: Any = torch.utils.deterministic
+
+#: What is pinned: name → (read it, write it, value in a training).
+FLAGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Any]] = {
+    "deterministic algorithms": (
+        lambda: (
+            torch.are_deterministic_algorithms_enabled(),
+            torch.is_deterministic_algorithms_warn_only_enabled(),
+        ),
+        lambda value: torch.use_deterministic_algorithms(value[0], warn_only=value[1]),
+        (True, False),
+    ),
+    # Filling new memory costs time and changes no number of a program that reads none of it.
+    "fill uninitialised memory": (
+        lambda: _deterministic.fill_uninitialized_memory,
+        lambda value: setattr(_deterministic, "fill_uninitialized_memory", value),
+        False,
+    ),
+    "cudnn benchmark": (
+        lambda: torch.backends.cudnn.benchmark,
+        lambda value: setattr(torch.backends.cudnn, "benchmark", value),
+        False,
+    ),
+    "cudnn attention": (
+        torch.backends.cuda.cudnn_sdp_enabled,
+        torch.backends.cuda.enable_cudnn_sdp,
+        False,
+    ),
+    "TF32 in matrix products": (
+        lambda: _matmul.allow_tf32,
+        lambda value: setattr(_matmul, "allow_tf32", value),
+        False,
+    ),
+    "TF32 in cudnn": (
+        lambda: torch.backends.cudnn.allow_tf32,
+        lambda value: setattr(torch.backends.cudnn, "allow_tf32", value),
+        False,
+    ),
+    "reduced precision of float16 sums": (
+        lambda: _matmul.allow_fp16_reduced_precision_reduction,
+        lambda value: setattr(_matmul, "allow_fp16_reduced_precision_reduction", value),
+        False,
+    ),
+    "reduced precision of bfloat16 sums": (
+        lambda: _matmul.allow_bf16_reduced_precision_reduction,
+        lambda value: setattr(_matmul, "allow_bf16_reduced_precision_reduction", value),
+        False,
+    ),
+}
+
+
+def flags() -> dict[str, Any]:
+    """Return the present value of every flag, and the number of threads."""
+    return {name: read() for name, (read, _, _) in FLAGS.items()} | {
+        "threads": torch.get_num_threads()
+    }
+
+
+@contextmanager
+def pinned(threads: int | None = None) -> Iterator[None]:
+    """Pin all flags, and the number of threads if it is given; restore them at the end.
+
+    They are restored after an error too: one process does tasks of several runs in turn.
+    """
+    before = flags()
+    reproducible_products()
+    try:
+        for _, write, value in FLAGS.values():
+            write(value)
+        if threads is not None:
+            torch.set_num_threads(threads)
+        with torch.enable_grad():
+            yield
+    finally:
+        for name, (_, write, _) in FLAGS.items():
+            write(before[name])
+        torch.set_num_threads(before["threads"])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from runs.errors import UnavailableError
+from agent_forge.runs.errors import UnavailableError
 
 #: Share of what is available that may be taken: others need some.
 SHARE = 0.9

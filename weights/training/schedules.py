@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from weights import algorithms
+from agent_forge.weights import algorithms
 
 
 class _Schedule(BaseModel):
@@ -65,9 +65,9 @@ class CosineBurst(Cosine):
 
 #: Name and version of a schedule → its class.
 SCHEDULES = {
-    "constant@1": "weights.training.schedules:Constant",
-    "cosine@1": "weights.training.schedules:Cosine",
-    "cosine-burst@1": "weights.training.schedules:CosineBurst",
+    "constant@1": "agent_forge.weights.training.schedules:Constant",
+    "cosine@1": "agent_forge.weights.training.schedules:Cosine",
+    "cosine-burst@1": "agent_forge.weights.training.schedules:CosineBurst",
 }
 
 

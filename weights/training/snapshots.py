@@ -20,10 +20,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from runs.errors import ForgeError, SnapshotDamagedError
-from weights.folders.checkpoint import digest, publish
-from weights.recipes import Train
-from weights.training.loop import Snapshot
+from agent_forge.runs.errors import ForgeError, SnapshotDamagedError
+from agent_forge.weights.folders.checkpoint import digest, publish
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.training.loop import Snapshot
 
 log = logging.getLogger(__name__)
 

@@ -31,16 +31,15 @@ from safetensors.numpy import save_file as save_streams
 from safetensors.torch import load_file, save_file
 from torch import distributed
 
-from runs.errors import ConfigError, UnavailableError
-from runs.system.child_environment import child_environment
-from runs.system.linked_processes import tied
-from weights.model import Model
-from weights.recipes import Train
-from weights.tensors import Weights
-from weights.training import loop
-from weights.training.loop import Snapshot, Step
-from weights.training.room import OutOfMemoryError, lacks_memory
-from weights.training.windows import Ids
+from agent_forge.runs.errors import ConfigError, UnavailableError
+from agent_forge.runs.system.child_environment import child_environment
+from agent_forge.runs.system.linked_processes import tied
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.tensors import Model, Weights
+from agent_forge.weights.training import loop
+from agent_forge.weights.training.loop import Snapshot, Step
+from agent_forge.weights.training.room import OutOfMemoryError, lacks_memory
+from agent_forge.weights.training.windows import Ids
 
 #: Kind of device → what carries collectives: gloo between processors, NCCL between GPUs.
 BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
@@ -162,7 +161,13 @@ def _members(folder: Path, processes: int) -> Any:
     started = []
     try:
         for rank in range(1, processes):
-            command = [sys.executable, "-m", "weights.training.team", str(folder), str(rank)]
+            command = [
+                sys.executable,
+                "-m",
+                "agent_forge.weights.training.team",
+                str(folder),
+                str(rank),
+            ]
             with (folder / f"{rank}.log").open("wb") as log:
                 started.append(
                     subprocess.Popen(

@@ -16,7 +16,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from events import (
+from agent_forge.events import (
     ChainError,
     ConcurrencyError,
     Context,
@@ -27,9 +27,9 @@ from events import (
     Registry,
     chain,
 )
-from runs.errors import ConfigError, ConflictError, NotFoundError
-from runs.system.plain_text import check
-from worker.append import actor
+from agent_forge.runs.errors import ConfigError, ConflictError, NotFoundError
+from agent_forge.runs.system.plain_text import check
+from agent_forge.worker.append import actor
 
 log = logging.getLogger(__name__)
 

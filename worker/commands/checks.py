@@ -7,11 +7,11 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from events import Context, EventStore, New
-from runs.lists import checks
-from runs.lists.checks import CheckFinding, RunChecked
-from runs.system.plain_text import visible
-from worker.append import actor
+from agent_forge.events import Context, EventStore, New
+from agent_forge.runs.lists import checks
+from agent_forge.runs.lists.checks import CheckFinding, RunChecked
+from agent_forge.runs.system.plain_text import visible
+from agent_forge.worker.append import actor
 
 #: Findings that are recorded, and letters of each message.
 MOST, LETTERS = 20, 500

@@ -7,21 +7,28 @@ import uuid
 from contextlib import suppress
 from typing import Any
 
-from events import ConcurrencyError, Context, Event, EventStore, New
-from runs import imported_pasts, kinds
-from runs.errors import ConflictError
-from runs.history.run_cache import RunCache
-from runs.home import Home
-from runs.kinds.commands import refusal
-from runs.kinds.controls import control_of
-from runs.kinds.state import State
-from runs.lists import queries
-from runs.lists.finding import full_name
-from runs.record.user_events import Cancelled, Described, Imported, Paused, PriorityChanged, Resumed
-from runs.system.plain_text import check
-from worker.append import actor, project
-from worker.commands import delegation, leftovers, words
-from worker.commands.submit import check_queued
+from agent_forge.events import ConcurrencyError, Context, Event, EventStore, New
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConflictError
+from agent_forge.runs.history import repository
+from agent_forge.runs.history.run_cache import RunCache
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.controls import control_of, refusal
+from agent_forge.runs.kinds.state import State
+from agent_forge.runs.lists import queries
+from agent_forge.runs.lists.finding import full_name
+from agent_forge.runs.record.events import (
+    Cancelled,
+    Described,
+    Imported,
+    Paused,
+    PriorityChanged,
+    Resumed,
+)
+from agent_forge.runs.system.plain_text import check
+from agent_forge.worker.append import actor, project
+from agent_forge.worker.commands import delegation, leftovers, words
+from agent_forge.worker.commands.submit import check_queued
 
 
 def control(
@@ -46,7 +53,7 @@ def control(
         state = runs.get(run)
         if key is not None and _asked(store, state, name, event):
             return state
-        if state.head in imported_pasts.heads(store):
+        if state.head in repository.heads(store):
             _take_over(store, state, who)
             continue
         why = refusal(state, event)
@@ -90,6 +97,18 @@ def ask(
     for event in kinds.of(before.kind).act(before, word, value, reason):
         control(store, before.run, event, by, None if key is None else f"{key}/{event.type}")
     return before
+
+
+def adopted(store: EventStore, run: str) -> State:
+    """Return the state of a run that a user goes on with, by its name or id.
+
+    A run that was imported only as the past of a fork becomes the user's own. Raises NotFoundError.
+    """
+    state = RunCache(store, 1).get(full_name(store, run))
+    if state.head not in repository.heads(store):
+        return state
+    control(store, state.run, Resumed())
+    return RunCache(store, 1).get(state.run)
 
 
 #: What is asked of a run's children, too.

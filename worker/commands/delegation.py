@@ -2,36 +2,51 @@
 
 A child is submitted once, even if several processes try: its name follows from the task. Its first
 event names the parent's first own event as its cause, by which another run of that name is told apart.
+
+Ended runs that take the place of a child that would be equal: `forge pipeline run --reuse`.
+
+What the child would pin is found out by doing its first task here, and recording nothing of it. That
+is done only if a completed run has the same settings.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from events import ConcurrencyError, Context, EventStore, New, canonical_json, failpoints
-from runs import kinds
-from runs.errors import ForgeError, UnavailableError
-from runs.history import repository
-from runs.history.children import cause, is_child
-from runs.home import Home
-from runs.kinds.asked import Asked, Lookup, Plan
-from runs.kinds.decide import open_tasks
-from runs.kinds.kind import Kind
-from runs.kinds.state import State
-from runs.kinds.tasks import Delegate
-from runs.lists import finding, queries
-from runs.record.user_events import Imported, Resumed, Retried
-from runs.system.plain_text import visible
-from weights.storage.model_origin import Finder
-from weights.storage.weight_cache import Artifacts
-from worker.append import project
-from worker.commands import reuse, validate
-from worker.commands import submit as commands_submit
+from agent_forge.events import (
+    ConcurrencyError,
+    Context,
+    Envelope,
+    EventStore,
+    New,
+    canonical_json,
+    failpoints,
+)
+from agent_forge.events.store import CODE_VERSION
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ForgeError, UnavailableError
+from agent_forge.runs.history import children, repository
+from agent_forge.runs.history.audit import audit
+from agent_forge.runs.history.children import cause, is_child
+from agent_forge.runs.history.repository import fold
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked, Lookup, Plan
+from agent_forge.runs.kinds.decide import Delegate, Start, open_tasks
+from agent_forge.runs.kinds.kind import Kind
+from agent_forge.runs.kinds.state import State
+from agent_forge.runs.lists import finding, queries
+from agent_forge.runs.record.events import Imported, Resumed, Retried, Submitted
+from agent_forge.runs.system.plain_text import visible
+from agent_forge.weights.storage.model_origin import Finder
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.append import project
+from agent_forge.worker.commands import submit as commands_submit
+from agent_forge.worker.commands import submit as validate
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +112,7 @@ def _reused(
     if not kind.reuses(state):
         return False
     submission = commands_submit.event_of(plan, task.run, state.submitted.owner)
-    for child, identity in reuse.equal(store, cache, submission, plan.kind):
+    for child, identity in equal(store, cache, submission, plan.kind):
         if kind.unlike(state, task, child) is None and not exists(store, task):
             names = queries.name(store, child.run), queries.name(store, state.run)
             log.info("run %s takes the place of a phase of %s", *names)
@@ -199,3 +214,34 @@ def living(store: EventStore, state: State) -> list[str]:
     runs = [task.run for task in tasks if exists(store, task)]
     children = [run for run in runs if is_child(store, state, run)]
     return [run for run in children if not repository.load(store, run).ended]
+
+
+def equal(store: EventStore, cache: Artifacts, submission: Submitted, kind: str) -> Iterator[Any]:
+    """Yield (state, identity) of the runs equal to the one that `submission` begins, oldest first."""
+    histories = children.alike(store, submission, kind)
+    alike = [rows for rows in histories if rows[0].code_version == CODE_VERSION]
+    own_state = _begun(cache, submission, kind) if alike else None
+    if own_state is None:
+        return
+    identity = children.identity(own_state, CODE_VERSION)
+    for rows in alike:
+        state = fold(rows)
+        if children.wrong(rows, state, identity) is None and _sound(rows):
+            yield state, identity
+
+
+def _begun(cache: Artifacts, submission: Submitted, kind: str) -> State | None:
+    """Return the state after the first task of a run that is not recorded; None if it fails."""
+    state = kinds.of(kind).state()
+    state.take(submission)
+    try:
+        state.take(kinds.of(kind).context(state, cache).carry_out(Start()))
+    except Exception as error:
+        log.debug("nothing is reused for run %s", submission.run, exc_info=error)
+        return None  # the run itself meets the error again, and says whose fault it is
+    return state
+
+
+def _sound(rows: list[Envelope]) -> bool:
+    """Return True if the program at hand would have decided the history as it is."""
+    return all(finding.level == "note" for finding in audit(rows))

@@ -5,18 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from events import Context, Envelope, EventStore, New, chain
-from runs import kinds
-from runs.errors import ConfigError, ConflictError, TamperedError
-from runs.history.places import at_place
-from runs.history.repository import fold, history
-from runs.kinds.kind import Kind
-from runs.kinds.state import State
-from runs.lists.finding import full_name
-from runs.streams import run_of, stream
-from runs.system.plain_text import check
-from worker.append import actor
-from worker.commands.submit import keyed_name, new_name
+from agent_forge.events import Context, Envelope, EventStore, New, chain
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError, ConflictError, TamperedError
+from agent_forge.runs.history.repository import at_place, fold, history
+from agent_forge.runs.kinds.kind import Kind
+from agent_forge.runs.kinds.state import State
+from agent_forge.runs.lists.finding import full_name
+from agent_forge.runs.streams import run_of, stream
+from agent_forge.runs.system.plain_text import check
+from agent_forge.worker.append import actor
+from agent_forge.worker.commands.submit import keyed_name, new_name
 
 
 @dataclass(frozen=True)

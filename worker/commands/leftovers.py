@@ -13,19 +13,19 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from events import EventsError, EventStore
-from runs import kinds
-from runs.errors import ForgeError
-from runs.history import repository
-from runs.history.children import delegated
-from runs.home import Home
-from runs.kinds.state import State
-from runs.lists import queries
-from studies.making import shared_snapshots, snapshot_notes
-from weights.storage.weight_cache import ENDED, Artifacts
+from agent_forge.events import EventsError, EventStore
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ForgeError
+from agent_forge.runs.history import repository
+from agent_forge.runs.history.children import delegated
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.state import State
+from agent_forge.runs.lists import queries
+from agent_forge.studies.making import making, shared_snapshots
+from agent_forge.weights.storage.weight_cache import ENDED, Artifacts
 
 if TYPE_CHECKING:
-    from weights.storage.artifact_store import Vault
+    from agent_forge.weights.storage.artifact_store import Vault
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ MOST = 1000
 
 def sweep(store: EventStore, artifacts: Path) -> None:
     """Remove or mark the snapshots whose runs have all ended; leave those of unknown runs."""
-    for folder, names in snapshot_notes.noted(artifacts):
+    for folder, names in making.noted(artifacts):
         status_sets = [_statuses(store, name) for name in names]
         statuses = set().union(*status_sets)
         if not all(status_sets) or statuses & LIVING:

@@ -9,15 +9,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from events import ConcurrencyError, Context, Event, EventStore, New
-from runs.errors import ConfigError, ConflictError, NotFoundError
-from runs.lists import finding, model_registry
-from runs.system import plain_text
-from weights.folders import made_folders
-from weights.folders.sources import ALIASES
-from weights.storage import model_origin
-from worker.append import actor
-from worker.commands import words
+from agent_forge.events import ConcurrencyError, Context, Event, EventStore, New
+from agent_forge.runs.errors import ConfigError, ConflictError, NotFoundError
+from agent_forge.runs.lists import finding, model_registry
+from agent_forge.runs.system import plain_text
+from agent_forge.weights.folders import made_folders
+from agent_forge.weights.folders.sources import ALIASES
+from agent_forge.weights.storage import model_origin
+from agent_forge.worker.append import actor
+from agent_forge.worker.commands import words
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ def measure(folder: Path) -> Measured:
 
     Raises SourceError for anything else.
     """
-    from weights.folders import gguf_note
-    from weights.folders.checkpoint import digest, open_checkpoint
-    from weights.folders.sources import resolve
+    from agent_forge.weights.folders import gguf_note
+    from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
+    from agent_forge.weights.folders.sources import resolve
 
     folder = Path(resolve(str(folder.resolve())).path)
     checkpoint = open_checkpoint(folder)

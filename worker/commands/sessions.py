@@ -8,12 +8,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from events import Context, Event, EventStore, New, canonical_json
-from runs.errors import ConfigError, ConflictError
-from runs.lists import sessions
-from runs.lists.sessions import Session, SessionCreated, SessionModelAdded, SessionProgressed
-from runs.system import plain_text
-from worker.append import actor
+from agent_forge.events import Context, Event, EventStore, New, canonical_json
+from agent_forge.runs.errors import ConfigError, ConflictError
+from agent_forge.runs.lists import sessions
+from agent_forge.runs.lists.sessions import (
+    Session,
+    SessionCreated,
+    SessionModelAdded,
+    SessionProgressed,
+)
+from agent_forge.runs.system import plain_text
+from agent_forge.worker.append import actor
 
 
 def create(

@@ -1,4 +1,9 @@
-"""Submit a run: its name, the checks of what is given, the event that records it. No torch."""
+"""Submit a run: its name, the checks of what is given, the event that records it. No torch.
+
+Validation of what a run of any kind is submitted with.
+
+Terminal, API and Python all use this module, so that all refuse the same input with the same words.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +13,22 @@ import re
 import time
 import uuid
 from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from events import Appended, Context, EventStore, IdempotencyError, New
-from runs import kinds
-from runs.errors import ConfigError, ConflictError
-from runs.kinds.asked import Plan
-from runs.record import events
-from runs.record.events import Quarantine, Submitted
-from runs.record.user_events import Described
-from runs.streams import check_name, stream
-from runs.system import plain_text
-from worker.append import actor
-from worker.commands import words as user_words
+from agent_forge.events import Appended, Context, EventStore, IdempotencyError, New
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError, ConflictError
+from agent_forge.runs.kinds.asked import Asked, Checked, Lookup, Plan, inputs, without_aliases
+from agent_forge.runs.record import events
+from agent_forge.runs.record.events import Described, Quarantine, Submitted
+from agent_forge.runs.streams import check_name, stream
+from agent_forge.runs.system import plain_text
+from agent_forge.weights.devices import check_device
+from agent_forge.weights.storage.output_folder import check_apart
+from agent_forge.worker.append import actor
+from agent_forge.worker.commands import words as user_words
 
 log = logging.getLogger(__name__)
 
@@ -137,3 +145,27 @@ def check_queued(
         raise ConfigError(
             f"label {bad[0]!r} is empty, has spaces or a colon: give words like big-gpu."
         )
+
+
+def plan(request: Asked, lookup: Lookup = Lookup()) -> Plan:
+    """Return the plan of a run. Nothing is started.
+
+    Raises ConfigError, UnavailableError, ConflictError for an output folder that holds an input.
+    """
+    config, aliases = without_aliases(request.config)
+    request = replace(request, config=config)
+    lookup = replace(lookup, aliases={**lookup.aliases, **aliases})
+    kind = kinds.of(request.kind)
+    run_plan = kind.plan(request, lookup)
+    kind.check_settings(run_plan.config)
+    if not lookup.elsewhere:
+        kind.check_machine(run_plan.config)
+    check_device(run_plan.config.device, lookup.elsewhere)
+    if run_plan.output_dir is not None:
+        check_apart(Path(run_plan.output_dir), inputs(run_plan))
+    return run_plan
+
+
+def check(plan: Plan) -> Checked:
+    """Open models (headers only), tokenizer and data; raise the errors that a run would raise."""
+    return kinds.of(plan.kind).check(plan)

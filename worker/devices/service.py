@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from runs.home import Home
-from worker.devices.device import Slot
-from worker.queue.celery_wakeup import Bells, Listener, make_app
-from worker.queue.dispatcher import Dispatcher
-from worker.queue.leases import here, lifetime
-from worker.queue.reporting.metrics import Metrics
-from worker.queue.requirements import Placement
+from agent_forge.runs.home import Home
+from agent_forge.worker.devices.device import Slot
+from agent_forge.worker.queue.celery_wakeup import Bells, Listener, make_app
+from agent_forge.worker.queue.device_table import Placement
+from agent_forge.worker.queue.dispatcher import Dispatcher
+from agent_forge.worker.queue.leases import here, lifetime
+from agent_forge.worker.queue.reporting.metrics import Metrics
 
 log = logging.getLogger(__name__)
 

@@ -7,19 +7,19 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from runs import kinds
-from runs.errors import ConfigError
-from runs.event_types import ModelReference
-from runs.history import repository
-from runs.home import Home
-from studies.given_dtype import ROUNDED
-from weights.adapters import extraction
-from weights.adapters.extraction import Choice, Source
-from weights.folders.checkpoint import digest, open_checkpoint
-from weights.folders.sources import resolve
-from weights.recipes import Train
-from weights.storage import model_origin
-from weights.storage.model_origin import Finder
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.event_types import ModelReference
+from agent_forge.runs.history import repository
+from agent_forge.runs.home import Home
+from agent_forge.studies.given_dtype import ROUNDED
+from agent_forge.weights.adapters import extraction
+from agent_forge.weights.adapters.extraction import Choice, Source
+from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
+from agent_forge.weights.folders.sources import resolve
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.storage import model_origin
+from agent_forge.weights.storage.model_origin import Finder
 
 
 def extract(

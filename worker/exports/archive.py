@@ -7,22 +7,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from evaluation.lm_eval import spec as lm_eval_spec
-from events import ArchiveError, ChainError, Context, Envelope, EventStore, New, archive
-from events.store import CODE_VERSION
-from runs import imported_pasts, kinds
-from runs.errors import ConfigError, ConflictError, UnavailableError
-from runs.history import archive as run_archive
-from runs.history import children as run_children
-from runs.history.audit import Finding, audit
-from runs.history.repository import fold, history, opened
-from runs.kinds.commands import refusal
-from runs.kinds.state import State
-from runs.lists.finding import full_name
-from runs.record import user_events
-from runs.streams import NAME
-from weights.storage.weight_cache import Artifacts, read_weights
-from worker.append import actor, project
+from agent_forge.evaluation.lm_eval import spec as lm_eval_spec
+from agent_forge.events import ArchiveError, ChainError, Context, Envelope, EventStore, New, archive
+from agent_forge.events.store import CODE_VERSION
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError, ConflictError, UnavailableError
+from agent_forge.runs.history import archive as run_archive
+from agent_forge.runs.history import children as run_children
+from agent_forge.runs.history import repository
+from agent_forge.runs.history.audit import Finding, audit
+from agent_forge.runs.history.repository import fold, history, opened
+from agent_forge.runs.kinds.controls import refusal
+from agent_forge.runs.kinds.state import State
+from agent_forge.runs.lists.finding import full_name
+from agent_forge.runs.record import events
+from agent_forge.runs.streams import NAME
+from agent_forge.weights.storage.weight_cache import Artifacts, read_weights
+from agent_forge.worker.append import actor, project
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def load(
         whole = {state.stream for state in states}
         for name, rows in content.streams.items():
             if name not in whole and import_events[name] and fresh[run_archive.title(name)]:
-                imported_pasts.note(store, run_archive.title(name), rows[-1].hash, context)
+                repository.note(store, run_archive.title(name), rows[-1].hash, context)
         whole_events = {name: import_events[name] for name in whole}
         new = _each(
             content, lambda name, rows: store.adopt(name, rows, whole_events.get(name, ()), context)
@@ -187,7 +188,7 @@ def _taken(content: archive.Archive, name: str, who: str) -> list[New]:
     """
     run = run_archive.title(name)
     state, _ = opened(run_archive.ArchivedLog(content.streams), run)
-    event = user_events.Imported(owner=who, head=state.head)
+    event = events.Imported(owner=who, head=state.head)
     if refusal(state, event) is not None:
         return []
     return [New(event, f"{run}/{event.type}/{state.head}")]

@@ -13,14 +13,14 @@ from contextlib import suppress
 
 from sqlalchemy import func, select, text
 
-from events import Envelope, EventStore
-from events.projection import PROJECTIONS
-from events.store import EVENTS
-from runs.history.audit import Anchor, Finding
-from runs.lists import checks
-from runs.lists.projections import RUNS
-from runs.record.events import Forked
-from runs.streams import run_of
+from agent_forge.events import Envelope, EventStore
+from agent_forge.events.projection import PROJECTIONS
+from agent_forge.events.store import EVENTS
+from agent_forge.runs.history.audit import Anchor, Finding
+from agent_forge.runs.lists import checks
+from agent_forge.runs.lists.projections import RUNS
+from agent_forge.runs.record.events import Forked
+from agent_forge.runs.streams import run_of
 
 
 def anchors(store: EventStore, run: str) -> list[Anchor]:

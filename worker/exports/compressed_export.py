@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from runs.home import Home
-from weights.folders.checkpoint import open_checkpoint, publish
-from weights.folders.sources import resolve
-from weights.formats import compressed_tensors_folder as format_
-from weights.storage.model_origin import Finder
-from weights.storage.output_folder import check_target
+from agent_forge.runs.home import Home
+from agent_forge.weights.folders.checkpoint import open_checkpoint, publish
+from agent_forge.weights.folders.sources import resolve
+from agent_forge.weights.formats import compressed_tensors_folder as format_
+from agent_forge.weights.storage.model_origin import Finder
+from agent_forge.weights.storage.output_folder import check_target
 
 
 def export(

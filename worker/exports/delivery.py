@@ -13,18 +13,18 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from events import EventStore
-from runs import kinds
-from runs.errors import ForgeError
-from runs.home import Home
-from runs.kinds.asked import inputs, plan_of
-from runs.kinds.origin import Origin
-from runs.kinds.state import State
-from runs.lists import finding
-from runs.record.user_events import Exported
-from weights.storage import model_origin
-from weights.storage.output_folder import check_apart, check_target
-from worker.commands.control import control
+from agent_forge.events import EventStore
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ForgeError
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import inputs, plan_of
+from agent_forge.runs.kinds.origin import Origin
+from agent_forge.runs.kinds.state import State
+from agent_forge.runs.lists import finding
+from agent_forge.runs.record.events import Exported
+from agent_forge.weights.storage import model_origin
+from agent_forge.weights.storage.output_folder import check_apart, check_target
+from agent_forge.worker.commands.control import control
 
 
 def check_ended(state: State) -> None:
@@ -91,7 +91,7 @@ def record(
 
 def _copied(home: Home, origin: Origin, out: Path) -> dict[str, Any]:
     """Copy the folder of one model of a run, built if it is nowhere; return what was written."""
-    from weights.folders.checkpoint import publish
+    from agent_forge.weights.folders.checkpoint import publish
 
     place = model_origin.settle(home, json.loads(origin.request(origin.folders)))
 

@@ -1,12 +1,18 @@
 """Export of any model as a GGUF file: looked up by name, checked, written, renamed into place.
 
 `python -m worker.exports.gguf_export MODEL FILE TYPE` writes one in a process of its own.
+
+Measurements of a GGUF export on text: importance of inputs, and loss of a file in llama.cpp.
+
+Windows and tokens are those of `forge score` and `forge compress`: each document alone, after the start
+token, in windows of at most CONTEXT tokens; bits per byte are the mean over domains.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import re
 import shutil
@@ -18,27 +24,40 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 
-from evaluation.loading import load_items, load_tokenizer
-from runs.errors import ConfigError, ConflictError, ForgeError, UnavailableError
-from runs.home import Home
-from weights.folders.checkpoint import Checkpoint, open_checkpoint, sync
-from weights.folders.gguf_source.header import is_gguf
-from weights.folders.kept_folders import is_held
-from weights.folders.sources import resolve
-from weights.formats import (
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.data.items import Item
+from agent_forge.evaluation.data.packing import Windows, documents, in_turn
+from agent_forge.evaluation.data.slices import Slice
+from agent_forge.evaluation.loading import load_items, load_tokenizer, texts_of
+from agent_forge.runs.errors import (
+    ConfigError,
+    ConflictError,
+    DataError,
+    ForgeError,
+    UnavailableError,
+)
+from agent_forge.runs.home import Home
+from agent_forge.runs.system.durations import rough
+from agent_forge.weights.codecs.feedback.calibration import squares
+from agent_forge.weights.folders.checkpoint import Checkpoint, open_checkpoint, sync
+from agent_forge.weights.folders.gguf_source.header import is_gguf
+from agent_forge.weights.folders.made_folders import is_held
+from agent_forge.weights.folders.sources import resolve
+from agent_forge.weights.formats import (
     gguf_architectures,
     gguf_file,
-    gguf_imatrix,
     gguf_quantised,
     gguf_tokens,
     libllama,
 )
-from weights.formats.byte_bpe import Tokens
-from weights.storage.model_origin import Finder
-from worker.exports import gguf_measures as measures
-from worker.exports import modelfile
+from agent_forge.weights.formats import gguf_architectures as architectures
+from agent_forge.weights.formats.byte_bpe import Tokens
+from agent_forge.weights.formats.libllama import Library
+from agent_forge.weights.storage.model_origin import Finder
+from agent_forge.worker.exports import modelfile
 
 Result = TypeVar("Result")
 
@@ -163,22 +182,22 @@ class _Reading:
     ) -> None:
         self._checkpoint, self._text, self._tell = opened.checkpoint, text, tell
         checkpoint, tokenizer = opened.checkpoint, opened.tokenizer
-        self._calibration: measures.Split = {}
-        self.loss: measures.Split = {}
+        self._calibration: Split = {}
+        self.loss: Split = {}
         #: What is said of the text.
         self.told: dict[str, Any] = {}
         if text.imatrix and text.matrix is None:
-            items = load_items(text.imatrix, note=tell, needed=(measures.IMPORTANCE,))
-            self._calibration = measures.split_of(checkpoint, tokenizer, items, measures.IMPORTANCE)
+            items = load_items(text.imatrix, note=tell, needed=(IMPORTANCE,))
+            self._calibration = split_of(checkpoint, tokenizer, items, IMPORTANCE)
         if text.matrix is not None:
             needy = next((type_ for type_ in types if type_ in gguf_quantised.NEEDY), "")
-            means = gguf_imatrix.read(text.matrix)
-            if note := measures.check_matrix(checkpoint, means, text.matrix, needy):
+            means = libllama.read(text.matrix)
+            if note := check_matrix(checkpoint, means, text.matrix, needy):
                 tell(f"warning: {note}")
         if text.measured:
-            items = load_items(text.measured, note=tell, needed=(measures.LOSS,))
-            split = measures.split_of(checkpoint, tokenizer, items, measures.LOSS)
-            self.loss = measures.first_documents(split)
+            items = load_items(text.measured, note=tell, needed=(LOSS,))
+            split = split_of(checkpoint, tokenizer, items, LOSS)
+            self.loss = first_documents(split)
             windows = [w for queue in self.loss.values() for d in queue for w in d.windows]
             self.told["measured_tokens"] = sum(len(window) - 1 for window in windows)
 
@@ -186,12 +205,12 @@ class _Reading:
         """Return the file of the importance matrix, measured if it was not given."""
         if not self._text.imatrix or self._text.matrix:
             return self._text.matrix
-        means, tokens = measures.importance(self._checkpoint, self._calibration, self._tell)
+        means, tokens = importance(self._checkpoint, self._calibration, self._tell)
         self.told["imatrix_tokens"] = tokens
         source = ", ".join(Path(path).name for path in self._text.imatrix)
 
         def fill(hidden: Path) -> None:
-            gguf_imatrix.write(hidden, means, tokens, measures.CONTEXT, source)
+            libllama.write(hidden, means, tokens, CONTEXT, source)
 
         place = _target(self._text.keep or folder / "imatrix.gguf")
         _placed(place, fill)
@@ -203,7 +222,7 @@ class _Reading:
         """Return a file's bits per byte in llama.cpp, if it is to be measured."""
         if not self.loss:
             return {}
-        return {"bits_per_byte": measures.bits_per_byte(library, file, self.loss, self._tell)}
+        return {"bits_per_byte": bits_per_byte(library, file, self.loss, self._tell)}
 
 
 def _files(
@@ -393,3 +412,124 @@ def main(model: str, out: str, type_: str) -> int:
 
 if __name__ == "__main__":
     sys.exit(main(*sys.argv[1:]))
+
+
+#: Tokens of a window: those of llama.cpp's own tools.
+CONTEXT = 512
+#: Tokens that the importance is measured on, and that a file's loss is measured on.
+IMPORTANCE_TOKENS, LOSS_TOKENS = 32_768, 8_192
+#: Slices that they are of.
+IMPORTANCE: Slice = "train"
+LOSS: Slice = "test"
+
+Tell = Callable[[str], None]
+Split = Mapping[str, Sequence[Windows]]
+
+
+def split_of(
+    checkpoint: Checkpoint, tokenizer: Any, items: Sequence[Item], on: Slice
+) -> dict[str, list[Windows]]:
+    """Return domain → the documents of a slice, as windows for this model."""
+    context = min(CONTEXT, architectures.context(checkpoint.config))
+    return {d: documents(t, tokenizer, context) for d, t in texts_of(items, on).items()}
+
+
+def first_documents(split: Split, tokens: int = LOSS_TOKENS) -> dict[str, list[Windows]]:
+    """Return the first documents of every domain in turn, whole, until they have `tokens` tokens."""
+    chosen: dict[str, list[Windows]] = {domain: [] for domain in split}
+    for number in range(max(map(len, split.values()), default=0)):
+        for domain, queue in split.items():
+            if number < len(queue) and tokens > 0:
+                chosen[domain].append(queue[number])
+                tokens -= sum(map(len, queue[number].windows))
+    return {domain: queue for domain, queue in chosen.items() if queue}
+
+
+def importance(
+    checkpoint: Checkpoint, split: Split, tell: Tell
+) -> tuple[dict[str, np.ndarray], int]:
+    """Return the means of squares of the inputs of the blocks' matrices, and over how many tokens.
+
+    Names are those of the file. llama.cpp's tool leaves out the head, too. Raises DataError,
+    NotFiniteError.
+    """
+    windows = in_turn(split.values(), IMPORTANCE_TOKENS)
+    if not windows:
+        raise DataError(f"the data of --imatrix has no text in the slice {IMPORTANCE}.")
+    model = ResidentModel(checkpoint.folder, "cpu", checkpoint.tied)
+    model.load({name: tensor.float() for name, tensor in checkpoint.tensors().items()})
+    progress = _progress("importance", len(windows), tell)
+    means = squares(model.module, windows, progress)
+    names = {name: architectures.tensor_name(checkpoint.config, name) for name in means}
+    blocks = {
+        gguf_name: means[name].numpy().astype(np.float32)
+        for name, gguf_name in names.items()
+        if gguf_name.startswith("blk.")
+    }
+    return blocks, sum(map(len, windows))
+
+
+def check_matrix(
+    checkpoint: Checkpoint, means: Mapping[str, np.ndarray], file: Path, needy: str = ""
+) -> str:
+    """Return a note if a file's importance matrix lacks matrices of this model's blocks, or "".
+
+    Raises ConfigError for a matrix of another model, and if `needy`, a type that needs the whole
+    matrix, is to be written by one that lacks some.
+    """
+    sizes = {
+        architectures.tensor_name(checkpoint.config, name): shape[-1]
+        for name, (_, shape) in checkpoint.shapes.items()
+    }
+    wrong = [name for name, mean in means.items() if sizes.get(name) != len(mean)]
+    if wrong:
+        raise ConfigError(
+            f"{file} is the importance matrix of another model: {wrong[0]} has "
+            f"{len(means[wrong[0]])} columns there and {sizes.get(wrong[0], 'is missing')} here."
+        )
+    blocks = [
+        name
+        for name, (_, shape) in checkpoint.shapes.items()
+        if len(shape) == 2 and architectures.tensor_name(checkpoint.config, name).startswith("blk.")
+    ]
+    missing = [n for n in blocks if architectures.tensor_name(checkpoint.config, n) not in means]
+    if not missing:
+        return ""
+    covered = f"{file} covers {len(blocks) - len(missing)} of {len(blocks)} matrices of the blocks"
+    if needy:
+        raise ConfigError(f"{covered}, and {needy} needs all of them: {missing[0]} is missing.")
+    return f"{covered}; {missing[0]} is not among them."
+
+
+def bits_per_byte(library: Library, file: Path, split: Split, tell: Tell) -> float:
+    """Return a file's bits per byte in llama.cpp, the mean over domains. Raises UnavailableError."""
+    every = [
+        window for queue in split.values() for document in queue for window in document.windows
+    ]
+    library.open(file, max(map(len, every)))
+    progress, done = _progress(f"loss of {file.name}", len(every), tell), 0
+    rates = []
+    for queue in split.values():
+        nats = 0.0
+        for document in queue:
+            for window in document.windows:
+                nats += library.nats(window.tolist())
+                done += 1
+                progress(done)
+        rates.append(nats / math.log(2) / sum(document.bytes for document in queue))
+    return math.fsum(rates) / len(rates)
+
+
+def _progress(what: str, count: int, tell: Tell) -> Callable[[int], None]:
+    """Return what is called after each of `count` windows; says the time ahead, and how far it is."""
+    began, last_quarter = time.monotonic(), [0]
+
+    def after(done: int) -> None:
+        quarter = 4 * done // count
+        if done in (1, count) or quarter > last_quarter[0]:
+            last_quarter[0] = quarter
+            left = (time.monotonic() - began) / done * (count - done)
+            ahead = f", {rough(left)} left" if done < count else ""
+            tell(f"{what}: {done} of {count} windows{ahead}")
+
+    return after

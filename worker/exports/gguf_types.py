@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runs.errors import ForgeError
-from weights.folders.checkpoint import Checkpoint, open_checkpoint
-from weights.formats import gguf_file
-from weights.tensors import HEADS
-from weights.ternary.quantiser import parts
+from agent_forge.runs.errors import ForgeError
+from agent_forge.weights.folders.checkpoint import Checkpoint, open_checkpoint
+from agent_forge.weights.formats import gguf_file
+from agent_forge.weights.tensors import HEADS
+from agent_forge.weights.ternary.quantiser import parts
 
 
 def fitting(folder: Path) -> list[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from runs.errors import ConfigError, ConflictError, UnavailableError
+from agent_forge.runs.errors import ConfigError, ConflictError, UnavailableError
 
 #: Where models go if HF_ENDPOINT does not say.
 USUAL = "https://huggingface.co"

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runs.errors import ConfigError
-from runs.system import plain_text
-from weights.folders import template_rendering
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.system import plain_text
+from agent_forge.weights.folders import template_rendering
 
 #: First line of a Modelfile of ours, which may be replaced.
 FIRST = "# Written by `forge export --ollama`."

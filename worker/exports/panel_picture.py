@@ -11,8 +11,8 @@ from matplotlib import rc_context
 from matplotlib.ticker import MaxNLocator
 from pydantic import BaseModel
 
-from runs.panels import seeds, tables, thinning
-from runs.panels.panels import (
+from agent_forge.runs.panels import side_by_side, tables, thinning
+from agent_forge.runs.panels.panels import (
     Arms,
     Axis,
     Front,
@@ -24,7 +24,7 @@ from runs.panels.panels import (
     Shares,
     Timeline,
 )
-from runs.panels.picture import Picture, empty
+from agent_forge.runs.panels.picture import Picture, empty
 
 #: Rows of a table that a picture has, and letters of a cell.
 ROWS, LETTERS = 30, 40
@@ -99,8 +99,8 @@ def _legend(axes: Any) -> None:
 def _lines(axes: Any, panel: Lines) -> None:
     """Draw every line; of several seeds the median with a band over all, and each of them faintly."""
     colours = {name: f"C{n}" for n, name in enumerate(dict.fromkeys(s.name for s in panel.series))}
-    for (name, _), group in seeds.groups(panel.series).items():
-        middle = seeds.summary(group)
+    for (name, _), group in side_by_side.groups(panel.series).items():
+        middle = side_by_side.summary(group)
         for series in group:
             label = name if series.seed is None else f"{name} (seed {series.seed})"
             _line(axes, series, colours[name], label if middle is None else None)

@@ -8,11 +8,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from events import Envelope
-from runs.kinds.state import State
-from runs.lists import tables
-from runs.system import packages
-from weights.storage.output_folder import check_target
+from agent_forge.events import Envelope
+from agent_forge.runs.kinds.state import State
+from agent_forge.runs.lists import tables
+from agent_forge.runs.system import packages
+from agent_forge.weights.storage.output_folder import check_target
 
 #: The file that marks a folder as written by this module; it names the run, the place and the head.
 MARK = "tables.json"
@@ -47,7 +47,7 @@ def write(folder: Path, state: State, rows: Sequence[Envelope]) -> dict[str, int
     Earlier tables are replaced once all new ones are complete. Raises the errors of `check`.
     """
     folder = check(folder, state.kind, state.run)
-    from weights.folders.checkpoint import publish
+    from agent_forge.weights.folders.checkpoint import publish
 
     counts: dict[str, int] = {}
 

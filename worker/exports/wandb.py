@@ -21,16 +21,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runs import kinds
-from runs.errors import ConfigError, ConflictError, ForgeError, UnavailableError
-from runs.history.run_cache import RunCache
-from runs.home import Home
-from runs.kinds import tracking
-from runs.kinds.state import State
-from runs.lists import finding
-from runs.streams import run_of
-from runs.system import packages
-from weights.storage.output_folder import MARK
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError, ConflictError, ForgeError, UnavailableError
+from agent_forge.runs.history.run_cache import RunCache
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds import tracking
+from agent_forge.runs.kinds.state import State
+from agent_forge.runs.lists import finding
+from agent_forge.runs.streams import run_of
+from agent_forge.runs.system import packages
+from agent_forge.weights.storage.output_folder import MARK
 
 #: Names that a tracker takes for a run, and inside the name of an artifact.
 _PLAIN = re.compile(r"[\w.-]{1,100}", re.ASCII)

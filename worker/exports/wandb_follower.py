@@ -18,9 +18,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from runs.errors import ConfigError, ConflictError, ForgeError, UnavailableError
-from runs.home import Home
-from worker.exports.wandb import Target, client, sync
+from agent_forge.runs.errors import ConfigError, ConflictError, ForgeError, UnavailableError
+from agent_forge.runs.home import Home
+from agent_forge.worker.exports.wandb import Target, client, sync
 
 #: Seconds that the end of a run waits for W&B, at most.
 PATIENCE = 30.0
@@ -78,7 +78,7 @@ def _start(home: Home, run: str, output: Any) -> subprocess.Popen[bytes]:
     """Start the process that follows the run; the end of its standard input tells it to stop."""
     env = {**os.environ, "FORGE_HOME": str(home.folder), "FORGE_DATABASE_URL": home.url or ""}
     return subprocess.Popen(
-        [sys.executable, "-m", "worker.exports.wandb_follower", run],
+        [sys.executable, "-m", "agent_forge.worker.exports.wandb_follower", run],
         env=env,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,

@@ -19,7 +19,7 @@ from typing import Any
 from celery import Celery
 from redis import exceptions as client_errors
 
-from runs.errors import ConfigError
+from agent_forge.runs.errors import ConfigError
 
 log = logging.getLogger(__name__)
 

@@ -3,14 +3,22 @@
 The table is not the truth: it may be dropped at any time. It has one row per device. The worker
 writes its device's status and a heartbeat. The dispatcher writes the grant: the task that the
 device should do next. A row whose heartbeat is late, by the database's clock, counts as gone.
+
+Devices and processes that work on a run's tasks now, by the tables of devices and leases.
+
+The needs of runs and the devices of a worker, in the scheduler's terms; without torch.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import os
+import re
+import subprocess
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from importlib import metadata
 from typing import Any
 
 from sqlalchemy import (
@@ -26,11 +34,15 @@ from sqlalchemy import (
 )
 from sqlmodel import Field, SQLModel
 
-from events import EventStore
-from events.database import Database
-from runs.lists import queries
-from worker.queue.leases import alive, lifetime
-from worker.queue.scheduler import Offer
+from agent_forge.events import EventStore
+from agent_forge.events.database import Database
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError, UnavailableError
+from agent_forge.runs.kinds.state import State
+from agent_forge.runs.lists import queries
+from agent_forge.runs.record.device_setting import AUTO, CPU
+from agent_forge.worker.queue.leases import alive, lifetime
+from agent_forge.worker.queue.scheduler import Needs, Offer
 
 
 class DeviceRow(SQLModel, table=True):
@@ -258,3 +270,152 @@ def named_devices(store: EventStore, roster: Roster) -> list[Device]:
         replace(device, run_name=names.get(device.run, device.run) if device.run else None)
         for device in devices
     ]
+
+
+@dataclass(frozen=True)
+class Hand:
+    """A device or process that works on a task of the run."""
+
+    who: str
+    task: str
+    seconds: float | None = None
+
+
+def at_work(run: str, roster: Any, leases: Any) -> list[Hand]:
+    """Return the hands at work on the run: devices first, then processes that carry it themselves."""
+    hands = {
+        f"{run}/{d.task}": Hand(d.name, d.task, d.seconds)
+        for d in roster.devices()
+        if d.living and d.run == run and d.task
+    }
+    for task, owner in sorted(leases.held().items()):
+        if task.startswith(f"{run}/") and task not in hands:
+            place, pid, *_ = owner.split("/")
+            who = f"{place.partition(':')[0]}, process {pid}"
+            hands[task] = Hand(who, task.removeprefix(f"{run}/"))
+    return list(hands.values())
+
+
+class AtWork:
+    """A callable that finds the devices and processes that work on a run's tasks now."""
+
+    def __init__(self, store: Any, run: str) -> None:
+
+        from agent_forge.worker.queue.leases import Leases
+
+        self._run = run
+        self._roster, self._leases = Roster(store.database), Leases(store.database)
+
+    def __call__(self) -> list[Hand]:
+        """Return the hands at work on the run, as the tables say now."""
+        return at_work(self._run, self._roster, self._leases)
+
+
+_GPU = "device:cuda"
+
+
+def kind_label(device: str) -> str:
+    """Return the label of a device's kind: "device:cpu" or "device:cuda"."""
+    return f"device:{device.partition(':')[0]}"
+
+
+def needs(
+    device: str, labels: tuple[str, ...], state: State | None, offers: Collection[Offer] = ()
+) -> Needs:
+    """Return what a run asks of a device: kind and labels, and once started its profile and memory.
+
+    A run whose device is auto asks for a GPU if one of `offers`, those of the living devices, is one
+    that meets its labels, else for a CPU.
+    """
+    if state is not None:
+        device = state.device
+    if device == AUTO:
+        on_gpu = Needs(frozenset({_GPU, *labels}))
+        device = "cuda" if any(offer.meets(on_gpu) for offer in offers) else CPU
+    needed_labels = frozenset({kind_label(device), *labels})
+    if state is None or state.started is None:
+        return Needs(needed_labels)
+    memory = kinds.of(state.kind).memory(state)
+    return Needs(needed_labels, memory, state.started.machine)
+
+
+def gpu_offers(devices: Iterable[Device]) -> frozenset[Offer]:
+    """Return what the living GPUs offer, without their memory and profiles, which may change."""
+    return frozenset(
+        Offer(d.offer.labels, only=d.offer.only)
+        for d in devices
+        if d.living and _GPU in d.offer.labels
+    )
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A device, and the environment of the process that uses it."""
+
+    device: str
+    #: The last part of the device's name on its host.
+    name: str
+    env: dict[str, str]
+
+
+def placements(devices: str, concurrency: int) -> list[Placement]:
+    """Return the devices that `--device` means: one per GPU, `concurrency` of them for the CPU.
+
+    Each has a process of its own. "auto" means every GPU that CUDA_VISIBLE_DEVICES leaves, and the
+    CPU, so that runs for either are taken. Raises ConfigError and UnavailableError.
+    """
+    visible = visible_gpus()
+    if devices == AUTO:
+        devices = ",".join([*(f"cuda:{n}" for n in range(len(visible))), CPU])
+    places: list[Placement] = []
+    for device in map(str.strip, devices.split(",")):
+        match = re.fullmatch(r"cpu|cuda:(\d+)", device)
+        if match is None:
+            raise ConfigError(
+                f"device {device!r} is not known: give cpu, cuda:N, several, or auto."
+            )
+        if match[1] is not None:
+            if int(match[1]) >= len(visible):
+                raise UnavailableError(
+                    f"device {device} is not here: {len(visible)} GPUs are visible. "
+                    "CUDA_VISIBLE_DEVICES and nvidia-smi say which; "
+                    f"torch is {metadata.version('torch')}, and a build +cpu uses none."
+                )
+            gpu = visible[int(match[1])]
+            env = {"CUDA_VISIBLE_DEVICES": gpu, "FORGE_DEVICE": "cuda:0"}
+            places += [Placement(device, f"cuda{match[1]}", env)]
+        else:
+            places += _on_cpu(concurrency)
+    if len({placement.name for placement in places}) < len(places):
+        raise ConfigError(f"a device stands twice in {devices}.")
+    return places
+
+
+def _on_cpu(concurrency: int) -> list[Placement]:
+    """Return `concurrency` placements on the CPU.
+
+    They share the cores, unless FORGE_THREADS sets the number of threads of each.
+    """
+    cores = len(os.sched_getaffinity(0))
+    threads = os.environ.get("FORGE_THREADS") or str(max(1, cores // concurrency))
+    env = {"CUDA_VISIBLE_DEVICES": "", "FORGE_DEVICE": "cpu", "FORGE_THREADS": threads}
+    return [Placement("cpu", f"cpu{n}", env) for n in range(concurrency)]
+
+
+def visible_gpus() -> list[str]:
+    """Return one value of CUDA_VISIBLE_DEVICES for each GPU that this process may use.
+
+    None with a torch that was built for the CPU alone, as its version says.
+    """
+    if metadata.version("torch").endswith("+cpu"):
+        return []
+    setting = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if setting is not None:
+        return [
+            part.strip() for part in setting.split(",") if part.strip() and part.strip() != "-1"
+        ]
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return [str(n) for n, _ in enumerate(re.findall(r"^GPU \d+", listed.stdout, re.MULTILINE))]

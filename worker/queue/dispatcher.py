@@ -4,6 +4,10 @@ The dispatcher holds a lease; when it dies, another worker takes over. It knows 
 log, the device table and the leases. Only the service that users have received would be lost with
 it: that is noted in a table from time to time. Two dispatchers at once are harmless: a device takes
 one grant, a task has one lease, and an event has one key.
+
+The dispatcher's runs: their folded states and open tasks, which the log can restore.
+
+The device that built each candidate: there an evaluation needs no transfer and no rebuild.
 """
 
 from __future__ import annotations
@@ -11,25 +15,26 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
 
-from events import Context, Envelope, EventsError, EventStore, StoreUnavailableError
-from runs import imported_pasts, kinds
-from runs.errors import ForgeError
-from runs.kinds.tasks import Task
-from runs.lists import queries
-from runs.record import events, user_events
-from runs.record.device_setting import AUTO
-from runs.streams import run_of
-from worker.append import project
-from worker.commands import user_limits
-from worker.queue.bookkeeping import Flight, Measures, Received
-from worker.queue.device_table import Device, Roster
-from worker.queue.leases import Leases, myself
-from worker.queue.requirements import gpu_offers, needs
-from worker.queue.run_cache import Desk
-from worker.queue.scheduler import Job, Needs, Offer, Scheduler
-from worker.queue.waiting_runs import WaitingRuns
+from agent_forge.events import Context, Envelope, EventsError, EventStore, StoreUnavailableError
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ForgeError
+from agent_forge.runs.history import repository
+from agent_forge.runs.history.run_cache import RunCache
+from agent_forge.runs.kinds.decide import Delegate, Task, decide
+from agent_forge.runs.kinds.kind import Kind
+from agent_forge.runs.lists import queries
+from agent_forge.runs.record import events
+from agent_forge.runs.record.device_setting import AUTO
+from agent_forge.runs.streams import run_of
+from agent_forge.worker.append import append_facts, project, project_after
+from agent_forge.worker.commands import delegation, user_limits
+from agent_forge.worker.queue.bookkeeping import Backoff, Flight, Measures, Received, WaitingRuns
+from agent_forge.worker.queue.device_table import Device, Roster, gpu_offers, needs
+from agent_forge.worker.queue.leases import Leases, myself
+from agent_forge.worker.queue.scheduler import Job, Needs, Offer, Scheduler
 
 log = logging.getLogger(__name__)
 
@@ -183,14 +188,14 @@ class Dispatcher(threading.Thread):
             user_limits.read(self._store, self._rules)
             self._apply_rules()
             return
-        if row.stream == imported_pasts.STREAM:
+        if row.stream == repository.STREAM:
             self._runs.read_pasts()
         if not kinds.is_run(row.stream):
             return
         run = run_of(row.stream)
         if row.type in (events.Submitted.type, events.Forked.type):
             self._runs.add(run, row)
-        elif row.type == user_events.Retried.type and run not in self._runs:
+        elif row.type == events.Retried.type and run not in self._runs:
             self._runs.add_again(run, self._after)
         entry = self._runs.get(run)
         if entry is None:
@@ -198,7 +203,7 @@ class Dispatcher(threading.Thread):
         if row.type in events.ENDED:
             self._forget(run)
             return
-        if row.type == user_events.Imported.type:
+        if row.type == events.Imported.type:
             self._scheduler.drop(run)  # it has another owner, and waits
             self._runs.add_again(run, entry.order)
             entry = self._runs[run]
@@ -394,3 +399,139 @@ class Dispatcher(threading.Thread):
         if tags != self._told:
             self._received.write(tags)
             self._told = tags
+
+
+#: Number of runs whose folded states are kept.
+LOADED = 256
+#: Seconds until a task that came back undone is granted again: the first time, and at most.
+BACKOFF, BACKOFF_MOST = 0.1, 60.0
+
+
+class Desk:
+    """The states and tasks of the runs that were used last."""
+
+    def __init__(self, store: EventStore, context: Context) -> None:
+        self._store = store
+        self._context = context
+        self._runs = RunCache(store, LOADED)
+        self.tasks: dict[str, Sequence[Task]] = {}
+        self.homes = Homes()
+        #: Run that is a task of another → that other run.
+        self.parents: dict[str, str] = {}
+        #: Run → task → how often the task came back, and when it may be granted again.
+        self._backoff: dict[str, dict[str, Backoff]] = {}
+
+    def __contains__(self, run: str) -> bool:
+        """Return True if the run's state is kept."""
+        return run in self._runs
+
+    def state(self, run: str) -> Any:
+        """Return the run's state as it was last brought up to date; None if it is not kept."""
+        return self._runs.known(run)
+
+    def bring(self, run: str) -> Any:
+        """Fold a run's new events, append the facts that follow, and note its tasks.
+
+        Return the state. Raises the errors of reading, folding and deciding.
+        """
+        while True:
+            state, rows = self._runs.refresh(run)
+            self.homes.follow(run, rows)
+            project_after(self._store, rows)
+            decision = decide(state)
+            if decision.facts and not state.ended:
+                append_facts(self._store, state, decision.facts, self._context)
+            elif not any(self._settled(state, task) for task in decision.tasks):
+                break
+        self.tasks[run] = [task for task in decision.tasks if not self._has_child(run, task)]
+        due = {task.key for task in decision.tasks}
+        waits = self._backoff.get(run, {})
+        self._backoff[run] = {task: wait for task, wait in waits.items() if task in due}
+        return state
+
+    def _settled(self, state: Any, task: Task) -> bool:
+        """Return True if the end of a task's run was recorded."""
+        if not isinstance(task, Delegate) or not delegation.exists(self._store, task):
+            return False
+        return delegation.settle(self._store, state, task, self._context)
+
+    def _has_child(self, run: str, task: Task) -> bool:
+        """Return True if a task is a run that is submitted already: no device is needed for it."""
+        if not isinstance(task, Delegate) or not delegation.exists(self._store, task):
+            return False
+        self.parents[task.run] = run
+        return True
+
+    def drop(self, run: str) -> None:
+        """Forget the state and tasks of a run, but keep its backoffs and the devices that built."""
+        self._runs.forget(run)
+        self.tasks.pop(run, None)
+
+    def forget(self, run: str) -> None:
+        """Forget everything of a run that has ended."""
+        self.drop(run)
+        self.parents.pop(run, None)
+        self.homes.forget(run)
+        self._backoff.pop(run, None)
+
+    def unload(self, busy: Collection[str]) -> list[str]:
+        """Drop the longest unused runs until at most `LOADED` are kept, those in `busy` last.
+
+        Return the dropped runs.
+        """
+        dropped = self._runs.shrink(busy)
+        for run in dropped:
+            self.drop(run)
+        return dropped
+
+    def came_back(self, run: str, task: str) -> None:
+        """Note that a device is done with a task: a task still due waits, longer each time."""
+        backoff = self._backoff.setdefault(run, {}).setdefault(task, Backoff())
+        backoff.count += 1
+        wait = min(BACKOFF * 4 ** min(backoff.count - 1, 10), BACKOFF_MOST)
+        backoff.until = time.monotonic() + wait
+
+    def ready(self, run: str) -> list[Task]:
+        """Return the tasks of a run whose backoff is over."""
+        now, waits = time.monotonic(), self._backoff.get(run, {})
+        tasks = self.tasks.get(run, [])
+        return [t for t in tasks if t.key not in waits or waits[t.key].until <= now]
+
+
+class Homes:
+    """The device that built each candidate, by run; a cache whose loss only costs time."""
+
+    def __init__(self) -> None:
+        #: Run → recipe id → device.
+        self._homes: dict[str, dict[str, str]] = {}
+
+    def follow(self, run: str, rows: Iterable[Envelope]) -> None:
+        """Note which device built which candidate: the event's actor is the worker."""
+        for row in rows:
+            kind = kinds.kind_of(row.stream)
+            built = kind.built(row) if kind else None
+            if built is not None:
+                actor = row.actor.removeprefix("worker/")
+                self._homes.setdefault(run, {})[built] = actor
+
+    def forget(self, run: str) -> None:
+        """Forget a run that has ended."""
+        self._homes.pop(run, None)
+
+    def best(self, kind: Kind, run: str, tasks: Sequence[Task], device: str) -> Task:
+        """Return the task that fits a device best; `tasks` must not be empty.
+
+        First come evaluations of candidates that this device built, then tasks without a known
+        device, then evaluations of candidates that another device built: by then the other device
+        is busy with another task.
+        """
+        homes = self._homes.get(run)
+        if not homes:
+            return tasks[0]
+
+        def distance(task: Task) -> int:
+            read = kind.needs(task)
+            home = None if read is None else homes.get(read)
+            return 1 if home is None else 0 if home == device else 2
+
+        return min(tasks, key=distance)

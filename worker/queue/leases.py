@@ -21,9 +21,9 @@ from sqlalchemy import Connection, Executable, Float, delete, insert, literal_co
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Field, SQLModel
 
-from events import StoreUnavailableError, failpoints
-from events.database import Database
-from runs.errors import ConfigError
+from agent_forge.events import StoreUnavailableError, failpoints
+from agent_forge.events.database import Database
+from agent_forge.runs.errors import ConfigError
 
 log = logging.getLogger(__name__)
 

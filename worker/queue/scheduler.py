@@ -20,7 +20,7 @@ import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from worker.commands.user_limits import Limits
+from agent_forge.worker.commands.user_limits import Limits
 
 
 @dataclass(frozen=True)

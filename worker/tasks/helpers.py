@@ -16,11 +16,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 
-from events import EventsError
-from runs.errors import ForgeError
-from runs.home import Home, threads
-from weights.storage.weight_cache import Artifacts
-from worker.tasks.runner import Worker
+from agent_forge.events import EventsError
+from agent_forge.runs.errors import ForgeError
+from agent_forge.runs.home import Home, threads
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.tasks.runner import Worker
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ def beside(home: Home, run: str, count: int) -> Iterator[None]:
     """Let `count` further processes carry the run on while the block runs. Raises ConfigError."""
     places = {"FORGE_HOME": str(home.folder), "FORGE_DATABASE_URL": home.url or ""}
     share = {"FORGE_THREADS": str(threads())} if count else {}
-    command = [sys.executable, "-m", "worker.tasks.helpers", run]
+    command = [sys.executable, "-m", "agent_forge.worker.tasks.helpers", run]
     helpers: list[subprocess.Popen[bytes]] = []
     try:
         for _ in range(count):

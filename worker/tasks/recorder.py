@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from events import (
+from agent_forge.events import (
     Appended,
     ConcurrencyError,
     Context,
@@ -19,20 +19,23 @@ from events import (
     New,
     failpoints,
 )
-from runs import kinds
-from runs.errors import ConfigError, ForgeError, UnavailableError
-from runs.kinds import kind as runs_kind
-from runs.kinds.decide import open_tasks
-from runs.kinds.retries import failure
-from runs.kinds.state import State
-from runs.kinds.tasks import Delegate, Start, Task
-from runs.record.events import Completed, DivergenceDetected, Failed, TaskFailed
-from runs.record.user_events import Cancelled
-from runs.system import freed_memory
-from runs.system.plain_text import visible
-from weights.devices import out_of_memory
-from weights.storage.weight_cache import Artifacts
-from worker.commands import delegation, leftovers
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError, ForgeError, UnavailableError
+from agent_forge.runs.kinds import kind as runs_kind
+from agent_forge.runs.kinds.decide import Delegate, Start, Task, failure, open_tasks
+from agent_forge.runs.kinds.state import State
+from agent_forge.runs.record.events import (
+    Cancelled,
+    Completed,
+    DivergenceDetected,
+    Failed,
+    TaskFailed,
+)
+from agent_forge.runs.system import open_files
+from agent_forge.runs.system.plain_text import visible
+from agent_forge.weights.devices import out_of_memory
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.commands import delegation, leftovers
 
 log = logging.getLogger(__name__)
 
@@ -75,8 +78,8 @@ class Hands:
         began = time.monotonic()
         try:
             event = self.context(state, task).carry_out(task)
-            if time.monotonic() - began > freed_memory.LONG:
-                freed_memory.give_back()
+            if time.monotonic() - began > open_files.LONG:
+                open_files.give_back()
         except OSError as error:
             raise UnavailableError(f"task {task.key} could not be done here: {error}") from error
         except (UnavailableError, ConfigError) as error:

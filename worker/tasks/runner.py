@@ -12,19 +12,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from events import Context, Envelope, EventStore, failpoints
-from runs.errors import ConfigError, RunCancelledError, RunFailedError
-from runs.history.run_cache import RunCache
-from runs.home import threads
-from runs.kinds.decide import decide
-from runs.kinds.state import State
-from runs.kinds.tasks import Delegate, Task
-from runs.lists import queries
-from weights.storage.weight_cache import Artifacts
-from worker.append import actor, append_facts, project_after
-from worker.commands import delegation
-from worker.queue.leases import Leases
-from worker.tasks.recorder import Hands
+from agent_forge.events import Context, Envelope, EventStore, failpoints
+from agent_forge.runs.errors import ConfigError, RunCancelledError, RunFailedError
+from agent_forge.runs.history.run_cache import RunCache
+from agent_forge.runs.home import threads
+from agent_forge.runs.kinds.decide import Delegate, Task, decide
+from agent_forge.runs.kinds.state import State
+from agent_forge.runs.lists import queries
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.append import actor, append_facts, project_after
+from agent_forge.worker.commands import delegation
+from agent_forge.worker.queue.leases import Leases
+from agent_forge.worker.tasks.recorder import Hands
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +117,7 @@ class Worker:
         return self._leases.claim(f"{state.run}/{task.key}") is not None
 
     def _do_held(self, state: State, task: Task, tasks: Sequence[Task]) -> None:
-        """Do a task that is held here; hold and do those that share its work, and release all."""
+        """Do a claimed task with the tasks that share its work, which it claims; release all claims."""
         held = [task]
         try:
             if self.store.version(state.stream) != state.version:

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
-from events import Envelope
-from runs import kinds
-from runs.errors import ForgeError, SourceChangedError, UnavailableError, UnreproducedError
-from runs.history.audit import Finding
-from runs.history.measured import about, difference, measurements, words
-from runs.history.repository import fold
-from runs.kinds.kind import Kind
-from studies.making.model_files import from_nothing
-from studies.observing import Unmeasurable
-from weights.storage.weight_cache import Artifacts
+from agent_forge.events import Envelope
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import (
+    ForgeError,
+    SourceChangedError,
+    UnavailableError,
+    UnreproducedError,
+)
+from agent_forge.runs.history.audit import Finding
+from agent_forge.runs.history.repository import about, difference, fold, measurements, words
+from agent_forge.runs.kinds.kind import Kind
+from agent_forge.studies.events import Unmeasurable
+from agent_forge.studies.making.model_files import from_nothing
+from agent_forge.weights.storage.weight_cache import Artifacts
 
 Say = Callable[[str], None]
 

@@ -10,16 +10,16 @@ import sys
 from contextlib import closing
 from typing import Any
 
-from events import EventsError, EventStore
-from runs import kinds
-from runs.errors import ForgeError, TamperedError
-from runs.history import children, repository
-from runs.history.audit import Finding, audit
-from runs.home import Home
-from runs.system.plain_text import visible
-from worker.commands import checks
-from worker.exports import chain_heads
-from worker.tasks.verify_streams import Evidence
+from agent_forge.events import EventsError, EventStore
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ForgeError, TamperedError
+from agent_forge.runs.history import children, repository
+from agent_forge.runs.history.audit import Finding, audit
+from agent_forge.runs.home import Home
+from agent_forge.runs.system.plain_text import visible
+from agent_forge.worker.commands import checks
+from agent_forge.worker.exports import chain_heads
+from agent_forge.worker.tasks.verify_streams import Evidence
 
 
 def report(
@@ -38,7 +38,7 @@ def report(
     result["findings"] = [*broken, *lost, *result["findings"]]
     result["state"] = None if broken else result["state"]
     if result["state"] is not None and home.artifacts.exists():
-        from weights.storage.weight_cache import Artifacts
+        from agent_forge.weights.storage.weight_cache import Artifacts
 
         state = result["state"]
         result["findings"] += kinds.of(state.kind).cached(state, Artifacts.of(home))
@@ -87,8 +87,8 @@ def _history(store: EventStore, run: str, stream: str | None) -> tuple[list[Any]
 
 def again(home: Home, result: dict[str, Any], candidate: str) -> None:
     """Make a candidate of a report's run again from nothing; add what was found to the report."""
-    from weights.storage.weight_cache import Artifacts
-    from worker.tasks import verify_again
+    from agent_forge.weights.storage.weight_cache import Artifacts
+    from agent_forge.worker.tasks import verify_again
 
     state = result["state"]
     if state is None or kinds.of(state.kind).delegates:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from events import Envelope, EventStore, Registry
-from runs import imported_pasts, kinds
-from runs.errors import TamperedError
-from runs.lists import checks, model_registry, sessions
-from worker.commands import accounts, user_limits
+from agent_forge.events import Envelope, EventStore, Registry
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import TamperedError
+from agent_forge.runs.history import repository
+from agent_forge.runs.lists import checks, model_registry, sessions
+from agent_forge.worker.commands import accounts, user_limits
 
 #: Streams that do not belong to a run, and the registry of their events.
 OTHERS: dict[str, Registry] = {
     accounts.STREAM: accounts.REGISTRY,
     user_limits.STREAM: user_limits.REGISTRY,
     model_registry.STREAM: model_registry.REGISTRY,
-    imported_pasts.STREAM: imported_pasts.REGISTRY,
+    repository.STREAM: repository.REGISTRY,
     sessions.STREAM: sessions.REGISTRY,
 }
 

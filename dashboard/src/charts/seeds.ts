@@ -1,4 +1,4 @@
-/** Repetitions of a line with several seeds, summed up as `runs/panels/seeds.py` does: their median, and a band over all. */
+/** Repetitions of a line with several seeds, summed up as `runs/panels/side_by_side.py` does: their median, and a band over all. */
 import type { Points } from "../lib/thin";
 
 /**

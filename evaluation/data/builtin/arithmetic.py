@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 
-from evaluation.data.slices import Document
+from agent_forge.evaluation.data.slices import Document
 
 NAMES = ["Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gus", "Hana", "Ivo", "June", "Kai", "Lena"]
 THINGS = ["apples", "books", "coins", "pens", "cards", "stones", "shells", "tickets", "stamps"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from evaluation.data.slices import Document
+from agent_forge.evaluation.data.slices import Document
 
 #: Chains of a document, and numbers of a chain. In short chains many tokens are free, and those that a
 #: model predicts worst are the ones that nothing predicts.

@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 
-from evaluation.data.slices import Document, Slice, slice_of
+from agent_forge.evaluation.data.slices import Document, Slice, slice_of
 
 LANGUAGES = ("English", "German", "French", "Spanish", "Italian", "Dutch", "Portuguese")
 
@@ -32,7 +32,7 @@ TAUGHT: Mapping[Slice, float] = {"train": 0.5, "search": 0.0, "selection": 0.0, 
 def _read() -> dict[str, list[dict[str, str]]]:
     """Return part → its phrases, each by language."""
     phrases: dict[str, list[dict[str, str]]] = {}
-    file = files("evaluation.data.builtin") / "phrases.csv"
+    file = files("agent_forge.evaluation.data.builtin") / "phrases.csv"
     for row in csv.DictReader(file.read_text("utf-8").splitlines()):
         phrases.setdefault(row.pop("part"), []).append(row)
     return phrases

@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from evaluation.data.slices import Document
+from agent_forge.evaluation.data.slices import Document
 
 FIRST = ["ada", "ben", "cleo", "dan", "eva", "finn", "gus", "hana", "ivo", "june", "kai", "lena"]
 LAST = ["adler", "brook", "cole", "diaz", "evans", "frost", "grant", "hale", "ito", "jung"]

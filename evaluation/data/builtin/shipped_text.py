@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator
 from importlib.resources import files
 
-from evaluation.data.slices import Document
+from agent_forge.evaluation.data.slices import Document
 
 FILE = "library.jsonl.gz"
 
@@ -32,4 +32,4 @@ def documents(domain: str, limit: int) -> Iterator[Document]:
 
 def content() -> bytes:
     """Return the shipped file, unpacked: JSON lines with `domain`, `name` and `text`."""
-    return gzip.decompress((files("evaluation.data.builtin") / FILE).read_bytes())
+    return gzip.decompress((files("agent_forge.evaluation.data.builtin") / FILE).read_bytes())

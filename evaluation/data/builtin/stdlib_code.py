@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from evaluation.data.builtin import shipped_text
-from evaluation.data.slices import Document
+from agent_forge.evaluation.data.builtin import shipped_text
+from agent_forge.evaluation.data.slices import Document
 
 
 def documents(limit: int) -> Iterator[Document]:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from evaluation.data.builtin import corpus
-from evaluation.data.domains import code, math, multilingual, structured
+from agent_forge.evaluation.data.builtin import corpus
+from agent_forge.evaluation.data.domains import code, math, multilingual, structured
 
 #: The name of all these items for `--data`.
 NAME = "builtin:domains"

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from evaluation.data.slices import Slice, slice_of
+from agent_forge.evaluation.data.slices import Slice, slice_of
 
 #: Items of each kind that a domain makes.
 COUNT = 240

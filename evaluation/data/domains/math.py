@@ -10,8 +10,8 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from evaluation.data.builtin.arithmetic import NAMES, THINGS
-from evaluation.data.domains.common import choose, make
+from agent_forge.evaluation.data.builtin.arithmetic import NAMES, THINGS
+from agent_forge.evaluation.data.domains.common import choose, make
 
 #: (text of the problem, its result)
 Task = tuple[str, int]

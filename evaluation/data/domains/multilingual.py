@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from evaluation.data.builtin.phrase_grammar import (
+from agent_forge.evaluation.data.builtin.phrase_grammar import (
     LANGUAGES,
     PARTS,
     PHRASES,
@@ -19,8 +19,8 @@ from evaluation.data.builtin.phrase_grammar import (
     any_sentence,
     say,
 )
-from evaluation.data.domains.common import choose, make
-from evaluation.data.slices import SLICES, Slice, slice_of
+from agent_forge.evaluation.data.domains.common import choose, make
+from agent_forge.evaluation.data.slices import SLICES, Slice, slice_of
 
 #: Sentences of one document, and characters of running text in each slice.
 SENTENCES = 12

@@ -11,8 +11,8 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from evaluation.data.builtin.records import CITIES, FIRST, GOODS, LAST, LEVELS, UNITS
-from evaluation.data.domains.common import choose, make
+from agent_forge.evaluation.data.builtin.records import CITIES, FIRST, GOODS, LAST, LEVELS, UNITS
+from agent_forge.evaluation.data.domains.common import choose, make
 
 Record = dict[str, Any]
 

@@ -27,11 +27,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from evomerge.merging.kernels import inner_loops
-from evomerge.merging.kernels.fused_merge import Program, stacked
-from evomerge.merging.kernels.inner_loops import Stored
-from runs.errors import NotFiniteError
-from weights.tensors import Rows, as_rows
+from agent_forge.evomerge.merging.kernels import inner_loops
+from agent_forge.evomerge.merging.kernels.fused_merge import Program, stacked
+from agent_forge.evomerge.merging.kernels.inner_loops import Stored
+from agent_forge.runs.errors import NotFiniteError
+from agent_forge.weights.tensors import Rows, as_rows
 
 T = TypeVar("T")
 

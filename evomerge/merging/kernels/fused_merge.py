@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from evomerge.merging.kernels import inner_loops
-from evomerge.merging.kernels.inner_loops import floats
-from runs import keys
-from weights import randomness
+from agent_forge.evomerge.merging.kernels import inner_loops
+from agent_forge.evomerge.merging.kernels.inner_loops import floats
+from agent_forge.runs import keys
+from agent_forge.weights import randomness
 
 _WORD = (1 << 64) - 1
 

@@ -28,7 +28,7 @@ def floats(values: Sequence[float] | Sequence[Sequence[float]]) -> Floats:
 
 def _compiled(name: str) -> Any:
     """Import a module of compiled loops."""
-    return import_module(f"evomerge.merging.kernels.numba.{name}")
+    return import_module(f"agent_forge.evomerge.merging.kernels.numba.{name}")
 
 
 def _on_cpu(x: torch.Tensor) -> bool:

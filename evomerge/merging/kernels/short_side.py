@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import torch
 
-from evomerge.merging.kernels.chunks import Merge, Stretches
+from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
 
 #: Singular values below this share of the largest count as zero.
 TINY = 1e-6

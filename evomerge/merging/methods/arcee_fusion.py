@@ -18,10 +18,10 @@ from __future__ import annotations
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from evomerge.merging.kernels.chunks import Merge, Stretches
-from evomerge.merging.kernels.fused_merge import Voters
-from evomerge.merging.methods.kth_magnitude import kth_magnitudes
-from runs.errors import ConfigError
+from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
+from agent_forge.evomerge.merging.kernels.fused_merge import Voters
+from agent_forge.evomerge.merging.methods.kth_magnitude import kth_magnitudes
+from agent_forge.runs.errors import ConfigError
 
 #: Added to every share of the softmax.
 EPSILON = 1e-8

@@ -18,11 +18,11 @@ import math
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from evomerge.merging.kernels.chunks import Merge, Stretches
-from evomerge.merging.kernels.fused_merge import Program, Vote, Voters
-from evomerge.merging.methods import linear, ties
-from evomerge.merging.methods.kth_magnitude import kth_magnitudes
-from runs.errors import ConfigError
+from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
+from agent_forge.evomerge.merging.kernels.fused_merge import Program, Vote, Voters
+from agent_forge.evomerge.merging.methods import linear, ties
+from agent_forge.evomerge.merging.methods.kth_magnitude import kth_magnitudes
+from agent_forge.runs.errors import ConfigError
 
 
 class Params(BaseModel):

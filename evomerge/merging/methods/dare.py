@@ -17,10 +17,10 @@ from typing import Literal
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from evomerge.merging.kernels.chunks import Merge, Stretches, whole
-from evomerge.merging.kernels.fused_merge import Drop, Program, Vote
-from evomerge.merging.methods import linear, ties
-from weights import randomness
+from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches, whole
+from agent_forge.evomerge.merging.kernels.fused_merge import Drop, Program, Vote
+from agent_forge.evomerge.merging.methods import linear, ties
+from agent_forge.weights import randomness
 
 Rescale = Literal["inverse_density", "l1", "none"]
 

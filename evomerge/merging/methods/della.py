@@ -19,11 +19,11 @@ import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from evomerge.merging.kernels import inner_loops
-from evomerge.merging.kernels.chunks import Merge, Stretches
-from evomerge.merging.methods import linear, ties
-from runs.errors import ConfigError
-from weights import randomness
+from agent_forge.evomerge.merging.kernels import inner_loops
+from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
+from agent_forge.evomerge.merging.methods import linear, ties
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights import randomness
 
 #: (cut, rows, out) → the rows after the drop, in `out`.
 Sparsify = Callable[[slice, torch.Tensor, torch.Tensor], torch.Tensor]

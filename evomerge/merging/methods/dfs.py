@@ -22,9 +22,9 @@ from collections.abc import Sequence
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from evomerge.merging.kernels.chunks import Merge, Stretches, whole
-from evomerge.merging.kernels.fused_merge import Program
-from runs.errors import ConfigError
+from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches, whole
+from agent_forge.evomerge.merging.kernels.fused_merge import Program
+from agent_forge.runs.errors import ConfigError
 
 
 class Params(BaseModel):

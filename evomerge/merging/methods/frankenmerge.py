@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from runs.errors import ConfigError
+from agent_forge.runs.errors import ConfigError
 
 Group = TypeVar("Group")
 

@@ -17,9 +17,9 @@ from __future__ import annotations
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from evomerge.merging.kernels.chunks import Merge, Stretches
-from evomerge.merging.kernels.short_side import TINY, ShortSide, eigen
-from evomerge.merging.methods import linear
+from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
+from agent_forge.evomerge.merging.kernels.short_side import TINY, ShortSide, eigen
+from agent_forge.evomerge.merging.methods import linear
 
 
 class Params(BaseModel):

@@ -20,8 +20,8 @@ import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from evomerge.merging.kernels.chunks import Merge, Stretches
-from evomerge.merging.methods import linear
+from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
+from agent_forge.evomerge.merging.methods import linear
 
 #: Lengths and angles below this count as zero.
 TINY = 1e-12

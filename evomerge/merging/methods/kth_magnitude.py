@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from evomerge.merging.kernels.chunks import Stretches
-from evomerge.merging.kernels.fused_merge import Voters
-from evomerge.merging.kernels.inner_loops import floats, sampled, split, splits
+from agent_forge.evomerge.merging.kernels.chunks import Stretches
+from agent_forge.evomerge.merging.kernels.fused_merge import Voters
+from agent_forge.evomerge.merging.kernels.inner_loops import floats, sampled, split, splits
 
 #: The sample has one element of every STRIDE, a prime, which no usual row length is a multiple of.
 #: Of large tensors the sample has fewer: it need not have more than about SAMPLE elements.

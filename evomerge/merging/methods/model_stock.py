@@ -17,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from evomerge.merging.kernels.chunks import Merge, Stretches
-from evomerge.merging.kernels.fused_merge import consensus
-from evomerge.merging.methods import linear
-from runs.errors import ConfigError
+from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
+from agent_forge.evomerge.merging.kernels.fused_merge import consensus
+from agent_forge.evomerge.merging.methods import linear
+from agent_forge.runs.errors import ConfigError
 
 
 class Params(BaseModel):

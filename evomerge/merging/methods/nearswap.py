@@ -11,8 +11,8 @@ from __future__ import annotations
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from evomerge.merging.kernels.chunks import Merge, Stretches
-from runs.errors import ConfigError
+from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
+from agent_forge.runs.errors import ConfigError
 
 
 class Params(BaseModel):

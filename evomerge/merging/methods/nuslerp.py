@@ -21,9 +21,9 @@ import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from evomerge.merging.kernels.chunks import Merge, Stretches
-from evomerge.merging.methods import linear
-from runs.errors import ConfigError
+from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
+from agent_forge.evomerge.merging.methods import linear
+from agent_forge.runs.errors import ConfigError
 
 #: Below this sin² θ counts as zero.
 TINY = 1e-8

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from evomerge.merging.kernels.chunks import Merge, Stretches
-from evomerge.merging.kernels.fused_merge import Program
-from runs.errors import ConfigError
+from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
+from agent_forge.evomerge.merging.kernels.fused_merge import Program
+from agent_forge.runs.errors import ConfigError
 
 
 class Params(BaseModel):

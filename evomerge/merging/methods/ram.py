@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from evomerge.merging.kernels.chunks import Merge, Stretches
+from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
 
 
 class Params(BaseModel):

@@ -17,8 +17,8 @@ from __future__ import annotations
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from evomerge.merging.kernels.chunks import Merge, Stretches
-from evomerge.merging.methods.ram import changed
+from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
+from agent_forge.evomerge.merging.methods.ram import changed
 
 
 class Params(BaseModel):

@@ -15,10 +15,10 @@ from __future__ import annotations
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from evomerge.merging.kernels import inner_loops
-from evomerge.merging.kernels.chunks import Merge, Stretches
-from evomerge.merging.methods import ties
-from evomerge.merging.methods.kth_magnitude import kth_magnitudes
+from agent_forge.evomerge.merging.kernels import inner_loops
+from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
+from agent_forge.evomerge.merging.methods import ties
+from agent_forge.evomerge.merging.methods.kth_magnitude import kth_magnitudes
 
 
 class Params(BaseModel):

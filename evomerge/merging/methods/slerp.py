@@ -18,9 +18,9 @@ import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from evomerge.merging.kernels.chunks import Merge, Stretches, whole
-from evomerge.merging.methods import linear
-from runs.errors import ConfigError
+from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches, whole
+from agent_forge.evomerge.merging.methods import linear
+from agent_forge.runs.errors import ConfigError
 
 COLINEAR = 0.9995
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from evomerge.merging.kernels.chunks import Merge, Stretches, whole
-from evomerge.merging.methods import linear
+from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches, whole
+from agent_forge.evomerge.merging.methods import linear
 
 
 class Params(BaseModel):

@@ -20,11 +20,11 @@ from collections.abc import Sequence
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from evomerge.merging.kernels.chunks import Merge, Stretches, whole
-from evomerge.merging.kernels.fused_merge import Program, Vote, Voters
-from evomerge.merging.methods import linear
-from evomerge.merging.methods.kth_magnitude import kth_magnitudes
-from runs.errors import ConfigError
+from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches, whole
+from agent_forge.evomerge.merging.kernels.fused_merge import Program, Vote, Voters
+from agent_forge.evomerge.merging.methods import linear
+from agent_forge.evomerge.merging.methods.kth_magnitude import kth_magnitudes
+from agent_forge.runs.errors import ConfigError
 
 
 class Params(BaseModel):

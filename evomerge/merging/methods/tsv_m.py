@@ -21,9 +21,9 @@ from typing import NamedTuple
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from evomerge.merging.kernels.chunks import Merge, Stretches
-from evomerge.merging.kernels.short_side import TINY, ShortSide, eigen, inverse_root
-from evomerge.merging.methods import linear
+from agent_forge.evomerge.merging.kernels.chunks import Merge, Stretches
+from agent_forge.evomerge.merging.kernels.short_side import TINY, ShortSide, eigen, inverse_root
+from agent_forge.evomerge.merging.methods import linear
 
 
 class Params(BaseModel):

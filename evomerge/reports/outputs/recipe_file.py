@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from evomerge.recipes.recipe import closure
-from evomerge.reports import report
-from evomerge.run.state import RunState
+from agent_forge.evomerge.recipes.recipe import closure
+from agent_forge.evomerge.reports import report
+from agent_forge.evomerge.run.state import RunState
 
 
 def recipe_document(state: RunState, recipe_id: str, chain_head: str) -> dict[str, Any]:

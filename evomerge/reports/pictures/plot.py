@@ -8,7 +8,7 @@ from typing import Any, Literal
 from matplotlib import rc_context
 from matplotlib.ticker import MaxNLocator
 
-from runs.panels.picture import Picture, empty
+from agent_forge.runs.panels.picture import Picture, empty
 
 FITNESS = "fitness"
 #: What the champion is beside a rival → colour of its lead.

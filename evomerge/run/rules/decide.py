@@ -1,23 +1,48 @@
-"""`due`: what a merging run does next once it has started, as a pure function of its state."""
+"""`due`: what a merging run does next once it has started, as a pure function of its state.
+
+Ranking of a generation, choice of its champion, and the end of the search.
+
+Pure.
+
+Verdict of a run: the champion compared with base, sources and baselines on the test slice.
+
+Pure.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
-from evaluation.data.slices import Slice
-from events import Event, New
-from evomerge.recipes.recipe import Merge
-from evomerge.run import events
-from evomerge.run.rules.ranking import champion_score, new_champion, rank, reason_to_stop
-from evomerge.run.rules.strategy_input import Ranking, family, proposals, stays, strategy_of, told
-from evomerge.run.rules.verdict import conclude
-from evomerge.run.state import RunState
-from evomerge.run.tasks import Build, BuildBaseline, ChooseLayers, Evaluate, Measure, Task
-from evomerge.search import diversity
-from evomerge.search.proposals import Proposal
-from runs.kinds.retries import failed_key, failure
-from runs.kinds.tasks import Decision
+from agent_forge.evaluation.data.slices import Slice
+from agent_forge.events import Event, New
+from agent_forge.evomerge.fitness import composite, paired_bootstrap
+from agent_forge.evomerge.fitness.composite import Fitness
+from agent_forge.evomerge.recipes.recipe import Merge
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run import state as budget
+from agent_forge.evomerge.run.rules.strategy_input import (
+    Ranking,
+    dropped,
+    family,
+    proposals,
+    stays,
+    strategy_of,
+    told,
+)
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.run.tasks import (
+    Build,
+    BuildBaseline,
+    ChooseLayers,
+    Evaluate,
+    Measure,
+    Task,
+)
+from agent_forge.evomerge.search import diversity
+from agent_forge.evomerge.search.proposals import Proposal
+from agent_forge.runs.kinds.decide import Decision, failed_key, failure
 
 
 def due(state: RunState) -> Decision:
@@ -189,3 +214,170 @@ def _finish(state: RunState) -> Decision:
     if isinstance(result, events.Failed):
         return Decision(facts=[New(result, failed_key(state))])
     return Decision(facts=[_new(state, result, "completed")])
+
+
+def rank(state: RunState, population: list[str], generation: int) -> Ranking:
+    """Return recipe ids and the scores that candidates are ranked by, best first.
+
+    Candidates whose evaluation was stopped early come after the others: their fitness is of other
+    items. Candidates without a fitness come last. Ties are ordered by recipe id.
+    """
+    assert state.submitted
+    assert state.started
+    weight = state.submitted.config.diversity_weight
+    sketches = [state.built[id_][1] for id_ in population]
+    sources = [s.sketch for s in state.started.sources]
+    scores: dict[str, float | None] = {}
+    for index, id_ in enumerate(population):
+        fitness = state.fitness((id_, "search", generation))
+        score = None if fitness is None else fitness.scalar
+        if score is not None and weight:
+            score += weight * diversity.own_distance(index, sketches, sources)
+        scores[id_] = score
+
+    return sorted(
+        scores.items(),
+        key=lambda pair: (
+            pair[1] is None,
+            dropped(state, pair[0], generation),
+            -(pair[1] or 0.0),
+            pair[0],
+        ),
+    )
+
+
+def new_champion(
+    state: RunState, generation: int, finalists: list[str]
+) -> events.ChampionChanged | None:
+    """Return the change of champion to the best finalist on the selection slice.
+
+    None if no finalist is better than the champion before.
+    """
+    judged = []
+    for id_ in finalists:
+        fitness = state.fitness((id_, "selection", None))
+        if fitness is not None:
+            judged.append((-fitness.scalar, id_))
+    if not judged:
+        return None
+    score, best = -min(judged)[0], min(judged)[1]
+    before = state.champions[-1] if state.champions else None
+    if before is not None and score <= before.score:
+        return None
+    previous = before.recipe_id if before else None
+    return events.ChampionChanged(
+        generation=generation, recipe_id=best, previous=previous, score=score
+    )
+
+
+def champion_score(state: RunState, generation: int) -> float | None:
+    """Return the champion's selection score after a generation; None if there was no champion."""
+    scores = [c.score for c in state.champions if c.generation <= generation]
+    return scores[-1] if scores else None
+
+
+def reason_to_stop(
+    state: RunState, generation: int, scores: list[float | None]
+) -> events.Reason | None:
+    """Return why the search ends after this generation; None if it goes on."""
+    assert state.submitted
+    config, before = state.submitted.config, state.closed[generation - 1]
+    if generation >= config.generations:
+        return "generations"
+    patience = config.convergence_patience * strategy_of(state, generation).stages
+    if diversity.converged(scores, config.convergence_threshold, patience):
+        return "plateau"
+    last = state.spent.minus(before)
+    report = 0.0 if config.budget_hours is None else report_seconds(state)
+    return budget.exhausted(config, state.spent, last, report)
+
+
+def report_seconds(state: RunState) -> float:
+    """Return the seconds by the clock that the final report will take, by what the log measured.
+
+    It scores champion, base, sources and baselines on the whole test slice. An item is as expensive
+    as the run's items were on average; the clock runs as fast against the tasks as it did so far.
+    """
+    assert state.started
+    done = list(state.evaluations.values())
+    scored = sum(budget.items(event.outcomes) for event in done)
+    if not scored or not state.spent.device:
+        return 0.0
+    each = math.fsum(event.seconds for event in done) / scored
+    test = state.draws("test", None).values()
+    size = sum(len(d.windows) + len(d.questions) + len(d.problems) for d in test)
+    models = 2 + len(state.started.sources) + len(state.baselines)
+    return each * size * models * state.spent.wall / state.spent.device
+
+
+def conclude(state: RunState) -> Event:
+    """Return `completed` with the champion's lead over every rival, or `failed`."""
+    assert state.champion
+    assert state.started
+    fitness = state.fitness((state.champion, "test", None))
+    if fitness is None:
+        task = Evaluate(state.champion, "test", None).key
+        why = "its evaluation is in quarantine" if task in state.quarantined else "NaN or Inf"
+        return events.Failed(reason=f"the champion has no fitness on the test slice: {why}")
+    return events.Completed(
+        champion=state.champion,
+        digest=state.built[state.champion][0],
+        generations=len(state.generations) - 1,
+        test=fitness,
+        rivals=tuple(_rivals(state)),
+        lineage_digest=state.lineage_digest(),
+        chain_head=state.head,
+    )
+
+
+def _apart(state: RunState, own_fitness: Fitness, other_fitness: Fitness) -> float:
+    """Return two models' difference by speed and memory; 0 unless paths made one deeper."""
+    assert state.submitted
+    weights = state.submitted.config.fitness_weights.parts
+    return math.fsum(
+        weights[name] * (own_fitness.normalised[name] - other_fitness.normalised[name])
+        for name in composite.ARCHITECTURE
+    )
+
+
+def _rivals(state: RunState) -> list[events.Rival]:
+    """Return base, sources and baselines with the champion's leads over them on the test slice."""
+    assert state.started
+    assert state.submitted
+    assert state.champion
+    config, best = state.submitted.config, state.reference("test", None)
+    outcomes = state.outcomes((state.champion, "test", None))
+    own_fitness = state.fitness((state.champion, "test", None))
+    assert best is not None
+    assert outcomes is not None
+    assert own_fitness is not None
+    base = state.started.base
+    named = [(s.name, "source", s.recipe_id) for s in state.started.sources]
+    if base.recipe_id not in {id_ for _, _, id_ in named}:
+        named.insert(0, (base.name, "base", base.recipe_id))
+    named += [(name, "baseline", id_) for name, id_ in sorted(state.baselines.items())]
+    rivals = []
+    for name, kind, id_ in named:
+        other_outcomes, fitness = (
+            state.outcomes((id_, "test", None)),
+            state.fitness((id_, "test", None)),
+        )
+        lead = None
+        if fitness is not None and other_outcomes is not None:
+            raw = config.normalise == "none"
+            key = (config.seed, "bootstrap", id_)
+            lead = paired_bootstrap.compare(
+                outcomes,
+                other_outcomes,
+                best,
+                config.fitness_weights,
+                raw,
+                *key,
+                skills=config.skills,
+            )
+            lead = lead.moved(_apart(state, own_fitness, fitness))
+        scalar = None if fitness is None else fitness.scalar
+        rivals.append(
+            events.Rival(name=name, kind=kind, recipe_id=id_, scalar=scalar, lead=lead)  # pyright: ignore[reportArgumentType]
+        )
+    return rivals

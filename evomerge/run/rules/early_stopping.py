@@ -5,13 +5,13 @@ Pure.
 
 from __future__ import annotations
 
-from evaluation.data import outcomes
-from evaluation.data.outcomes import Draws, Outcomes
-from evaluation.data.slices import Slice
-from evomerge.fitness import early_stopping
-from evomerge.fitness.early_stopping import Gate
-from evomerge.run import events
-from evomerge.run.state import RunState
+from agent_forge.evaluation.data import outcomes
+from agent_forge.evaluation.data.outcomes import Draws, Outcomes
+from agent_forge.evaluation.data.slices import Slice
+from agent_forge.evomerge.fitness import early_stopping
+from agent_forge.evomerge.fitness.early_stopping import Gate
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run.state import RunState
 
 
 def rules(state: RunState, recipe_id: str, slice_: Slice, generation: int | None) -> Gate | None:

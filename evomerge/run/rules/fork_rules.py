@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evomerge.config import changed
-from evomerge.run.state import RunState
-from runs.errors import ConfigError
+from agent_forge.evomerge.config import changed
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.runs.errors import ConfigError
 
 #: Settings that the recorded events depend on, and why they cannot change.
 FIXED = {

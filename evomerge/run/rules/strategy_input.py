@@ -5,11 +5,11 @@ Pure; both follow from the state.
 
 from __future__ import annotations
 
-from evomerge.run import events
-from evomerge.run.state import RunState
-from evomerge.search import Strategy, strategy
-from evomerge.search.history import Generation, Measurements, Past
-from evomerge.search.proposals import Family, Proposal
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.search import Strategy, strategy
+from agent_forge.evomerge.search.proposals import Family, Proposal
+from agent_forge.evomerge.search.strategy import Generation, Measurements, Past
 
 #: Recipe ids and scores, best first.
 Ranking = list[tuple[str, float | None]]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from evomerge.recipes.recipe import Merge, Mutate, Recipe, Source, closure, label
-from evomerge.run.state import RunState
-from evomerge.run.views import wording
-from runs.errors import NotFoundError
-from runs.kinds.origin import Ancestor
+from agent_forge.evomerge.recipes.recipe import Merge, Mutate, Recipe, Source, closure, label
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.run.views import wording
+from agent_forge.runs.errors import NotFoundError
+from agent_forge.runs.kinds.origin import Ancestor
 
 
 def find(state: RunState, candidate: str) -> str:

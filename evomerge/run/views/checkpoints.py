@@ -1,4 +1,4 @@
-"""Checkpoint files of the source documents as places in the log.
+"""Names of checkpoint files (docs/documents.md) as places in the log.
 
 The documents resume from `checkpoints/evomerge/generation_30.pt` or
 `OUT/evomerge_checkpoints/evolution_checkpoint_gen_25.json`. Here every event is a checkpoint, and no
@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from events import EventStore
-from evomerge.run.state import RunState
-from runs.errors import NotFoundError
-from runs.history import repository
-from runs.lists import queries
+from agent_forge.events import EventStore
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.runs.errors import NotFoundError
+from agent_forge.runs.history import repository
+from agent_forge.runs.lists import queries
 
 _NAME = re.compile(r"(?:.*_)?gen(?:eration)?_(\d+)\.(?:pt|json)")
 #: Runs that are looked at, the newest first.

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from evaluation.data.outcomes import DomainOutcomes, Draw, Outcomes
-from evaluation.data.slices import Slice
-from evomerge.recipes.recipe import Recipe
-from evomerge.run import events
-from evomerge.run.state import RunState
-from evomerge.run.tasks import Build, BuildBaseline, ChooseLayers, Evaluate, Task
-from runs import keys
-from runs.kinds.decide import decide
+from agent_forge.evaluation.data.outcomes import DomainOutcomes, Draw, Outcomes
+from agent_forge.evaluation.data.slices import Slice
+from agent_forge.evomerge.recipes.recipe import Recipe
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.run.tasks import Build, BuildBaseline, ChooseLayers, Evaluate, Task
+from agent_forge.runs import keys
+from agent_forge.runs.kinds.decide import decide
 
 #: Tokens of an invented window.
 _TOKENS = 100

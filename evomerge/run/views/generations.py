@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from events import Envelope
-from evomerge.run.events import DiversityMeasured, GenerationCompleted
-from runs.errors import NotFoundError
-from runs.history.places import end_of_append
+from agent_forge.events import Envelope
+from agent_forge.evomerge.run.events import DiversityMeasured, GenerationCompleted
+from agent_forge.runs.errors import NotFoundError
+from agent_forge.runs.history.repository import end_of_append
 
 
 def before_close(rows: Sequence[Envelope], generation: int) -> int:

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from evaluation.data.slices import Slice
-from evomerge.run import budget
-from evomerge.run.state import RunState
-from evomerge.run.views.dry_run import Tally
-from runs.errors import ForgeError
-from runs.kinds.view import Outlook
+from agent_forge.evaluation.data.slices import Slice
+from agent_forge.evomerge.run import state as budget
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.run.views.dry_run import Tally
+from agent_forge.runs.errors import ForgeError
+from agent_forge.runs.kinds.view import Outlook
 
 SLICES: tuple[Slice, ...] = ("search", "selection", "test")
 
@@ -113,7 +113,7 @@ def rehearsable(state: RunState, most: int = 2000) -> bool:
 
 def rehearsed(state: RunState) -> Tally | None:
     """Return the rehearsal of the run, or None if this version cannot decide it."""
-    from evomerge.run.views.dry_run import rehearse
+    from agent_forge.evomerge.run.views.dry_run import rehearse
 
     assert state.submitted
     assert state.started

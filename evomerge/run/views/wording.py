@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evomerge.run.state import RunState
+    from agent_forge.evomerge.run.state import RunState
 
 Names = Mapping[str, str]
 

@@ -37,10 +37,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from evaluation.search.gene import Gene
-from evomerge.config import EvoMergeConfig
-from evomerge.recipes import tensor_groups
-from evomerge.recipes.recipe import (
+from agent_forge.evaluation.search.gene import Gene
+from agent_forge.evomerge.config import EvoMergeConfig
+from agent_forge.evomerge.recipes import tensor_groups
+from agent_forge.evomerge.recipes.recipe import (
     TECHNIQUES,
     Flow,
     Genes,
@@ -52,9 +52,9 @@ from evomerge.recipes.recipe import (
     Source,
     path,
 )
-from evomerge.search.genes.path_genes import Paths
-from evomerge.search.proposals import Family
-from evomerge.search_settings import GenomeSettings
+from agent_forge.evomerge.search.genes.path_genes import Paths
+from agent_forge.evomerge.search.proposals import Family
+from agent_forge.evomerge.search_settings import GenomeSettings
 
 Detail = Literal["whole", "layers", "parts", "full"]
 DETAILS: tuple[Detail, ...] = ("whole", "layers", "parts", "full")

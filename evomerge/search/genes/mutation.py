@@ -2,6 +2,18 @@
 
 Pure. Positive genes move on a log scale; genes with bounds are clipped. Values are rounded to six
 decimals, so that the last bit of a mathematical library never reaches a recipe's id.
+
+Mutation of paths through layers. Pure.
+
+Choice among merge techniques, by how often their candidates were good.
+
+Pure.
+
+Step size of mutation, adapted by how often mutants were better than their parents.
+
+Pure. The one-fifth rule (Rechenberg 1973): steps grow if more than a fifth of the mutants are
+better than their parents, shrink if fewer are, and stay at exactly a fifth. Parents and children of
+one generation are compared by their scores, each relative to the best source on the same items.
 """
 
 from __future__ import annotations
@@ -9,12 +21,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from evaluation.search.draws import Draws
-from evomerge.recipes.layer_choice import replaceable
-from evomerge.recipes.recipe import PIPELINES, Flow, Genes, Grouped, Pipeline
-from evomerge.search.genes.genome import Space
-from evomerge.search.proposals import Family
-from evomerge.search_settings import EliteLoserSearch
+from agent_forge.evaluation.search.operators import Draws
+from agent_forge.evomerge.recipes.recipe import (
+    PIPELINES,
+    Flow,
+    Genes,
+    Grouped,
+    Merge,
+    Pipeline,
+    Recipe,
+    Source,
+    genome,
+)
+from agent_forge.evomerge.recipes.tensor_groups import replaceable
+from agent_forge.evomerge.search.genes.genome import Space
+from agent_forge.evomerge.search.proposals import Family
+from agent_forge.evomerge.search.strategy import Past
+from agent_forge.evomerge.search_settings import EliteLoserSearch, MutationSettings
 
 #: Probability that a mutation exchanges one stage's technique.
 SWITCH = 0.1
@@ -123,3 +146,89 @@ def mutate_merge(
     draws = Draws(*key, count=max(64, space.dimension))
     point = [x + STEP * search.gene_sigma * draws.normal() for x in space.point(merge, {})]
     return space.merge(point, merge.seed)
+
+
+def rerouted(x: Sequence[float], space: Space, draws: Draws) -> list[float]:
+    """Return `x` with, on average, one place of its path drawn again.
+
+    Small steps would rarely change a place's category. Without paths `x` is not changed.
+    """
+    if space.paths is None:
+        return list(x)
+    child, first = list(x), space.merging
+    for place in range(first, len(x), 2):
+        touched, value = draws.chance(2 / space.paths.dimension), draws.uniform()
+        child[place] = value if touched else child[place]
+    return child
+
+
+def technique(recipe: Recipe, past: Past) -> str | None:
+    """Return the species or pipeline of a candidate; None for a source or a fixed merge."""
+    if isinstance(recipe, Source | Merge):
+        return None
+    merge = genome(recipe, past.recipes).pipeline
+    return merge.merged.name if isinstance(merge, Flow) else merge.name
+
+
+def earned(past: Past) -> dict[str, tuple[int, int]]:
+    """Return technique → (candidates in the better half of their generation, all candidates)."""
+    tallies: dict[str, tuple[int, int]] = {}
+    for done in past.own:
+        half = len(done.ranking) / 2
+        for id_ in dict.fromkeys(done.slots[slot] for slot in sorted(done.slots)):
+            name, place = technique(past.recipes[id_], past), done.places.get(id_)
+            if name is not None and place is not None:
+                good, all_ = tallies.get(name, (0, 0))
+                tallies[name] = (good + (place < half), all_ + 1)
+    return tallies
+
+
+def chosen(past: Past, among: Sequence[str], draws: Draws) -> str:
+    """Choose one technique at random.
+
+    With `technique_selection: uniform` all techniques are equally likely. With `earned` the
+    probability is proportional to the share of a technique's candidates that were in the better
+    half; the counts start with one good and one bad candidate.
+    """
+    if past.config.search_as(MutationSettings).technique_selection == "uniform":
+        return among[draws.below(len(among))]
+    tallies = earned(past)
+    shares = []
+    for name in among:
+        good, all_ = tallies.get(name, (0, 0))
+        shares.append((good + 1) / (all_ + 2))
+    place, total = draws.uniform() * sum(shares), 0.0
+    for name, share in zip(among, shares, strict=True):
+        total += share
+        if place < total:
+            return name
+    return among[-1]
+
+
+TARGET = 0.2
+#: ln of the step's factor after a generation in which every mutant was better.
+GAIN = 0.5
+WEAKEST, STRONGEST = 0.1, 10.0
+
+
+def strength(past: Past) -> float:
+    """Return the factor on every step of the coming generation.
+
+    It is 1 without `adaptive_mutation`, and always between WEAKEST and STRONGEST.
+    """
+    if not past.config.search_as(MutationSettings).adaptive_mutation:
+        return 1.0
+    total = 0.0
+    for before, done in zip(past.own, past.own[1:], strict=False):
+        old, new = before.fitness, {**before.fitness, **done.fitness}
+        better = []
+        for slot, parents in sorted(done.parents.items()):
+            child = done.fitness.get(done.slots.get(slot, ""))
+            scores = [score for p in parents if (score := new.get(p, old.get(p))) is not None]
+            if scores:
+                better.append(child is not None and child > max(scores))
+        if better:
+            share = sum(better) / len(better)
+            total += GAIN * (share - TARGET) / (1 - TARGET)
+            total = min(math.log(STRONGEST), max(math.log(WEAKEST), total))
+    return round(math.exp(total), 6)

@@ -24,7 +24,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evomerge.recipes.recipe import Step
+from agent_forge.evomerge.recipes.recipe import Step
 
 #: Initial value of every "whose" gene.
 START = 0.375

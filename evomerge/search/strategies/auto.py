@@ -24,14 +24,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from evomerge.recipes.recipe import Flow, Grouped
-from evomerge.search.genes.genome import Detail, Space, roomy, space_of
-from evomerge.search.history import Generation, Past
-from evomerge.search.proposals import Proposal
-from evomerge.search.strategies.cma_es import Distribution, mask_seed
-from evomerge.search.strategies.initial_points import seeds
-from evomerge.search.strategy import Strategy
-from evomerge.search_settings import AutoSearch
+from agent_forge.evomerge.recipes.recipe import Flow, Grouped
+from agent_forge.evomerge.search.genes.genome import Detail, Space, roomy, space_of
+from agent_forge.evomerge.search.proposals import Proposal
+from agent_forge.evomerge.search.strategies.cma_es import Distribution, mask_seed
+from agent_forge.evomerge.search.strategies.initial_points import seeds
+from agent_forge.evomerge.search.strategy import Generation, Past, Strategy
+from agent_forge.evomerge.search_settings import AutoSearch
 
 #: Standard deviation of a distribution's first generation, as a share of a gene's range.
 SIGMA: dict[Detail, float] = {"whole": 0.12, "layers": 0.08, "parts": 0.05, "full": 0.04}

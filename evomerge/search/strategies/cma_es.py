@@ -18,15 +18,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evomerge.config import EvoMergeConfig
-from evomerge.recipes.recipe import Recipe
-from evomerge.search.genes.genome import Space, roomy, space_of
-from evomerge.search.history import Generation, Past
-from evomerge.search.proposals import Proposal
-from evomerge.search.strategies.covariance_adaptation import CovarianceAdaptation
-from evomerge.search.strategy import Strategy
-from evomerge.search_settings import CmaEsSearch
-from runs import keys
+from agent_forge.evomerge.config import EvoMergeConfig
+from agent_forge.evomerge.recipes.recipe import Recipe
+from agent_forge.evomerge.search.genes.genome import Space, roomy, space_of
+from agent_forge.evomerge.search.proposals import Proposal
+from agent_forge.evomerge.search.strategies.covariance_adaptation import CovarianceAdaptation
+from agent_forge.evomerge.search.strategy import Generation, Past, Strategy
+from agent_forge.evomerge.search_settings import CmaEsSearch
+from agent_forge.runs import keys
 
 #: Bits of a seed that numpy's old generator takes.
 _SEED_BITS = 32

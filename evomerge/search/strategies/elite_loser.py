@@ -13,18 +13,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from evaluation.search.draws import Draws
-from evomerge.config import EvoMergeConfig
-from evomerge.recipes.recipe import PIPELINES, Genes, Mutate, Noise, Pipeline, Recipe, genome
-from evomerge.search.genes.method_choice import chosen
-from evomerge.search.genes.mutation import mutate_genes, mutate_merge
-from evomerge.search.genes.step_size import strength
-from evomerge.search.history import Past
-from evomerge.search.proposals import Family, Proposal
-from evomerge.search.strategy import Strategy
-from evomerge.search_settings import EliteLoserSearch
-from runs import keys
-from weights import randomness
+from agent_forge.evaluation.search.operators import Draws
+from agent_forge.evomerge.config import EvoMergeConfig
+from agent_forge.evomerge.recipes.recipe import (
+    PIPELINES,
+    Genes,
+    Mutate,
+    Noise,
+    Pipeline,
+    Recipe,
+    genome,
+)
+from agent_forge.evomerge.search.genes.mutation import chosen, mutate_genes, mutate_merge, strength
+from agent_forge.evomerge.search.proposals import Family, Proposal
+from agent_forge.evomerge.search.strategy import Past, Strategy
+from agent_forge.evomerge.search_settings import EliteLoserSearch
+from agent_forge.runs import keys
+from agent_forge.weights import randomness
 
 
 def first_generation(config: EvoMergeConfig, family: Family) -> list[Proposal]:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from itertools import islice, product
 
-from evaluation.search.draws import Draws
-from evomerge.recipes.recipe import Flow, Grouped
-from evomerge.search.genes.genome import space_of
-from evomerge.search.history import Past
-from evomerge.search.strategies.cma_es import mask_seed
-from evomerge.search_settings import GenomeSettings
+from agent_forge.evaluation.search.operators import Draws
+from agent_forge.evomerge.recipes.recipe import Flow, Grouped
+from agent_forge.evomerge.search.genes.genome import space_of
+from agent_forge.evomerge.search.strategies.cma_es import mask_seed
+from agent_forge.evomerge.search.strategy import Past
+from agent_forge.evomerge.search_settings import GenomeSettings
 
 #: λ of task arithmetic over all sources, the most promising first.
 SCALES = (0.5, 0.7, 0.3, 1.0)

@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from evaluation.data.outcomes import Outcomes
-from evomerge.search.history import Past
+from agent_forge.evaluation.data.outcomes import Outcomes
+from agent_forge.evomerge.search.strategy import Past
 
 #: Items whose scores add up to no more than this have no worth to share.
 NOTHING = 1e-12

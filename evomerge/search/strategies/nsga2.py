@@ -11,20 +11,19 @@ from __future__ import annotations
 
 import math
 
-from evaluation.search import operators, pareto, selection
-from evaluation.search.draws import Draws
-from evaluation.search.selection import Survivor
-from evomerge.config import EvoMergeConfig
-from evomerge.fitness.composite import Components
-from evomerge.recipes.recipe import Flow, Grouped
-from evomerge.search.genes.genome import Space, space_of
-from evomerge.search.genes.rerouting import rerouted
-from evomerge.search.history import Generation, Past
-from evomerge.search.proposals import Proposal
-from evomerge.search.strategies.cma_es import mask_seed
-from evomerge.search.strategies.initial_points import seeds
-from evomerge.search.strategy import Strategy
-from evomerge.search_settings import Nsga2Search
+from agent_forge.evaluation.search import operators, pareto
+from agent_forge.evaluation.search.operators import Draws
+from agent_forge.evaluation.search.pareto import Survivor
+from agent_forge.evomerge.config import EvoMergeConfig
+from agent_forge.evomerge.fitness.composite import Components
+from agent_forge.evomerge.recipes.recipe import Flow, Grouped
+from agent_forge.evomerge.search.genes.genome import Space, space_of
+from agent_forge.evomerge.search.genes.mutation import rerouted
+from agent_forge.evomerge.search.proposals import Proposal
+from agent_forge.evomerge.search.strategies.cma_es import mask_seed
+from agent_forge.evomerge.search.strategies.initial_points import seeds
+from agent_forge.evomerge.search.strategy import Generation, Past, Strategy
+from agent_forge.evomerge.search_settings import Nsga2Search
 
 #: Attempts to breed a child that is not a copy of a candidate of the last generation.
 TRIES = 8
@@ -94,7 +93,7 @@ class Nsga2(Strategy):
     def _parents(self, past: Past) -> list[Survivor]:
         """Return the last generation's survivors, in a fixed order."""
         last, size = past.generations[-1], past.settings(past.coming - 1).search.population_size
-        survivors = selection.survivors(_points(past, last))
+        survivors = pareto.survivors(_points(past, last))
         return survivors[:size] or [Survivor(id_, 0, 0.0) for id_ in last.ranking]
 
     def _child(self, past: Past, parents: list[Survivor], slot: int) -> Proposal:
@@ -113,7 +112,7 @@ class Nsga2(Strategy):
     def _bred(
         self, past: Past, parents: list[Survivor], space: Space, draws: Draws
     ) -> tuple[Grouped | Flow, tuple[str, ...]]:
-        mother, father = (selection.tournament(parents, draws) for _ in range(2))
+        mother, father = (pareto.tournament(parents, draws) for _ in range(2))
         a, b = (space.point(past.recipes[id_], past.recipes) for id_ in (mother, father))
         point = operators.polynomial(operators.binary(a, b, draws), draws)
         point = rerouted(point, space, draws)

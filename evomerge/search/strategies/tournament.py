@@ -9,23 +9,27 @@ how well it complements the first, or both (see `niching`).
 
 from __future__ import annotations
 
-from evaluation.search import operators
-from evaluation.search.draws import Draws
-from evomerge.config import EvoMergeConfig
-from evomerge.recipes.recipe import SPECIES, Flow, Grouped, Mutate, Noise, Recipe, genome
-from evomerge.search.genes.genome import space_of
-from evomerge.search.genes.method_choice import chosen
-from evomerge.search.genes.mutation import STEP, SWITCH
-from evomerge.search.genes.rerouting import rerouted
-from evomerge.search.genes.step_size import strength
-from evomerge.search.history import Past
-from evomerge.search.proposals import Proposal
-from evomerge.search.strategies import niching
-from evomerge.search.strategies.cma_es import mask_seed
-from evomerge.search.strategies.initial_points import seeds
-from evomerge.search.strategy import Strategy
-from evomerge.search_settings import TournamentSearch
-from runs import keys
+from agent_forge.evaluation.search import operators
+from agent_forge.evaluation.search.operators import Draws
+from agent_forge.evomerge.config import EvoMergeConfig
+from agent_forge.evomerge.recipes.recipe import (
+    SPECIES,
+    Flow,
+    Grouped,
+    Mutate,
+    Noise,
+    Recipe,
+    genome,
+)
+from agent_forge.evomerge.search.genes.genome import space_of
+from agent_forge.evomerge.search.genes.mutation import STEP, SWITCH, chosen, rerouted, strength
+from agent_forge.evomerge.search.proposals import Proposal
+from agent_forge.evomerge.search.strategies import niching
+from agent_forge.evomerge.search.strategies.cma_es import mask_seed
+from agent_forge.evomerge.search.strategies.initial_points import seeds
+from agent_forge.evomerge.search.strategy import Past, Strategy
+from agent_forge.evomerge.search_settings import TournamentSearch
+from agent_forge.runs import keys
 
 
 class Tournament(Strategy):

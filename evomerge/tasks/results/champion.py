@@ -11,21 +11,21 @@ from typing import Any
 
 import torch
 
-from evomerge.merging.builder import Weights
-from evomerge.merging.dataflow import settings_for
-from evomerge.recipes.recipe import closure, label
-from evomerge.reports import report, skills, verdict
-from evomerge.reports.outputs.recipe_file import recipe_document
-from evomerge.run.state import RunState
-from evomerge.run.views.candidates import describe
-from evomerge.tasks.context import Bench
-from runs.errors import ForgeError
-from weights import architectures
-from weights.folders import companions, model_card
-from weights.folders.checkpoint import SHARD_BYTES, Checkpoint, publish, write_weights
-from weights.storage.output_folder import MARK, check_target
-from weights.storage.weight_cache import Artifacts
-from weights.threads import set_threads
+from agent_forge.evomerge.merging.builder import Weights
+from agent_forge.evomerge.merging.dataflow import settings_for
+from agent_forge.evomerge.recipes.recipe import closure, label
+from agent_forge.evomerge.reports import report, skills, verdict
+from agent_forge.evomerge.reports.outputs.recipe_file import recipe_document
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.run.views.candidates import describe
+from agent_forge.evomerge.tasks.context import Bench
+from agent_forge.runs.errors import ForgeError
+from agent_forge.weights import architectures
+from agent_forge.weights.folders import companions, model_card
+from agent_forge.weights.folders.checkpoint import SHARD_BYTES, Checkpoint, publish, write_weights
+from agent_forge.weights.storage.output_folder import MARK, check_target
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.threads import set_threads
 
 #: The model's default generation settings; written from its config if the base lacks the file.
 GENERATION = "generation_config.json"
@@ -105,7 +105,7 @@ def _generation(folder: Path) -> bytes:
     """Return the generation settings that follow from a config.json."""
     from transformers import GenerationConfig
 
-    from weights.architectures.auto_config import AutoConfig
+    from agent_forge.weights.architectures.auto_config import AutoConfig
 
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     return GenerationConfig.from_model_config(config).to_json_string().encode()
@@ -113,8 +113,8 @@ def _generation(folder: Path) -> bytes:
 
 def check_loads(folder: Path) -> None:
     """Load the folder with transformers' Auto classes and generate a token. Raises ForgeError."""
-    from weights.architectures.auto import AutoModelForCausalLM
-    from weights.architectures.auto_config import AutoTokenizer
+    from agent_forge.weights.architectures.auto import AutoModelForCausalLM
+    from agent_forge.weights.architectures.auto_config import AutoTokenizer
 
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False)

@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from evomerge.reports import report
-from evomerge.reports.pictures import plot
-from evomerge.run.state import RunState
-from evomerge.tasks.results import champion
-from runs.history import repository
-from runs.home import Home
-from runs.panels import report_html
-from weights.storage.weight_cache import Artifacts
+from agent_forge.evomerge.reports import report
+from agent_forge.evomerge.reports.pictures import plot
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.tasks.results import champion
+from agent_forge.runs.history import repository
+from agent_forge.runs.home import Home
+from agent_forge.runs.panels import report_html
+from agent_forge.weights.storage.weight_cache import Artifacts
 
 
 def write(home: Home, state: RunState, out: Path) -> dict[str, Any]:

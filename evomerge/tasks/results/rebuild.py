@@ -7,17 +7,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evomerge.merging.builder import Builder, Weights
-from evomerge.merging.dataflow import settings_for
-from evomerge.merging.safetensors_sink import mapped
-from evomerge.recipes.recipe import Source
-from evomerge.tasks.results.verify import read_document
-from runs.errors import ConfigError, ForgeError, SourceChangedError
-from runs.kinds.asked import Names
-from weights.folders import companions
-from weights.folders.checkpoint import Checkpoint, digest, open_checkpoint, publish, untied
-from weights.folders.sources import resolve_source
-from weights.storage.output_folder import MARK, check_target
+from agent_forge.evomerge.merging.builder import Builder, Weights
+from agent_forge.evomerge.merging.dataflow import settings_for
+from agent_forge.evomerge.merging.safetensors_sink import mapped
+from agent_forge.evomerge.recipes.recipe import Source
+from agent_forge.evomerge.tasks.results.verify import read_document
+from agent_forge.runs.errors import ConfigError, ForgeError, SourceChangedError
+from agent_forge.runs.kinds.asked import Names
+from agent_forge.weights.folders import companions
+from agent_forge.weights.folders.checkpoint import (
+    Checkpoint,
+    digest,
+    open_checkpoint,
+    publish,
+    untied,
+)
+from agent_forge.weights.folders.sources import resolve_source
+from agent_forge.weights.storage.output_folder import MARK, check_target
 
 
 def rebuild(

@@ -9,23 +9,23 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from evaluation.kept_items import check_unchanged
-from evomerge.merging.builder import Weights
-from evomerge.merging.plan import reads
-from evomerge.merging.sketch import sketch
-from evomerge.recipes.recipe import Recipe
-from evomerge.run.events import Evaluated
-from evomerge.run.state import RunState
-from evomerge.run.views.candidates import find, place
-from evomerge.tasks.context import TOGETHER, Bench
-from evomerge.tasks.execute import Context
-from runs.errors import DataError, ForgeError, SourceChangedError
-from runs.history.audit import Finding
-from runs.record.events import luckless
-from runs.system import bounded_files
-from weights.folders.checkpoint import digest
-from weights.storage.weight_cache import Artifacts
-from weights.threads import set_threads
+from agent_forge.evaluation.kept_items import check_unchanged
+from agent_forge.evomerge.merging.builder import Weights
+from agent_forge.evomerge.merging.plan import reads
+from agent_forge.evomerge.merging.sketch import sketch
+from agent_forge.evomerge.recipes.recipe import Recipe
+from agent_forge.evomerge.run.events import Evaluated
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.run.views.candidates import find, place
+from agent_forge.evomerge.tasks.context import TOGETHER, Bench
+from agent_forge.evomerge.tasks.execute import Context
+from agent_forge.runs.errors import DataError, ForgeError, SourceChangedError
+from agent_forge.runs.history.audit import Finding
+from agent_forge.runs.record.events import luckless
+from agent_forge.runs.system import bounded_files
+from agent_forge.weights.folders.checkpoint import digest
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.threads import set_threads
 
 #: The recipe file in a champion's folder.
 RECIPE_FILE = "evomerge_recipe.json"

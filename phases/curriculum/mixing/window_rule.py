@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import math
 
-from phases.curriculum.events import Frontier
-from phases.curriculum.mixing.cells import (
+from agent_forge.phases.curriculum.mixing.frontier_rule import (
     Frontiers,
     Measured,
     Mix,
@@ -26,7 +25,8 @@ from phases.curriculum.mixing.cells import (
     in_band,
     passed,
 )
-from phases.curriculum.settings import CurriculumConfig
+from agent_forge.phases.curriculum.recipes import Frontier
+from agent_forge.phases.curriculum.settings import CurriculumConfig
 
 
 def moved(

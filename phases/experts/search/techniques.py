@@ -2,17 +2,24 @@
 
 The pool of a search has up to 100 mixtures, technique by technique at the scales s, 2 s, … 10 s. Those
 of parts that a run lacks, and those that another technique gave already, are left out.
+
+The space of mixtures: a factor for each further model and each expert. Pure.
+
+A point in [0, 1]ⁿ has a gene for each part. A part whose factor is small is left out, so that a search
+can find mixtures of few parts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
-from evaluation.search import operators
-from evaluation.search.draws import Draws
-from phases.experts.events import Factors
-from phases.experts.search.space import Space
-from weights import randomness
+from agent_forge.evaluation.search import operators
+from agent_forge.evaluation.search.gene import Gene
+from agent_forge.evaluation.search.operators import Draws
+from agent_forge.phases.experts.recipes import Factors
+from agent_forge.weights import randomness
 
 #: Scales of a technique.
 SCALES = 10
@@ -131,3 +138,53 @@ def first(space: Space, count: int, scale: float, *key: str | int) -> list[Facto
         point = space.point(every[order[number % len(every)]])
         mixtures.append(space.factors(operators.gaussian(point, SPREAD, draws)))
     return mixtures
+
+
+#: Bounds of a factor: as those of a source's weight in a merge.
+BOUNDS = (-0.5, 1.5)
+#: A factor below this, by magnitude, is 0.
+SMALL = 0.05
+
+
+@dataclass(frozen=True)
+class Space:
+    """Mixtures of `models` further models and of the `experts`, by domain."""
+
+    models: int
+    experts: tuple[str, ...]
+    #: True if mixtures have no experts: their factors stay 0.
+    bare: bool = False
+
+    @property
+    def parts(self) -> int:
+        """The number of factors."""
+        return self.models + len(self.experts)
+
+    @property
+    def free(self) -> int:
+        """The number of factors that the search changes; they come first."""
+        return self.models if self.bare else self.parts
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the parts, in the order of the factors."""
+        return (*(f"model {n + 1}" for n in range(self.models)), *self.experts)
+
+    @cached_property
+    def genes(self) -> tuple[Gene, ...]:
+        """The genes of a point."""
+        return tuple(Gene(name, None, *BOUNDS, 0.0) for name in self.names[: self.free])
+
+    def factors(self, point: Sequence[float]) -> Factors:
+        """Return the factors of a point in [0, 1]ⁿ, n = `free`."""
+        values = [gene.value(x) for gene, x in zip(self.genes, point, strict=True)]
+        return self.snapped(values)
+
+    def snapped(self, values: Sequence[float]) -> Factors:
+        """Return factors with small ones at 0, and with those that are not searched."""
+        factors = [0.0 if abs(value) < SMALL else round(value, 6) for value in values]
+        return (*factors, *[0.0] * (self.parts - len(factors)))
+
+    def point(self, factors: Factors) -> list[float]:
+        """Return the point of factors."""
+        return [gene.place(f) for gene, f in zip(self.genes, factors[: self.free], strict=True)]

@@ -17,14 +17,14 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from api.access.waiting import Seats, WaitingRoom
-from api.app import create
-from api.options import Options
-from api.serving import server as server_of
-from cli.operations.serve import listen
-from runs.home import Home
+from agent_forge.api.access.waiting import Seats, WaitingRoom
+from agent_forge.api.app import create
+from agent_forge.api.options import Options
+from agent_forge.api.serving import server as server_of
+from agent_forge.cli.operations.serve import listen
+from agent_forge.runs.home import Home
+from agent_forge.worker.commands import accounts
 from testing.waiting import PATIENCE, wait_until
-from worker.commands import accounts
 
 #: As many requests as a test likes.
 FREE = {"rate": 1e5, "burst": 100_000}

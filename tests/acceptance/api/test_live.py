@@ -22,13 +22,13 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from events import Context, New
-from evomerge.run import events as run_events
-from runs.home import Home
-from runs.streams import stream
+from agent_forge.events import Context, New
+from agent_forge.evomerge.run import events as run_events
+from agent_forge.runs.home import Home
+from agent_forge.runs.streams import stream
+from agent_forge.worker.commands import accounts
 from testing.waiting import PATIENCE, wait_until
 from testing.worlds import fake_runs
-from worker.commands import accounts
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -45,7 +45,7 @@ class Server:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        command = [sys.executable, "-c", "from cli.main import main; main()", "serve"]
+        command = [sys.executable, "-c", "from agent_forge.cli.main import main; main()", "serve"]
         env = {
             **os.environ,
             "FORGE_HOME": str(folder),

@@ -23,20 +23,20 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult
 
-from api.mcp.over_http import create
-from api.options import Options
-from api.serving import server as server_of
-from cli.operations.serve import listen
-from runs.home import Home
-from runs.kinds import FURTHER
+from agent_forge.api.mcp.over_http import create
+from agent_forge.api.options import Options
+from agent_forge.api.serving import server as server_of
+from agent_forge.cli.operations.serve import listen
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds import FURTHER
+from agent_forge.worker.commands import accounts
 from testing.toy import toy_runs
 from testing.toy.toy_kind import KNOWN
 from testing.toy.toy_pipelines import TWO
 from testing.waiting import PATIENCE
-from worker.commands import accounts
 
 ROOT = Path(__file__).resolve().parents[3]
-COMMAND = (sys.executable, "-c", "from cli.main import main; main()", "mcp")
+COMMAND = (sys.executable, "-c", "from agent_forge.cli.main import main; main()", "mcp")
 
 
 @pytest.fixture

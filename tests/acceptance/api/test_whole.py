@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from api.app import create
-from api.options import Options
-from runs.home import Home
+from agent_forge.api.app import create
+from agent_forge.api.options import Options
+from agent_forge.runs.home import Home
+from agent_forge.weights.folders.checkpoint import open_checkpoint
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.commands import accounts
+from agent_forge.worker.tasks import runner
 from testing.models.toys import Toys
 from testing.waiting import wait_until
 from testing.worlds.runs import SETTINGS
-from weights.folders.checkpoint import open_checkpoint
-from weights.storage.weight_cache import Artifacts
-from worker.commands import accounts
-from worker.tasks import runner
 
 #: A reason as people write them.
 WHY = "für Zoë:\r\n“best of three” ✓"

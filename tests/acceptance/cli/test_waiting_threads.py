@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runs.system.thread_waiting import DECIDES, said, sleep_by_default
+from agent_forge.runs.system.open_files import DECIDES, said, sleep_by_default
 from testing.services.cluster import FORGE
 from testing.worlds.runs import REPOSITORY
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from api.processes import readers
+from agent_forge.api.processes import readers
 from testing.models.toys import Toys
 from testing.waiting import PATIENCE
 from testing.worlds import dashboard_world

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from agent_forge.worker.commands import accounts
 from testing.worlds.dashboard_world import DONE, Site
-from worker.commands import accounts
 
 #: What a browser says by itself of a server that is away.
 GONE = ("Failed to load resource", "WebSocket", "Failed to fetch", "net::")

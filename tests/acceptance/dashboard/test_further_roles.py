@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from runs.home import Home
+from agent_forge.runs.home import Home
+from agent_forge.worker import append
+from agent_forge.worker.commands import accounts
 from testing.miniatures import compression_runs
 from testing.models.toys import Toys
 from testing.worlds.dashboard_world import Site
-from worker import append
-from worker.commands import accounts
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from runs.record.user_events import Described
+from agent_forge.runs.record.events import Described
+from agent_forge.worker.commands.control import control
 from testing.worlds.dashboard_world import DONE, FAILED, REAL, Site
-from worker.commands.control import control
 
 pytestmark = pytest.mark.slow
 

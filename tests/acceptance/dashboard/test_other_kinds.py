@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from runs.errors import RunFailedError
-from runs.home import Home
+from agent_forge.runs.errors import RunFailedError
+from agent_forge.runs.home import Home
+from agent_forge.worker import append
+from agent_forge.worker.commands import accounts
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_kind import KNOWN
 from testing.worlds.dashboard_world import Site
-from worker import append
-from worker.commands import accounts
 
 
 @pytest.fixture

@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
-from runs.home import Home
-from runs.kinds.asked import Asked
-from runs.panels import tables
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.panels import tables
+from agent_forge.worker import append
+from agent_forge.worker.commands import accounts, submit
 from testing.miniatures import cognate_runs
 from testing.panels import EVERY
 from testing.toy import long_kind, shown_kind, toy_kind, toy_runs
@@ -22,8 +24,6 @@ from testing.worlds import dashboard_world
 from testing.worlds.dashboard_world import Site
 from tests.acceptance.dashboard.test_pages import accept
 from tests.golden.record_cognate import texts
-from worker import append
-from worker.commands import accounts, submit, validate
 
 #: A run with every panel, two toy runs that go on, a real cognate run, one with 100,000 points.
 SHOWN, LIVE, PAUSED, TRAINED, LONG = "shown", "counting", "asked", "trained", "long"
@@ -42,8 +42,8 @@ def site() -> Iterator[Site]:
     os.environ |= {**ours, "FORGE_HOME": str(folder / "home")}
     home = Home(folder / "home")
     with closing(home.open_store()) as store:
-        submit.submit(store, validate.plan(Asked("shown", {"steps": 2})), SHOWN)
-        submit.submit(store, validate.plan(Asked("long", {})), LONG)
+        submit.submit(store, submit.plan(Asked("shown", {"steps": 2})), SHOWN)
+        submit.submit(store, submit.plan(Asked("long", {})), LONG)
         accounts.add(store, "ada", "admin")
         tokens = {"ada": accounts.issue(store, "ada", "laptop")[1]}
     toy_runs.finish(home, SHOWN)

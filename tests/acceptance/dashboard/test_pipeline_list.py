@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from agent_forge.worker.queue.device_table import Roster
 from testing.toy import toy_runs
 from testing.worlds.dashboard_world import Site
 from tests.acceptance.dashboard.test_pages import accept
 from tests.acceptance.dashboard.test_pipelines import DONE, GOING, STOPPED, site
-from worker.queue.device_table import Roster
 
 __all__ = ["site"]
 

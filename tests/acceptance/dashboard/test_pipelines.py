@@ -11,8 +11,12 @@ from typing import Any
 
 import pytest
 
-from runs.errors import RunFailedError
-from runs.home import Home
+from agent_forge.runs.errors import RunFailedError
+from agent_forge.runs.home import Home
+from agent_forge.worker import append
+from agent_forge.worker.commands import accounts
+from agent_forge.worker.queue.device_table import Roster
+from agent_forge.worker.queue.leases import myself
 from testing.miniatures import cognate_runs, pipeline_runs
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_kind import KNOWN
@@ -20,10 +24,6 @@ from testing.worlds import dashboard_world
 from testing.worlds.dashboard_world import Site
 from tests.acceptance.dashboard.test_pages import accept
 from tests.acceptance.dashboard.test_panels import WIDE
-from worker import append
-from worker.commands import accounts
-from worker.queue.device_table import Roster
-from worker.queue.leases import myself
 
 #: A pipeline that has ended, one whose second phase is under way, one that a gate has stopped; and one
 #: of real models, which only the test that takes the pictures carries out.

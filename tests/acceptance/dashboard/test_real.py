@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from runs.home import Home
+from agent_forge.runs.home import Home
+from agent_forge.worker.commands import accounts
 from testing.models.toys import Toys
 from testing.waiting import PATIENCE, wait_until
 from testing.worlds.runs import REPOSITORY
-from worker.commands import accounts
 
 
 class Up:
@@ -41,7 +41,7 @@ class Up:
                 [
                     sys.executable,
                     "-c",
-                    "from cli.main import main; main()",
+                    "from agent_forge.cli.main import main; main()",
                     "up",
                     "--port",
                     str(port),

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from evomerge.run.state import RunState
-from runs.history import repository
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.runs.history import repository
+from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
 from testing.waiting import wait_until
 from testing.worlds import fake_runs
 from testing.worlds.dashboard_world import (
@@ -29,7 +30,6 @@ from testing.worlds.dashboard_world import (
 )
 from testing.worlds.dashboard_world import FRONT as BUSY
 from tests.integration.worker.test_streams import tamper
-from weights.folders.checkpoint import digest, open_checkpoint
 
 HASH = re.compile(r"[0-9a-f]{40}")
 

@@ -9,9 +9,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from agent_forge.worker import append
 from testing.worlds import fake_runs
 from testing.worlds.dashboard_world import DONE, FAILED, FRONT, Site
-from worker import append
 
 MANY = 10_000
 

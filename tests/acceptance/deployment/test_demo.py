@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from agent_forge.evomerge.reports import report
 from benchmarks.evomerge import demo_seeds, headline
-from evomerge.reports import report
 from testing.worlds.fake_world import World, small
 
 ROOT = Path(__file__).parents[3]

@@ -19,8 +19,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from packaging.requirements import Requirement
 
-from cli.operations.doctor import OURS
-from cli.operations.serve import PORT
+from agent_forge.cli.operations.doctor import OURS
+from agent_forge.cli.operations.serve import PORT
+from agent_forge.worker.devices.local_servers import free_port
 from testing.services.deployments import (
     COMPOSE,
     DOCKERFILE,
@@ -37,7 +38,6 @@ from testing.services.deployments import (
 )
 from testing.services.servers import Postgres
 from testing.waiting import wait_until
-from worker.devices.local_servers import free_port
 
 
 def test_the_compose_file_refers_to_what_it_defines() -> None:

@@ -28,17 +28,19 @@ from urllib.parse import urljoin
 import pytest
 from packaging.requirements import Requirement
 
-from runs.system import build
+from agent_forge.runs.system import build
+from testing.house_counts import PRODUCT, files
+from testing.models.toys import Toys
 
 ROOT = Path(__file__).resolve().parents[3]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 SITE = ROOT / "api" / "site"
 #: Bytes of the wheel, at most. Today: 3.5 million, of which the shipped text has most.
 WHEEL = 4_000_000
-#: What starts quickly → modules that it may import, at most. Today: 114, 58 and 9.
+#: What starts quickly → modules that it may import, at most. Today: 116, 82 and 10.
 QUICK = {
-    "from cli.main import forge; forge(['--version'], prog_name='forge')": 140,
-    "from cli.main import forge; forge(['--help'], prog_name='forge')": 80,
+    "from agent_forge.cli.main import forge; forge(['--version'], prog_name='forge')": 140,
+    "from agent_forge.cli.main import forge; forge(['--help'], prog_name='forge')": 90,
     "import agent_forge": 20,
 }
 #: Packages that none of them may import.
@@ -74,7 +76,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("packaging")
     tree = folder / "tree"
     ignored = shutil.ignore_patterns("__pycache__", ".*", "build", "dist", "node_modules", "tests")
-    shutil.copytree(ROOT, tree, ignore=ignored)
+    shutil.copytree(ROOT, tree, ignore=ignored, symlinks=True)  # as a checkout has them
     source = built(tree, "sdist", folder / "out", FORGE_COMMIT=COMMIT)
     with tarfile.open(source) as packed:
         packed.extractall(folder, filter="data")
@@ -87,20 +89,15 @@ def test_the_wheel_has_every_module_and_the_page_and_is_small(made: tuple[Path, 
     """Also of the source distribution: what a file list forgets is missing only for users."""
     _, wheel = made
     names = set(zipfile.ZipFile(wheel).namelist())
-    packages = [name.removesuffix("*") for name in _packages()]
-    for package in packages:
-        wanted = {str(p.relative_to(ROOT)) for p in (ROOT / package).rglob("*.py")}
-        assert wanted <= names
-    assert {"api/site/index.html", "api/site/BUILD.json"} <= names
-    assert {"evaluation/data/builtin/library.jsonl.gz", "runs/system/build.json"} <= names
+    modules = {file.relative_to(ROOT) for file in files(*PRODUCT)}
+    inside = {m if m.parts[0] == "agent_forge" else "agent_forge" / m for m in modules}
+    assert {str(module) for module in inside} <= names
+    shipped = {"api/site/index.html", "api/site/BUILD.json", "runs/system/build.json"}
+    shipped |= {"evaluation/data/builtin/library.jsonl.gz"}
+    assert {f"agent_forge/{name}" for name in shipped} <= names
     tops = {name.partition("/")[0] for name in names}
-    assert tops == {*packages, f"agent_forge-{PROJECT['version']}.dist-info"}, "nothing else"
+    assert tops == {"agent_forge", f"agent_forge-{PROJECT['version']}.dist-info"}, "nothing else"
     assert wheel.stat().st_size < WHEEL
-
-
-def _packages() -> list[str]:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    return project["tool"]["setuptools"]["packages"]["find"]["include"]
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +122,7 @@ def test_a_fresh_environment_has_forge_and_the_settings_of_the_docs(
     home = {"FORGE_HOME": str(tmp_path / "home")}
     told = run(forge, "--version", cwd=tmp_path, **home)
     assert told == f"forge, version {PROJECT['version']} (commit {COMMIT})\n"
-    where = run(python, "-c", "import api, cli, phases; print(api.__file__)", cwd=tmp_path)
+    where = run(python, "-c", "from agent_forge import api, cli; print(api.__file__)", cwd=tmp_path)
     assert where.startswith(str(installed))
     settings = json.loads(run(forge, "settings", "--json", cwd=tmp_path, **home))
     page = (ROOT / "docs" / "settings.md").read_text("utf-8")
@@ -163,15 +160,39 @@ def test_the_installed_wheel_serves_the_page_and_its_scripts(
 
 
 @pytest.mark.slow
-def test_the_documents_imports_work_in_the_installed_wheel(installed: Path, tmp_path: Path) -> None:
-    """Every `from … import` of ours in the examples, word for word."""
+def test_the_documents_imports_work_in_a_checkout(installed: Path) -> None:
+    """Every `from … import` of ours in the examples, word for word; `agent_forge` is installed."""
     text = (ROOT / "tests/integration/agent_forge/documents.toml").read_text("utf-8")
     ours = sorted(set(re.findall(r"^\s*(from (?:agent_forge|phases)\b.* import .*)$", text, re.M)))
-    for module in ("phases.phase2.evomerge", "agent_forge.evomerge_pipeline"):
+    for module in ("phases.phase2.evomerge", "agent_forge.phases.phase2_evomerge"):
         assert any(line.startswith(f"from {module} import ") for line in ours)
-    code = "\n".join([*ours, "import phases.phase2.evomerge as asked; print(asked.__file__)"])
-    found = run(str(installed / "bin" / "python"), "-c", code, cwd=tmp_path)
-    assert found.startswith(str(installed))
+    code = "\n".join(ours)
+    for python in (sys.executable, str(installed / "bin" / "python")):
+        run(python, "-c", code, cwd=ROOT)
+
+
+@pytest.mark.slow
+def test_files_with_the_names_of_our_rooms_are_not_imported(
+    installed: Path, tmp_path: Path, toys: Toys
+) -> None:
+    """A user's `events.py` beside a script has nothing to do with ours, also in child processes."""
+    for room in PRODUCT:
+        if room != "agent_forge":
+            (tmp_path / f"{room}.py").write_text("raise SystemExit('the wrong module')\n")
+            (tmp_path / room).mkdir()
+            (tmp_path / room / "__init__.py").write_text("raise SystemExit('the wrong package')\n")
+    (tmp_path / "script.py").write_text(
+        "import agent_forge as forge\n"
+        "if __name__ == '__main__':\n"
+        "    for name in forge.__all__:\n"
+        "        getattr(forge, name)\n"
+        f"    print(forge.score({str(toys.base)!r}, data=[{str(toys.data)!r}]))\n"
+    )
+    env = {"FORGE_HOME": str(tmp_path / "home")}
+    python, forge = str(installed / "bin" / "python"), str(installed / "bin" / "forge")
+    assert "perplexity" in run(python, "script.py", cwd=tmp_path, **env)
+    assert "agent_forge" in run(python, "-m", "agent_forge.cli.main", "doctor", cwd=tmp_path, **env)
+    run(forge, "runs", cwd=tmp_path, **env)
 
 
 @pytest.mark.parametrize("code", QUICK)
@@ -212,12 +233,10 @@ def test_extras_are_small_and_bring_what_the_core_lacks() -> None:
 
 def test_every_extra_that_is_named_exists() -> None:
     """With one that does not, pip only warns, and what was asked for is missing later."""
-    files = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    files += [*(ROOT / "examples").glob("*.ipynb"), ROOT / "docker-compose.yml"]
-    for package in _packages():
-        files += (ROOT / package.removesuffix("*")).rglob("*.py")
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    pages += [*(ROOT / "examples").glob("*.ipynb"), ROOT / "docker-compose.yml"]
     named = set()
-    for file in files:
+    for file in (*pages, *files(*PRODUCT)):
         text = file.read_text("utf-8")
         for names in re.findall(r"'\.\[([\w,-]+)\]", text):
             named |= set(names.split(","))
@@ -315,5 +334,5 @@ def test_the_bill_of_materials_is_valid_by_its_schema(bill: Callable[[], str]) -
 
 
 def test_the_upgrade_notes_cover_this_version() -> None:
-    notes = (ROOT / "docs" / "upgrading.md").read_text("utf-8")
-    assert f"## {PROJECT['version']}" in notes
+    notes = (ROOT / "docs" / "operations.md").read_text("utf-8").partition("\n## Upgrading\n")[2]
+    assert f"\n### {PROJECT['version']}\n" in notes.partition("\n## ")[0]

@@ -14,10 +14,10 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from cli.main import forge
+from agent_forge.cli.main import forge
+from agent_forge.worker.devices.local_servers import free_port
 from testing import system_calls
 from testing.services.deployments import PASSWORD, ROOT, UNITS, of_unit, redis_of
-from worker.devices.local_servers import free_port
 
 
 @pytest.mark.parametrize("name", ["forge-server", "forge-worker"])
@@ -111,8 +111,8 @@ def test_a_unit_s_system_calls_are_enough_for_its_work(name: str, tmp_path: Path
     env = {**os.environ, "FORGE_HOME": str(tmp_path), "OMP_NUM_THREADS": "2"}
     work = (
         "import os, sys, torch\n"
-        "from evaluation.sandbox.sandbox import Sandbox\n"
-        "from cli.main import main\n"
+        "from agent_forge.evaluation.sandbox.sandbox import Sandbox\n"
+        "from agent_forge.cli.main import main\n"
         "Sandbox.open().close()\n"
         "torch.ones(512, 512) @ torch.ones(512, 512)\n"
         "try:\n    os.chroot('/')\n    print('not filtered')\nexcept PermissionError:\n    pass\n"

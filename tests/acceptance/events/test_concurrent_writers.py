@@ -17,8 +17,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from events import EventStore, StoreUnavailableError
-from events.databases.sqlite import open_store
+from agent_forge.events import EventStore, StoreUnavailableError
+from agent_forge.events.databases.sqlite import open_store
 from testing.stores.contract import assert_chained, new
 from testing.waiting import PATIENCE
 
@@ -28,8 +28,8 @@ WRITERS, APPENDS = 8, 200
 _WRITER = """
 import sys
 from pathlib import Path
-from events import Event, New
-from events.databases.sqlite import open_store
+from agent_forge.events import Event, New
+from agent_forge.events.databases.sqlite import open_store
 
 class Counted(Event):
     type = "counted"
@@ -47,7 +47,7 @@ store.close()
 _HOLDER = """
 import sys
 from pathlib import Path
-from events.databases.sqlite import open_store
+from agent_forge.events.databases.sqlite import open_store
 store = open_store(Path(sys.argv[1]))
 with store.database.appending():
     print("ready", flush=True)
@@ -148,8 +148,8 @@ def test_a_writer_behind_a_stopped_process_gives_up_after_the_timeout(
         monotonic=lambda: now[0], sleep=lambda nap: now.__setitem__(0, now[0] + nap)
     )
     holder.send_signal(signal.SIGSTOP)
-    monkeypatch.setattr("events.databases.sqlite.BUSY_TIMEOUT_MS", 300)
-    monkeypatch.setattr("events.databases.sqlite.time", clock)
+    monkeypatch.setattr("agent_forge.events.databases.sqlite.BUSY_TIMEOUT_MS", 300)
+    monkeypatch.setattr("agent_forge.events.databases.sqlite.time", clock)
     with pytest.raises(StoreUnavailableError, match="locked"):
         store.append("s", 0, [new("a")])
     waited = now[0]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from events import failpoints
+from agent_forge.events import failpoints
 from testing.waiting import PATIENCE
 
 #: The module alone, without the package and its database libraries: a process in milliseconds.

@@ -32,17 +32,17 @@ from typing import NamedTuple
 
 import pytest
 
-import events.databases.sqlite
-from events import Envelope, Event, EventsError, EventStore, New, chain
-from events.databases.sqlite import open_store
+from agent_forge.events import Envelope, Event, EventsError, EventStore, New, chain
+from agent_forge.events.databases import sqlite
+from agent_forge.events.databases.sqlite import open_store
 from testing.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 CALLS = ("fsync", "fdatasync", "rename", "pwrite64", "unlink", "ftruncate")
 #: What our store asks of a library with the WAL bug and of one without.
 MODES = (
-    events.databases.sqlite.journal_mode((3, 40, 1)),
-    events.databases.sqlite.journal_mode((3, 52, 0)),
+    sqlite.journal_mode((3, 40, 1)),
+    sqlite.journal_mode((3, 52, 0)),
 )
 #: From linux/prctl.h: who may trace us, where the kernel restricts it to parents.
 PR_SET_PTRACER, ANYBODY = 0x59616D61, -1
@@ -299,7 +299,7 @@ def some_points(counts: Counter[str], each: int) -> list[str]:
 
 def main(folder: str, mode: str, each: int) -> None:
     """Kill at some points of each call; prints what came of it as JSON."""
-    events.databases.sqlite.journal_mode = lambda *_: mode  # this process is ours alone
+    sqlite.journal_mode = lambda *_: mode  # this process is ours alone
     where, batches = Path(folder), workload()
     counts = count(where / "undisturbed", batches)
     results = [kill_at(point, where / "killed", batches) for point in some_points(counts, each)]

@@ -19,9 +19,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from events import EventStore, New, StoreUnavailableError
-from events.databases.postgres import open_store as open_postgres
-from events.databases.sqlite import open_store
+from agent_forge.events import EventStore, New, StoreUnavailableError
+from agent_forge.events.databases.postgres import open_store as open_postgres
+from agent_forge.events.databases.sqlite import open_store
 from testing.crowd import Crowd
 from testing.services.servers import Postgres, open_folder
 from testing.services.servers import _runs as runs
@@ -135,8 +135,8 @@ def test_wherever_the_disk_ends_an_append_is_whole_or_not_there(disk: Disk) -> N
 _LIMITED = """
 import resource, signal, sys
 from pathlib import Path
-from events import StoreUnavailableError
-from events.databases.sqlite import open_store
+from agent_forge.events import StoreUnavailableError
+from agent_forge.events.databases.sqlite import open_store
 from testing.crowd import Crowd
 from testing.stores.contract import keys
 from tests.acceptance.events.test_log_failures import append_until_refused, note
@@ -366,7 +366,7 @@ def test_a_server_that_was_stopped_is_an_error_that_says_so_and_then_works_again
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reads, appends and opening; the store that was there before goes on."""
-    monkeypatch.setattr("events.store.RECONNECTS", 1)
+    monkeypatch.setattr("agent_forge.events.store.RECONNECTS", 1)
     server = Postgres(tmp_path / "postgres")
     url = server.new_database()
     store = open_postgres(url)

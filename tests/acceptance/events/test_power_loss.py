@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import events.databases.sqlite
-from events.databases.sqlite import open_store
+from agent_forge.events.databases import sqlite
+from agent_forge.events.databases.sqlite import open_store
 from testing.power_loss import (
     Op,
     Recording,
@@ -54,7 +54,7 @@ def script(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 def captured(mode: str, folder: Path) -> Script:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(events.databases.sqlite, "journal_mode", lambda: mode)
+        patch.setattr(sqlite, "journal_mode", lambda: mode)
         return Script(mode, capture(folder / "log.db", BATCHES))
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from cli.main import forge
-from phases.cognate.script import Cognate
-from runs.history import repository
-from runs.home import Home
+from agent_forge.cli.main import forge
+from agent_forge.phases.cognate.script import Cognate
+from agent_forge.runs.history import repository
+from agent_forge.runs.home import Home
 from testing.miniatures import cognate_runs
 from testing.models.toys import Toys
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from runs.history import audit
-from runs.home import Home
-from studies.making.making import MakingState
+from agent_forge.runs.history import audit
+from agent_forge.runs.home import Home
+from agent_forge.studies.making.making import MakingState
 from testing.miniatures import bitnet_runs
 from testing.models.toys import Toys
 from testing.worlds.runs import was_killed

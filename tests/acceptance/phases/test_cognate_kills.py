@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from phases.cognate import recipes
-from phases.cognate.script import Cognate
-from runs.history import audit
-from runs.home import Home
-from studies.making.making import MakingState
+from agent_forge.phases.cognate import recipes
+from agent_forge.phases.cognate.script import Cognate
+from agent_forge.runs.history import audit
+from agent_forge.runs.home import Home
+from agent_forge.studies.making.making import MakingState
 from testing.miniatures import cognate_runs
 from testing.services.cluster import Cluster, kill
 from testing.worlds.finished_run import FinishedTraining

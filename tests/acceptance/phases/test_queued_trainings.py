@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from runs.history import audit
-from runs.home import Home
-from studies.making.making import MakingState
+from agent_forge.runs.history import audit
+from agent_forge.runs.home import Home
+from agent_forge.studies.making.making import MakingState
 from testing.miniatures import cognate_runs
 from testing.services.cluster import Cluster, children, kill
 from tests.acceptance.phases.test_cognate_kills import quiet, short_segments

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.events import PipelineState
-from runs.history import audit
-from runs.home import Home
-from runs.kinds import FURTHER
+from agent_forge.pipeline.events import PipelineState
+from agent_forge.runs.history import audit
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds import FURTHER
 from testing.services.cluster import Cluster, kill
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_kind import KNOWN

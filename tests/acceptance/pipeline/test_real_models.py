@@ -11,21 +11,21 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cli.main import forge
-from phases.cognate import recipes
-from pipeline.events import PipelineState
-from pipeline.submission import dry_run
-from runs import kinds
-from runs.history import audit
-from runs.home import Home
-from runs.kinds.asked import Asked
+from agent_forge.cli.main import forge
+from agent_forge.phases.cognate import recipes
+from agent_forge.pipeline.events import PipelineState
+from agent_forge.pipeline.submission import dry_run
+from agent_forge.runs import kinds
+from agent_forge.runs.history import audit
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.worker.commands import submit
 from testing.miniatures import cognate_runs, pipeline_runs
 from testing.services.cluster import Cluster, kill
 from testing.waiting import PATIENCE
 from testing.worlds.finished_run import FinishedTraining
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
-from worker.commands import validate
 
 #: What ends the names of the pipeline's children.
 CHILDREN = ("1-specialists", "2-merge", "2-merge-test")
@@ -33,9 +33,9 @@ CHILDREN = ("1-specialists", "2-merge", "2-merge-test")
 
 def finished(home: Home, run: str = "p") -> PipelineState:
     """Carry the pipeline to its end; the logs of it and its children are honest."""
-    from runs.history import repository
-    from weights.storage.weight_cache import Artifacts
-    from worker.tasks import runner
+    from agent_forge.runs.history import repository
+    from agent_forge.weights.storage.weight_cache import Artifacts
+    from agent_forge.worker.tasks import runner
 
     with closing(home.open_store()) as store:
         state = runner.finish(runner.Worker(store, Artifacts.of(home)), run)
@@ -158,7 +158,7 @@ def test_two_workers_that_die_at_forty_random_moments_make_the_same_models(
 def test_what_phases_cost_is_tried_on_stand_ins_before_their_models_exist(tmp_path: Path) -> None:
     """A training, a merge of what it will make and a measurement of that: all amounts are known."""
     phases = {"phases": pipeline_runs.PHASES}
-    plan = validate.plan(Asked("pipeline", phases))
+    plan = submit.plan(Asked("pipeline", phases))
     found = list(dry_run.costs(plan, lambda name: None, None))
     assert [cost.label for cost in found] == ["specialists", "merge", "merge, measured"]
     for cost in found:

@@ -19,16 +19,16 @@ from typing import Any
 
 import pytest
 
-from evomerge.run.state import RunState
-from runs.history import audit
-from runs.history.repository import history
-from runs.home import Home
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.runs.history import audit
+from agent_forge.runs.history.repository import history
+from agent_forge.runs.home import Home
+from agent_forge.worker.queue.celery_wakeup import make_app, queue_of
 from testing.models.toys import Toys
 from testing.services.cluster import LEASE, Cluster, children, kill
 from testing.services.servers import Postgres
 from testing.waiting import PATIENCE
 from testing.worlds import runs
-from worker.queue.celery_wakeup import make_app, queue_of
 
 SETTINGS = {"generations": 0}
 
@@ -279,7 +279,7 @@ def test_two_dispatchers_at_once_are_harmless(
     """The lease is taken away from whoever has it, who goes on believing for a while."""
     from sqlalchemy import delete
 
-    from worker.queue.leases import LEASES
+    from agent_forge.worker.queue.leases import LEASES
 
     cluster.worker()
     cluster.worker()
@@ -414,10 +414,10 @@ def test_users_share_by_weight_and_what_no_device_offers_waits(
 def test_a_label_that_nobody_offers_makes_a_run_wait(cluster: Cluster, toys: Toys) -> None:
     from contextlib import closing
 
-    from evomerge.config import parse
-    from evomerge.submission import planned
-    from weights.folders.sources import resolve
-    from worker.commands import submit
+    from agent_forge.evomerge.config import parse
+    from agent_forge.evomerge.submission import planned
+    from agent_forge.weights.folders.sources import resolve
+    from agent_forge.worker.commands import submit
 
     cluster.worker()
     with closing(cluster.home.open_store()) as store:

@@ -14,7 +14,7 @@ from huggingface_hub import constants
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from cli.main import forge
+from agent_forge.cli.main import forge
 from testing.models import toy_models
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from events.databases.sqlite import Sqlite
-from runs.errors import ConfigError
+from agent_forge.events.databases.sqlite import Sqlite
+from agent_forge.runs.errors import ConfigError
+from agent_forge.worker.queue import leases
+from agent_forge.worker.queue.leases import LEASES, Leases, alive, here, myself
 from testing.waiting import PATIENCE, wait_until
-from worker.queue import leases
-from worker.queue.leases import LEASES, Leases, alive, here, myself
 
 ROOT = Path(__file__).parents[3]
 
@@ -26,9 +26,9 @@ ROOT = Path(__file__).parents[3]
 _CLAIMER = """
 import sys
 from pathlib import Path
-from events.databases.sqlite import Sqlite
-from worker.queue import leases
-from worker.queue.leases import Leases
+from agent_forge.events.databases.sqlite import Sqlite
+from agent_forge.worker.queue import leases
+from agent_forge.worker.queue.leases import Leases
 leases = Leases(Sqlite(Path(sys.argv[1])))
 print(leases.owner, flush=True)
 assert leases.claim("t")

@@ -12,17 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from runs.errors import ConflictError
-from runs.system.linked_processes import tied
+from agent_forge.runs.errors import ConflictError
+from agent_forge.runs.system.linked_processes import tied
+from agent_forge.worker.devices import local_servers, postgres_guard
+from agent_forge.worker.devices.local_servers import Postgres, Redis, Running, free_port
+from agent_forge.worker.queue.leases import owner_of
 from testing.models.toy_tensors import Toys
 from testing.services.cluster import FORGE, Cluster, children
 from testing.waiting import PATIENCE, wait_until
 from testing.worlds import runs
 from testing.worlds.runs import REPOSITORY
-from worker.devices import local_servers, postgres_guard
-from worker.devices.local_servers import Postgres, Redis, free_port
-from worker.devices.started_services import Running
-from worker.queue.leases import owner_of
 
 
 def lives(pid: int) -> bool:
@@ -79,11 +78,11 @@ def test_output_without_a_reader_ends_a_command_quietly() -> None:
 def test_a_connection_that_breaks_is_no_reader_that_went_away() -> None:
     """It is an error that is said: ending quietly, with nothing done, would look like success."""
     code = (
-        "import cli.main, cli.runs.settings, click\n"
+        "import agent_forge.cli.main, agent_forge.cli.runs.start, click\n"
         "@click.command()\n"
         "def settings_command(): raise BrokenPipeError(32, 'Broken pipe')\n"
-        "cli.runs.settings.settings_command = settings_command\n"
-        "cli.main.main()"
+        "agent_forge.cli.runs.start.settings_command = settings_command\n"
+        "agent_forge.cli.main.main()"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, "settings"], cwd=REPOSITORY, capture_output=True, text=True
@@ -97,8 +96,8 @@ def test_a_connection_that_breaks_is_no_reader_that_went_away() -> None:
 PARENT = """
 import subprocess, sys, time
 from pathlib import Path
-from runs.system.linked_processes import tied
-from worker.devices import local_servers as servers
+from agent_forge.runs.system.linked_processes import tied
+from agent_forge.worker.devices import local_servers as servers
 print({start}, flush=True)
 time.sleep(3600)
 """

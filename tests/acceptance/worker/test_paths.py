@@ -9,25 +9,25 @@ from pathlib import Path
 import pytest
 from transformers import AutoConfig
 
-from evomerge.mergekit import parser
-from evomerge.mergekit.export_config import as_config
-from evomerge.recipes.recipe import path
-from evomerge.reports import report
-from evomerge.reports.outputs.recipe_file import places, recipe_document
-from evomerge.run.state import RunState
-from evomerge.tasks import merge
-from evomerge.tasks.results.champion import export
-from evomerge.tasks.results.rebuild import rebuild
-from runs.errors import ConfigError
-from runs.history import audit
-from runs.history.repository import history, load
-from runs.home import Home
+from agent_forge.evomerge.mergekit import parser
+from agent_forge.evomerge.mergekit.export_config import as_config
+from agent_forge.evomerge.recipes.recipe import path
+from agent_forge.evomerge.reports import report
+from agent_forge.evomerge.reports.outputs.recipe_file import places, recipe_document
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.tasks import merge
+from agent_forge.evomerge.tasks.results.champion import export
+from agent_forge.evomerge.tasks.results.rebuild import rebuild
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.history import audit
+from agent_forge.runs.history.repository import history, load
+from agent_forge.runs.home import Home
+from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
+from agent_forge.weights.storage.weight_cache import Artifacts
 from testing.models import toy_models
 from testing.models.toys import Toys
 from testing.worlds import runs
 from testing.worlds.warm_process import Template
-from weights.folders.checkpoint import digest, open_checkpoint
-from weights.storage.weight_cache import Artifacts
 
 SETTINGS = {
     "strategy": "tournament",

@@ -16,17 +16,17 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete
 
-from runs.history import audit
-from runs.home import Home
-from runs.kinds import FURTHER
-from runs.record.user_events import Paused
+from agent_forge.runs.history import audit
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds import FURTHER
+from agent_forge.runs.record.events import Paused
+from agent_forge.worker.commands.control import control
+from agent_forge.worker.queue.celery_wakeup import make_app, queue_of
+from agent_forge.worker.queue.leases import LEASES
 from testing.services.cluster import Cluster
 from testing.toy import toy_runs
 from testing.toy.toy_kind import KNOWN
 from testing.toy.toy_state import ToyState
-from worker.commands.control import control
-from worker.queue.celery_wakeup import make_app, queue_of
-from worker.queue.leases import LEASES
 
 #: Tasks long enough to be met under way.
 SETTINGS = {"steps": 2, "width": 4, "slow": 0.3}

@@ -14,18 +14,18 @@ from typing import Any
 
 import pytest
 
-from evomerge.reports.outputs import wandb_rows
-from evomerge.run.state import RunState
-from runs.errors import ConfigError, ConflictError, UnavailableError
-from runs.home import Home
-from runs.system import packages
+from agent_forge.evomerge.reports.outputs import wandb_rows
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.runs.errors import ConfigError, ConflictError, UnavailableError
+from agent_forge.runs.home import Home
+from agent_forge.runs.system import packages
+from agent_forge.worker.exports import wandb as sending
+from agent_forge.worker.exports import wandb_follower
 from testing.services import wandb_files
 from testing.services.wandb_server import Wandb
 from testing.waiting import PATIENCE, wait_until
 from testing.worlds import fake_runs
 from testing.worlds.runs import REPOSITORY, state
-from worker.exports import wandb as sending
-from worker.exports import wandb_follower
 
 #: Nothing of these may ever be written or sent.
 SECRETS = {
@@ -82,7 +82,7 @@ def server() -> Iterator[Wandb]:
 def forge(env: dict[str, str], *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     """`forge WORDS` in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-c", "from cli.main import main; main()", *words],
+        [sys.executable, "-c", "from agent_forge.cli.main import main; main()", *words],
         env=env,
         capture_output=True,
         text=True,
@@ -247,7 +247,7 @@ def test_a_live_run_is_followed_until_it_has_ended(
     command = [
         sys.executable,
         "-c",
-        "from cli.main import main; main()",
+        "from agent_forge.cli.main import main; main()",
         "wandb",
         "sync",
         "half",
@@ -400,8 +400,8 @@ def test_a_process_whose_parent_is_gone_comes_to_an_end(
     """It sends what is there: nobody is left who would tell it to."""
     code = (
         "import os, signal, sys\n"
-        "from worker.exports import wandb_follower as follower\n"
-        "from runs.home import Home\n"
+        "from agent_forge.worker.exports import wandb_follower as follower\n"
+        "from agent_forge.runs.home import Home\n"
         "with follower.beside(Home.default(), 'half', print):\n"
         "    sys.stdin.readline()\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runs.home import Home
+from agent_forge.runs.home import Home
 from testing.waiting import PATIENCE
 from testing.worlds.warm_process import Template
 

@@ -14,30 +14,30 @@ import numpy as np
 import pytest
 import torch
 
-from evaluation import autotune
-from evaluation.data.packing import Packed
-from evomerge.config import parse
-from evomerge.recipes.recipe import genome
-from evomerge.reports import report
-from evomerge.run import events as run_events
-from evomerge.run.rules import early_stopping
-from evomerge.run.state import RunState
-from evomerge.run.tasks import Evaluate
-from evomerge.tasks import evaluation_mode
-from evomerge.tasks.context import Bench
-from evomerge.tasks.execute import carry_out
-from runs.errors import ConfigError, DataError, UnavailableError
-from runs.history import audit
-from runs.history.repository import history
-from runs.home import Home
+from agent_forge.evaluation import autotune
+from agent_forge.evaluation.data.packing import Packed
+from agent_forge.evomerge.config import parse
+from agent_forge.evomerge.recipes.recipe import genome
+from agent_forge.evomerge.reports import report
+from agent_forge.evomerge.run import events as run_events
+from agent_forge.evomerge.run.rules import early_stopping
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.run.tasks import Evaluate
+from agent_forge.evomerge.tasks import context
+from agent_forge.evomerge.tasks.context import Bench
+from agent_forge.evomerge.tasks.execute import carry_out
+from agent_forge.runs.errors import ConfigError, DataError, UnavailableError
+from agent_forge.runs.history import audit
+from agent_forge.runs.history.repository import history
+from agent_forge.runs.home import Home
+from agent_forge.weights.storage import weight_cache
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.tasks import runner
 from testing.models.toys import Toys
 from testing.waiting import PATIENCE
 from testing.worlds import runs
 from testing.worlds.finished_run import FinishedRun
 from testing.worlds.warm_process import Template
-from weights.storage import weight_cache
-from weights.storage.weight_cache import Artifacts
-from worker.tasks import runner
 
 
 @pytest.fixture(scope="module")
@@ -238,7 +238,7 @@ def test_passes_count_as_compiled_where_they_are_full(monkeypatch) -> None:
             rows=lambda length: 20,
             compiled=None,
         )
-        (told,) = evaluation_mode.probe(model, config, [{}], data, 64)
+        (told,) = context.probe(model, config, [{}], data, 64)
         assert model.compiled == used
         assert told.endswith("not used" if used is None else ": used")
 

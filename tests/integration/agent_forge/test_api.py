@@ -10,10 +10,15 @@ from typing import Any
 import pytest
 
 from agent_forge import EvoMerge, EvoMergeConfig, EvoMergePipeline, Run
-from runs.errors import ConfigError, NotFoundError, SourceError
+from agent_forge.runs.errors import ConfigError, NotFoundError, SourceError
 from testing.models.toys import Toys
 
-SETTINGS: dict[str, Any] = {"max_generations": 1, "search_windows": 3, "search_questions": 2}
+SETTINGS: dict[str, Any] = {
+    "strategy": "elite-loser",
+    "max_generations": 1,
+    "search_windows": 3,
+    "search_questions": 2,
+}
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +84,7 @@ def test_the_champion_is_a_loaded_model_and_the_hand_over_is_kept(evolved) -> No
 @pytest.mark.slow
 def test_loaded_modules_are_sources_like_any_other(evolved, toys: Toys) -> None:
     """Written once under their digest; the same weights as the folders they came from."""
-    from weights.folders.checkpoint import digest, open_checkpoint
+    from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
 
     home, _, result = evolved
     state = Run(result.artifacts["run"], None if home is None else _home(home)).state
@@ -89,7 +94,7 @@ def test_loaded_modules_are_sources_like_any_other(evolved, toys: Toys) -> None:
 
 
 def _home(folder: Path):
-    from runs.home import Home
+    from agent_forge.runs.home import Home
 
     return Home(folder)
 
@@ -134,6 +139,18 @@ def test_bad_input_is_an_error_before_work(toys: Toys, tmp_path) -> None:
         forge.register_callback("epoch", print)
     with pytest.raises(NotFoundError):
         forge.resume("nothing")
+
+
+def test_the_strategy_of_a_search_that_names_none_is_that_of_the_terminal(tmp_path) -> None:
+    """`auto`; a setting that `elite-loser` alone has means that strategy."""
+    from agent_forge.evomerge.config import parse
+
+    given: list[dict[str, Any]] = [{}, {"generations": 2}, {"elite_size": 2}]
+    for settings, name in zip(given, ["auto", "auto", "elite-loser"], strict=True):
+        config = EvoMerge(EvoMergeConfig(**settings), home=tmp_path).config
+        assert config == parse(settings)
+        assert config.search.strategy == name
+    assert EvoMerge(home=tmp_path).config.search.strategy == "auto"
 
 
 def test_the_names_of_the_second_document_work() -> None:

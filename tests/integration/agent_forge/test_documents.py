@@ -27,36 +27,36 @@ import yaml
 from click.testing import CliRunner
 from fastapi.testclient import TestClient
 
-from agent_forge import ModelRegistry, api, documents
+from agent_forge import ModelRegistry, documents, evolution
+from agent_forge.api.app import create
+from agent_forge.api.live import Hub
+from agent_forge.api.options import LOOPBACK, Options
+from agent_forge.api.state.run_cache import Desk
+from agent_forge.cli.evomerge import evo
+from agent_forge.cli.main import forge
+from agent_forge.cli.operations.serve import PORT
+from agent_forge.cli.operations.up import up_command
+from agent_forge.evomerge import config as evomerge_config
+from agent_forge.evomerge.recipes.recipe import PIPELINES
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.run.views import checkpoints
 from agent_forge.evomerge_pipeline import BaseModelConfig
-from api.app import create
-from api.live.event_stream import Hub
-from api.options import LOOPBACK, Options
-from api.state.run_cache import Desk
-from cli.evomerge import evo, run_request
-from cli.main import forge
-from cli.operations.serve import PORT
-from cli.operations.up import up_command
-from evomerge import config as evomerge_config
-from evomerge.recipes.recipe import PIPELINES
-from evomerge.run.state import RunState
-from evomerge.run.views import checkpoints
-from runs import kinds
-from runs.errors import ConfigError, NotFoundError
-from runs.history import repository
-from runs.home import Home
-from runs.kinds import FURTHER, tracking
-from runs.lists import queries
-from runs.streams import stream
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError, NotFoundError
+from agent_forge.runs.history import repository
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds import FURTHER, tracking
+from agent_forge.runs.lists import queries
+from agent_forge.runs.streams import stream
+from agent_forge.weights.folders.sources import ALIASES
+from agent_forge.worker import append
+from agent_forge.worker.commands import accounts
 from testing.models.toys import Toys
 from testing.toy.toy_kind import KNOWN
 from testing.toy.toy_pipelines import TWO
 from testing.waiting import wait_until
 from testing.worlds import fake_runs
 from testing.worlds.fake_world import RUN
-from weights.folders.sources import ALIASES
-from worker import append
-from worker.commands import accounts
 
 with (Path(__file__).parent / "documents.toml").open("rb") as _file:
     EXAMPLES: list[dict[str, Any]] = tomllib.load(_file)["example"]
@@ -109,7 +109,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch, toys: Toys) -> None:
     """Searches with toy models: their items, one generation, this machine's device."""
-    plain = api.EvoMerge._evolve
+    plain = evolution.EvoMerge._evolve
     hub = {
         "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": toys.sources[0],
         "nvidia/Nemotron-Research-Reasoning-Qwen-1.5B": toys.sources[1],
@@ -122,7 +122,7 @@ def small(monkeypatch: pytest.MonkeyPatch, toys: Toys) -> None:
         models = [hub.get(one, one) if isinstance(one, str) else one for one in models]
         return plain(self, models, base, data or [toys.data], *more)
 
-    monkeypatch.setattr(api.EvoMerge, "_evolve", smaller)
+    monkeypatch.setattr(evolution.EvoMerge, "_evolve", smaller)
 
 
 def run_python(text: str, names: dict[str, Any]) -> None:
@@ -235,9 +235,9 @@ def test_a_command_line_is_understood(
         return
     if "--base-models" not in words:
         with pytest.raises(ConfigError, match="no models are given: --base-models A,B,C"):
-            run_request.make(parsed, elsewhere=True)
+            evo.make(parsed, elsewhere=True)
         parsed["base_models"] = ",".join(ALIASES)
-    plan = run_request.make(parsed, elsewhere=True)
+    plan = evo.make(parsed, elsewhere=True)
     assert [one.path for one in plan.fields["sources"]] == list(map(str, toys.sources))
     shown = dict(itertools.pairwise(words))
     assert plan.config.generations == int(shown.get("--gens", 50))

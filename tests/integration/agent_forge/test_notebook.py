@@ -6,10 +6,10 @@ import pytest
 from matplotlib.figure import Figure
 
 import agent_forge
-import evomerge
-from phases.cognate.script import Cognate
-from runs.errors import ConfigError, NotFoundError
-from runs.home import Home
+from agent_forge import evomerge
+from agent_forge.phases.cognate.script import Cognate
+from agent_forge.runs.errors import ConfigError, NotFoundError
+from agent_forge.runs.home import Home
 from testing.worlds.finished_run import FinishedTraining
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import agent_forge as forge
-from runs.errors import ConfigError, NotFoundError, RunFailedError
-from runs.home import Home
-from runs.kinds import FURTHER
+from agent_forge.runs.errors import ConfigError, NotFoundError, RunFailedError
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds import FURTHER
 from testing.models.toys import Toys
 from testing.toy import toy_runs
 from testing.toy.toy_kind import KNOWN

@@ -10,14 +10,14 @@ from click.testing import CliRunner
 
 import agent_forge as forge
 from agent_forge import ModelRegistry
-from cli.main import forge as command
-from events import EventStore
-from runs.errors import ConfigError, ConflictError, NotFoundError, SourceError
-from runs.home import Home
-from runs.lists import sessions
-from runs.lists.sessions import Session
+from agent_forge.cli.main import forge as command
+from agent_forge.events import EventStore
+from agent_forge.runs.errors import ConfigError, ConflictError, NotFoundError, SourceError
+from agent_forge.runs.home import Home
+from agent_forge.runs.lists import sessions
+from agent_forge.runs.lists.sessions import Session
+from agent_forge.worker.commands import sessions as session_commands
 from testing.models.toys import Toys
-from worker.commands import sessions as session_commands
 
 
 @pytest.fixture

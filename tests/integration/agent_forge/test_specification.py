@@ -11,9 +11,9 @@ import torch
 from transformers import AutoModelForCausalLM
 
 import agent_forge
-from runs.errors import ConfigError
-from runs.history import repository
-from runs.home import Home
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.history import repository
+from agent_forge.runs.home import Home
 from testing.miniatures import (
     baking_runs,
     bitnet_runs,

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from api.app import create
-from api.options import LOOPBACK, Options
-from evomerge.run import events
-from runs.home import Home
+from agent_forge.api.app import create
+from agent_forge.api.options import LOOPBACK, Options
+from agent_forge.evomerge.run import events
+from agent_forge.runs.home import Home
+from agent_forge.worker import append
+from agent_forge.worker.commands import accounts
+from agent_forge.worker.commands.control import control
+from agent_forge.worker.commands.fork import fork, plan
 from testing.worlds import fake_runs
 from testing.worlds.fake_world import RUN
-from worker import append
-from worker.commands import accounts
-from worker.commands.control import control
-from worker.commands.fork import fork, plan
 
 ROLES = ("viewer", "submitter", "admin")
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from api.access.authorization import Buckets
-from api.app import create
-from api.options import Options
-from events.databases.sqlite import open_store
-from runs.errors import ConfigError, ConflictError, NotFoundError
-from runs.home import Home
+from agent_forge.api.access.authorization import Buckets
+from agent_forge.api.app import create
+from agent_forge.api.options import Options
+from agent_forge.events.databases.sqlite import open_store
+from agent_forge.runs.errors import ConfigError, ConflictError, NotFoundError
+from agent_forge.runs.home import Home
+from agent_forge.worker.commands import accounts
 from testing.worlds.fake_world import RUN
 from tests.integration.api.conftest import ROLES, Served
-from worker.commands import accounts
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 from starlette.datastructures import State
 
-from api import inputs
-from api.options import LOOPBACK, Options
-from api.problems import Problem
-from api.processes import background_jobs
-from api.processes.background_jobs import KEPT, REMEMBERED, Job, Work
-from evomerge.config import EvoMergeConfig
-from runs.errors import ConfigError
+from agent_forge.api import inputs
+from agent_forge.api.options import LOOPBACK, Options
+from agent_forge.api.problems import Problem
+from agent_forge.api.processes import background_jobs
+from agent_forge.api.processes.background_jobs import KEPT, REMEMBERED, Job, Work
+from agent_forge.evomerge.config import EvoMergeConfig
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.storage.model_origin import Origin
+from agent_forge.worker.commands.accounts import User
 from testing.waiting import PATIENCE
 from testing.worlds.fake_world import RUN
 from tests.integration.api.conftest import Served
-from weights.storage.model_origin import Origin
-from worker.commands.accounts import User
 
 
 class Watched(Options):

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cli.main import forge as command
-from runs.history import repository
-from runs.lists import checks
+from agent_forge.cli.main import forge as command
+from agent_forge.runs.history import repository
+from agent_forge.runs.lists import checks
+from agent_forge.worker.tasks import verify_run
 from testing.waiting import wait_until
 from testing.worlds.fake_world import RUN
 from tests.integration.api.conftest import Served
 from tests.integration.worker.test_streams import tamper
-from worker.tasks import verify_run
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from evomerge.reports import generation_rows, report
-from runs.history import repository
+from agent_forge.evomerge.reports import generation_rows, report
+from agent_forge.runs.history import repository
 from testing.worlds.fake_world import RUN
 from tests.integration.api.conftest import Served
 
@@ -73,7 +73,7 @@ def test_a_run_says_what_its_log_says(served: Served) -> None:
 
 def test_the_slider_shows_every_place_that_was_a_state(served: Served) -> None:
     """Each place is the fold of the events before it; inside of an append there was no state."""
-    from evomerge.run.state import fold
+    from agent_forge.evomerge.run.state import fold
 
     _, rows = state_of(served)
     refused = 0
@@ -322,8 +322,8 @@ def test_genes_have_names_that_say_what_they_turn() -> None:
     """Of golden logs: pipelines, groups of tensors, paths."""
     from pathlib import Path
 
-    from evomerge.reports import page
-    from evomerge.run.state import fold
+    from agent_forge.evomerge.reports import page
+    from agent_forge.evomerge.run.state import fold
     from tests.golden.test_golden import FOLDER, rows_of
 
     def genes(name: str) -> dict[str, float]:

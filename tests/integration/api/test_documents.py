@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from api.app import create
-from api.options import LOOPBACK, Options
-from api.schemas.bodies import CreatedModel
-from runs import kinds
-from runs.home import Home
-from runs.streams import stream
+from agent_forge.api.app import create
+from agent_forge.api.options import LOOPBACK, Options
+from agent_forge.api.schemas.bodies import CreatedModel
+from agent_forge.runs import kinds
+from agent_forge.runs.home import Home
+from agent_forge.runs.streams import stream
+from agent_forge.worker.commands import accounts
+from agent_forge.worker.queue.leases import myself
+from agent_forge.worker.queue.scheduler import Offer
 from testing.models.toys import Toys
 from tests.integration.api.conftest import Served
-from worker.commands import accounts
-from worker.queue.leases import myself
-from worker.queue.scheduler import Offer
 
 
 @pytest.fixture(scope="module")
@@ -162,8 +162,8 @@ def test_the_websocket_messages_of_the_specification(
 
 def test_progress_and_complete_carry_the_documents_fields(served: Served) -> None:
     """000: total_generations, progress 0–1, best_fitness, diversity; 003: percent, results."""
-    from api.live.event_stream import Hub
-    from api.state.run_cache import Desk
+    from agent_forge.api.live import Hub
+    from agent_forge.api.state.run_cache import Desk
     from testing.worlds.fake_world import RUN
 
     desk = Desk(served.home)

@@ -12,15 +12,15 @@ from fastapi.testclient import TestClient
 from pydantic import BaseModel, ValidationError
 from starlette.websockets import WebSocketDisconnect
 
-from api.options import LOOPBACK, Options
-from api.problems import problem_of
-from api.schemas import bodies as schemas
-from events import StoreUnavailableError
-from runs.errors import ConfigError, ConflictError
-from runs.home import Home
+from agent_forge.api.options import LOOPBACK, Options
+from agent_forge.api.problems import problem_of
+from agent_forge.api.schemas import bodies as schemas
+from agent_forge.events import StoreUnavailableError
+from agent_forge.runs.errors import ConfigError, ConflictError
+from agent_forge.runs.home import Home
+from agent_forge.worker.commands import accounts
 from testing.worlds.fake_world import RUN
 from tests.integration.api.conftest import Served
-from worker.commands import accounts
 
 #: A terminal's clipboard, a new line, NUL, and text that is shown backwards.
 STEERING = ("\x1b]52;c;eA==\x07", "a\x00b", "a\u202eb", "a\x9bb")
@@ -140,7 +140,7 @@ def test_the_token_is_looked_at_before_the_body(shared: Served) -> None:
 
 def test_broken_bodies_count_for_the_limit(tmp_path) -> None:
     """A user's broken requests are requests."""
-    from api.app import create
+    from agent_forge.api.app import create
 
     home = Home(tmp_path)
     store = home.open_store()

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from agent_forge.worker.commands import model_registry
 from tests.integration.api.conftest import Served
-from worker.commands import model_registry
 
 
 @pytest.fixture

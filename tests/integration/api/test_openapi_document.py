@@ -11,14 +11,14 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import ValidationError
 
-from api import openapi_document
-from api.app import create
-from api.options import Options
-from api.schemas import bodies as schemas
-from runs import kinds
-from runs.home import Home
+from agent_forge.api import openapi_document
+from agent_forge.api.app import create
+from agent_forge.api.options import Options
+from agent_forge.api.schemas import bodies as schemas
+from agent_forge.runs import kinds
+from agent_forge.runs.home import Home
+from agent_forge.worker.commands import accounts
 from tests.integration.api.conftest import Served
-from worker.commands import accounts
 
 DASHBOARD = Path(__file__).resolve().parents[3] / "dashboard"
 COMMITTED = DASHBOARD / "openapi" / "openapi.json"

@@ -15,17 +15,17 @@ from typing import Any
 
 import pytest
 
-from api.options import Options
-from api.problems import Problem
-from api.processes import readers
-from api.processes.background_jobs import Work
-from api.processes.readers import Lane, Readers
-from runs.errors import SourceError, UnavailableError
+from agent_forge.api.options import Options
+from agent_forge.api.problems import Problem
+from agent_forge.api.processes import readers
+from agent_forge.api.processes.background_jobs import Work
+from agent_forge.api.processes.readers import Lane, Readers
+from agent_forge.runs.errors import SourceError, UnavailableError
+from agent_forge.worker.commands import model_registry
 from testing.models import lm_eval_tasks
 from testing.models.toys import Toys
 from testing.waiting import PATIENCE
 from tests.integration.api.conftest import Served
-from worker.commands import model_registry
 
 
 def lane(tmp_path: Path, code: str, monkeypatch: pytest.MonkeyPatch) -> Lane:
@@ -43,7 +43,8 @@ def lane(tmp_path: Path, code: str, monkeypatch: pytest.MonkeyPatch) -> Lane:
 def test_the_server_itself_opens_no_weights() -> None:
     """It has not even loaded what could: neither torch nor safetensors."""
     code = (
-        "import sys, api.app, api.serving, cli.operations.serve, evomerge.mergekit.export_config; "
+        "import sys, agent_forge.api.app, agent_forge.api.serving, agent_forge.cli.operations.serve; "
+        "import agent_forge.evomerge.mergekit.export_config; "
         "print({'torch', 'safetensors', 'transformers', 'lm_eval'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -303,7 +304,7 @@ def test_an_idle_process_has_its_clock_before_others_can_take_it(tmp_path, monke
 def test_a_check_fills_half_of_the_memory_at_most() -> None:
     """A sparse file of 8 GiB is 4 kB on the disk, and all of it once it is read."""
     code = (
-        "import os, worker.devices.reading_process as r\n"
+        "import os, agent_forge.worker.devices.reading_process as r\n"
         "pages = {'SC_PHYS_PAGES': 1 << 19, 'SC_PAGE_SIZE': 4096}\n"
         "os.sysconf = pages.get\n"
         "r.ORDERS['big'] = lambda order: (r._bound_memory(), bytearray(2 << 30))\n"
@@ -324,7 +325,7 @@ def test_the_bound_keeps_to_limits_that_are_lower(
     """A hard limit below half of the memory made every check a 500; a container's was not seen."""
     (tmp_path / "memory.max").write_text(container + "\n")
     code = (
-        "import os, pathlib, resource, sys, worker.devices.reading_process as r\n"
+        "import os, pathlib, resource, sys, agent_forge.worker.devices.reading_process as r\n"
         "pages = {'SC_PHYS_PAGES': 1 << 21, 'SC_PAGE_SIZE': 4096}\n"
         "os.sysconf, r.CGROUP = pages.get, pathlib.Path(sys.argv[1])\n"
         "hard = int(sys.argv[2])\n"

@@ -13,17 +13,17 @@ import pytest
 from click.testing import CliRunner
 from fastapi.testclient import TestClient
 
-from api.app import create
-from api.options import LOOPBACK, Options
-from cli.main import forge
-from runs.history import repository
-from runs.home import Home
-from runs.panels import report_html
+from agent_forge.api.app import create
+from agent_forge.api.options import LOOPBACK, Options
+from agent_forge.cli.main import forge
+from agent_forge.runs.history import repository
+from agent_forge.runs.home import Home
+from agent_forge.runs.panels import report_html
+from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
+from agent_forge.weights.formats import gguf_file
+from agent_forge.worker.commands import accounts
 from testing.waiting import wait_until
 from testing.worlds.finished_run import FinishedRun
-from weights.folders.checkpoint import digest, open_checkpoint
-from weights.formats import gguf_file
-from worker.commands import accounts
 
 RUN = "r"
 

@@ -8,25 +8,25 @@ from typing import Any
 
 import pytest
 
-from api.schemas import bodies as api_schemas
-from events import Event, New
-from evomerge.run import events as run_events
-from evomerge.run.state import RunState
-from evomerge.run.views import outlook, wording
-from runs.kinds import wording as common
-from runs.panels.side_by_side import SideBySide
-from runs.record import user_events
-from runs.streams import stream
+from agent_forge.api.schemas import bodies as api_schemas
+from agent_forge.events import Event, New
+from agent_forge.evomerge.run import events as run_events
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.run.views import outlook, wording
+from agent_forge.runs.kinds import wording as common
+from agent_forge.runs.panels.side_by_side import SideBySide
+from agent_forge.runs.record import events
+from agent_forge.runs.streams import stream
+from agent_forge.worker import append
+from agent_forge.worker.commands import submit
+from agent_forge.worker.queue.device_table import Device, Roster
+from agent_forge.worker.queue.leases import myself
+from agent_forge.worker.queue.reporting import activity
+from agent_forge.worker.queue.scheduler import Offer
 from testing.waiting import wait_until
 from testing.worlds import fake_runs
 from testing.worlds.fake_world import RUN, World, small
 from tests.integration.api.conftest import Served
-from worker import append
-from worker.commands import submit
-from worker.queue.device_table import Device, Roster
-from worker.queue.leases import myself
-from worker.queue.reporting import wait_reason
-from worker.queue.scheduler import Offer
 
 HASH = re.compile(r"[0-9a-f]{40}")
 
@@ -222,7 +222,7 @@ def device(*labels: str) -> Device:
 def test_a_label_that_no_worker_has_is_named(labels: str, devices: list[Device], told: str) -> None:
     """Labels look like tags and are constraints: such a run waits for ever."""
     row = {"run": "r", "paused": None, "device": "cpu", "labels": labels, "profile": None}
-    assert wait_reason.reason(row, devices) == told
+    assert activity.reason(row, devices) == told
 
 
 def test_a_key_that_begins_with_a_day_names_the_run_after_it() -> None:
@@ -290,15 +290,15 @@ def test_a_front_has_values_that_people_know_and_what_it_dominates(served: Serve
     ("ended", "message"),
     [
         (run_events.Failed(reason="build/1/0 failed 3 times"), "build/1/0 failed 3 times"),
-        (user_events.Cancelled(reason="too dear"), "too dear"),
+        (events.Cancelled(reason="too dear"), "too dear"),
     ],
 )
 def test_a_run_that_ends_without_a_result_is_told_as_an_error(
     served: Served, ended: Event, message: str
 ) -> None:
     """Clients of the source documents take `complete` for success; a failed attempt is neither."""
-    from api.live.event_stream import Hub
-    from api.state.run_cache import Desk
+    from agent_forge.api.live import Hub
+    from agent_forge.api.state.run_cache import Desk
 
     desk = Desk(served.home)
     store = desk.store
@@ -322,9 +322,9 @@ def test_a_run_that_ends_without_a_result_is_told_as_an_error(
 
 def test_a_replay_works_out_a_runs_names_once(served: Served, monkeypatch) -> None:
     """All names of a run were made for each of its events: 2 ms of the server's time an event."""
-    from api.live.event_stream import Hub
-    from api.state.run_cache import Desk
-    from evomerge.run.views import wording
+    from agent_forge.api.live import Hub
+    from agent_forge.api.state.run_cache import Desk
+    from agent_forge.evomerge.run.views import wording
 
     made: list[str] = []
     names = wording.names

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
+from agent_forge.studies.comparison import draws
+from agent_forge.studies.events import Observe, answered
 from benchmarks.weights import library_codecs
 from benchmarks.weights.codecs import Bench, Row, show_ahead
-from studies.observing import Observe, answered
-from studies.paired_bits import draws
 
 
 def test_bytes_of_gguf_types_are_those_of_their_blocks() -> None:

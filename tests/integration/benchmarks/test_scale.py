@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from agent_forge.runs.home import Home
 from benchmarks import scale_tables
 from benchmarks.events.log_reading import chained
 from benchmarks.scale_queue import LEASE, Broker, Counts, Links, Queue, divided, of_log, of_redis
@@ -25,7 +26,6 @@ from benchmarks.scale_tables import (
     constants,
     table,
 )
-from runs.home import Home
 
 COSTS = Costs(write=0.01, task_writes=4.0, beats=0.0, leader_writes=0.0)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.evomerge.run_request import read_file
-from evomerge.config import parse
-from runs.errors import ConfigError
+from agent_forge.cli.evomerge.evo import read_file
+from agent_forge.evomerge.config import parse
+from agent_forge.runs.errors import ConfigError
 from tests.integration.cli.test_forge import call, fails, finished, run_of
 
 __all__ = ["finished"]

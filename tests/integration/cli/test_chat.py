@@ -17,18 +17,18 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from cli.main import forge
-from runs.home import Home
+from agent_forge.cli.main import forge
+from agent_forge.runs.home import Home
+from agent_forge.worker.exports import gguf_export
 from testing.models import toy_models
 from testing.models.toys import Toys
 from testing.waiting import PATIENCE
 from tests.integration.cli.test_forge import fails
 from tests.integration.evaluation.test_chat import ASKED, chatty, expected
-from worker.exports import gguf_export
 
 __all__ = ["chatty"]
 
-START = "from cli.main import main; main()"
+START = "from agent_forge.cli.main import main; main()"
 TEXT = ASKED[1]["content"]
 
 

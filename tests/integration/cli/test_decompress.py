@@ -7,11 +7,11 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from cli.main import forge
-from runs.errors import ConflictError, TamperedError
+from agent_forge.cli.main import forge
+from agent_forge.runs.errors import ConflictError, TamperedError
+from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
 from testing.models import coded_files
 from testing.models.toys import Toys
-from weights.folders.checkpoint import digest, open_checkpoint
 
 
 def test_a_file_becomes_a_folder(toys: Toys, tmp_path: Path) -> None:

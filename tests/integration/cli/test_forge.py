@@ -17,12 +17,12 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from cli.main import COMMANDS, _explain, forge
-from evomerge.run.rules import ranking
-from evomerge.run.views import generations
-from evomerge.settings_table import settings
-from runs.history import audit, repository
-from runs.home import Home
+from agent_forge.cli.main import COMMANDS, _explain, forge
+from agent_forge.evomerge.run.rules import decide
+from agent_forge.evomerge.run.views import generations
+from agent_forge.evomerge.settings_table import settings
+from agent_forge.runs.history import audit, repository
+from agent_forge.runs.home import Home
 from testing.models.toys import Toys
 from testing.waiting import PATIENCE, wait_until
 from testing.worlds import runs
@@ -414,7 +414,7 @@ def test_a_run_with_a_budget_ends_by_it_and_writes_its_champion(toys: Toys, tmp_
     last = max(state.closed)
     then = repository.fold(rows[: generations.before_close(rows, last)])
     again = then.spent.minus(then.closed[last - 1])
-    needed = then.spent.wall + again.wall + ranking.report_seconds(then)
+    needed = then.spent.wall + again.wall + decide.report_seconds(then)
     assert needed > 8, "it ended with time for another generation and the report"
 
 
@@ -556,7 +556,7 @@ def test_every_command_has_help_with_an_example(name: str, tmp_path) -> None:
 
 def test_errors_become_messages_and_exit_codes(capsys, monkeypatch) -> None:
     """Ours by their own code, others as a defect; a traceback only with --debug."""
-    from runs.errors import NotFoundError
+    from agent_forge.runs.errors import NotFoundError
 
     monkeypatch.setattr(sys, "argv", ["forge"])
     assert _explain(NotFoundError("no such run")) == 5
@@ -571,7 +571,7 @@ def test_errors_become_messages_and_exit_codes(capsys, monkeypatch) -> None:
 LEAVING = """
 import atexit, sys, threading, time
 from concurrent.futures import ThreadPoolExecutor
-from cli.main import _leave
+from agent_forge.cli.main import _leave
 atexit.register(print, "registered")
 pool, pooled = ThreadPoolExecutor(1), threading.Event()
 pool.submit(lambda: (time.sleep(0.3), print("pooled"), pooled.set()))
@@ -598,7 +598,7 @@ def test_what_is_under_way_and_what_is_registered_is_done_before_the_end() -> No
 @pytest.mark.slow
 def test_ctrl_c_leaves_a_run_that_can_be_resumed(toys: Toys, tmp_path) -> None:
     """Exit code 130 and the command; then the command works."""
-    forge_command = [sys.executable, "-c", "from cli.main import main; main()"]
+    forge_command = [sys.executable, "-c", "from agent_forge.cli.main import main; main()"]
     env = {**os.environ, "FORGE_HOME": str(tmp_path / "home")}
     hold = tmp_path / "hold"  # its first measurement waits for the interrupt
     hold.touch()

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from transformers import BertConfig, BertForSequenceClassification, BertModel
 
-from cli.evomerge import run_request
-from evomerge.config import parse
-from runs.errors import ConfigError, SourceError
+from agent_forge.cli.evomerge import evo
+from agent_forge.evomerge.config import parse
+from agent_forge.runs.errors import ConfigError, SourceError
 from testing.models.toys import Toys
 
 GENOME = """
@@ -37,7 +37,7 @@ def test_a_genome_names_models_base_and_technique(
     toys: Toys, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What a run cannot take over is named, never dropped silently."""
-    made = run_request.make({"config_file": written(toys, tmp_path), "data": [str(toys.data)]})
+    made = evo.make({"config_file": written(toys, tmp_path), "data": [str(toys.data)]})
     assert [s.path for s in made.fields["sources"]] == [str(s.resolve()) for s in toys.sources]
     assert made.fields["base"] is not None
     assert made.fields["base"].path == str(toys.base.resolve())
@@ -50,18 +50,18 @@ def test_a_genome_names_models_base_and_technique(
         "limit",
     ):
         assert key in told
-    assert run_request.check(made).parameters > 0
+    assert evo.check(made).parameters > 0
 
 
 def test_options_outweigh_a_genome_and_other_methods_leave_the_usual_ones(
     toys: Toys, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = {"config_file": written(toys, tmp_path, "model_stock"), "gens": 3, "seed": 5}
-    made = run_request.make(given)
+    made = evo.make(given)
     assert (made.config.generations, made.config.seed) == (3, 5)
     assert made.config.flat()["species"] == parse({}).flat()["species"]
     assert "model_stock is not among the techniques" in capsys.readouterr().err
-    run_request.make({"config_file": written(toys, tmp_path, "linear")})
+    evo.make({"config_file": written(toys, tmp_path, "linear")})
     assert "linear: task_arithmetic says all that it says" in capsys.readouterr().err
 
 
@@ -72,7 +72,7 @@ def test_models_and_base_may_be_mappings_as_mergekit_writes_them(tmp_path: Path)
         "genome: {models: [{model: a}, {model: {path: o/b, revision: r}}, c], "
         "base_model: {model: {path: d}}, merge_method: ties}\n"
     )
-    read = run_request.read_file(str(file))
+    read = evo.read_file(str(file))
     assert (read["base_models"], read["base_model"]) == (["a", "o/b@r", "c"], "d")
     for one, why in [
         ("model: a, lora: x", "adapter"),
@@ -80,7 +80,7 @@ def test_models_and_base_may_be_mappings_as_mergekit_writes_them(tmp_path: Path)
     ]:
         file.write_text(f"genome: {{models: [{{{one}}}, b], merge_method: ties}}\n")
         with pytest.raises(ConfigError, match=why):
-            run_request.read_file(str(file))
+            evo.read_file(str(file))
 
 
 def test_the_example_of_bert_classifiers_is_read_and_its_models_are_named_as_what_they_are(
@@ -99,13 +99,13 @@ def test_the_example_of_bert_classifiers_is_read_and_its_models_are_named_as_wha
         f"layer_granularity: 0, base_model: {{model: {tmp_path}/base, "
         "override_architecture: BertModel}}\n"
     )
-    made = run_request.make({"config_file": str(file)})
+    made = evo.make({"config_file": str(file)})
     assert made.fields["base"] is not None
     assert made.fields["base"].path == str(tmp_path / "base")
     told = capsys.readouterr().err
     assert "genome.base_model.override_architecture has no effect" in told
     with pytest.raises(SourceError, match="holds a BertModel, which does not predict"):
-        run_request.check(made)
+        evo.check(made)
 
 
 @pytest.mark.slow
@@ -117,11 +117,11 @@ def test_slerp_of_two_models_without_tasks_lies_between_both(
     file = tmp_path / "g.yml"
     for base in (f", base_model: {a}", ""):
         file.write_text(f"genome: {{models: [{a}, {b}], merge_method: slerp{base}}}\n")
-        made = run_request.make({"config_file": str(file), "data": [str(toys.data)]})
+        made = evo.make({"config_file": str(file), "data": [str(toys.data)]})
         assert [s.path for s in made.fields["sources"]] == [str(a.resolve()), str(b.resolve())]
         assert made.fields["base"] is None
         assert made.config.flat()["species"] == ["slerp"]
-        assert run_request.check(made).parameters > 0
+        assert evo.check(made).parameters > 0
         assert ("both are sources" in capsys.readouterr().err) == bool(base)
 
 
@@ -132,13 +132,13 @@ def test_a_genome_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "g.yml"
     file.write_text(text)
     with pytest.raises(ConfigError, match=r"genome"):
-        run_request.read_file(str(file))
+        evo.read_file(str(file))
 
 
 def test_settings_may_be_yaml(tmp_path: Path) -> None:
     file = tmp_path / "s.yaml"
     file.write_text("generations: 7\n")
-    assert run_request.read_file(str(file)) == {"generations": 7}
+    assert evo.read_file(str(file)) == {"generations": 7}
     file.write_text("a: [\n")
     with pytest.raises(ConfigError, match="is not valid"):
-        run_request.read_file(str(file))
+        evo.read_file(str(file))

@@ -8,15 +8,15 @@ import pytest
 import yaml
 from transformers import AutoTokenizer
 
-from evomerge.tasks.score import resident
-from runs.home import Home
+from agent_forge.evomerge.tasks.score import resident
+from agent_forge.runs.home import Home
+from agent_forge.weights.folders.sources import resolve
 from testing.models import lm_eval_reference, lm_eval_tasks
 from testing.models.toys import Toys
 from testing.worlds import runs
 from tests.integration.cli.test_forge import call, fails
 from tests.integration.cli.test_scoring_commands import ok
 from tests.integration.evaluation.test_harness import means, read
-from weights.folders.sources import resolve
 
 
 @pytest.mark.soak

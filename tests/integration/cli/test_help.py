@@ -14,9 +14,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from cli.main import COMMANDS, SECTIONS, forge
-from cli.runs.start import KINDS
-from runs import kinds
+from agent_forge.cli.main import COMMANDS, SECTIONS, forge
+from agent_forge.cli.runs.start import KINDS
+from agent_forge.runs import kinds
 from testing.services.cluster import FORGE
 from testing.toy import toy_kind
 from testing.worlds.runs import REPOSITORY
@@ -112,8 +112,12 @@ def test_every_kind_is_a_command_of_its_own_or_of_forge_start(tmp_path: Path) ->
     """`forge KIND` takes what `forge start KIND` takes; some kinds have a command for people."""
     own = {"evomerge": "evo", "compression": "compress"}
     assert {own.get(kind, kind) for kind in kinds.KINDS} <= set(COMMANDS)
-    started = [name for name, (module, _) in COMMANDS.items() if module == "cli.runs.start"]
-    assert {KINDS.get(name, name) for name in started} - {"start"} <= set(kinds.KINDS)
+    started = [
+        name for name, (module, _) in COMMANDS.items() if module == "agent_forge.cli.runs.start"
+    ]
+    assert {KINDS.get(name, name) for name in started} - {"start", "kinds", "settings"} <= set(
+        kinds.KINDS
+    )
     words = ["--set", "tokens=x", "--model", "model=nowhere"]
     env = {"FORGE_HOME": str(tmp_path)}
     first, second = (

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from cli.main import forge
-from events import Envelope
-from runs.history import audit, repository
-from runs.home import Home
-from runs.streams import stream
+from agent_forge.cli.main import forge
+from agent_forge.events import Envelope
+from agent_forge.runs.history import audit, repository
+from agent_forge.runs.home import Home
+from agent_forge.runs.streams import stream
 from testing.services.servers import Postgres
 from testing.worlds import fake_runs
 
@@ -318,7 +318,7 @@ def test_a_fork_whose_past_was_changed_is_found(place: Place) -> None:
 
 
 def test_an_archive_without_its_past_is_refused(place: Place, postgres, tmp_path: Path) -> None:
-    from events import archive
+    from agent_forge.events import archive
 
     fork = forked(place)
     store = place.home.open_store()

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from cli.evomerge.init import EXAMPLES, Inputs, content
-from cli.main import forge
-from evaluation.data.builtin import corpus
-from evomerge import config
-from evomerge.config import STRATEGIES
-from evomerge.settings_table import settings
-from runs.errors import ConfigError
+from agent_forge.cli.evomerge.init import EXAMPLES, Inputs, content
+from agent_forge.cli.main import forge
+from agent_forge.evaluation.data.builtin import corpus
+from agent_forge.evomerge import config
+from agent_forge.evomerge.config import STRATEGIES
+from agent_forge.evomerge.settings_table import settings
+from agent_forge.runs.errors import ConfigError
 from testing.models.toys import Toys
 
 

@@ -23,22 +23,21 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from cli.evomerge import live
-from cli.options import number, short
-from cli.runs.progress import Progress
-from evomerge.reports import candidate_rows, generation_rows
-from evomerge.run.state import RunState, fold
-from evomerge.run.views.wording import task as doing
-from runs import kinds
-from runs.home import Home
+from agent_forge.cli.evomerge import view
+from agent_forge.cli.options import number, short
+from agent_forge.cli.runs.progress import Progress
+from agent_forge.evomerge.reports import candidate_rows, generation_rows
+from agent_forge.evomerge.run.state import RunState, fold
+from agent_forge.evomerge.run.views.wording import task as doing
+from agent_forge.runs import kinds
+from agent_forge.runs.home import Home
+from agent_forge.worker.queue.device_table import AtWork, Roster
+from agent_forge.worker.queue.leases import Leases, myself
 from testing.waiting import PATIENCE
 from testing.worlds import fake_runs
 from testing.worlds.fake_world import World, small
 from testing.worlds.runs import REPOSITORY
 from tests.integration.cli.test_forge import call
-from worker.queue.active_tasks import AtWork
-from worker.queue.device_table import Roster
-from worker.queue.leases import Leases, myself
 
 NOW = datetime.fromisoformat("2026-01-01T01:02:03+00:00")
 
@@ -51,16 +50,16 @@ def world(**settings: object) -> World:
     return made
 
 
-def shown(made: World, **more: object) -> live.Snapshot:
+def shown(made: World, **more: object) -> view.Snapshot:
     """What is shown of it."""
     rows = made.rows
-    return live.snapshot(made.state, rows[0].recorded_at, rows[-1].recorded_at, **more)  # pyright: ignore
+    return view.snapshot(made.state, rows[0].recorded_at, rows[-1].recorded_at, **more)  # pyright: ignore
 
 
-def drawn(snapshot: live.Snapshot, width: int = 100, height: int = 40, plain: bool = False) -> str:
+def drawn(snapshot: view.Snapshot, width: int = 100, height: int = 40, plain: bool = False) -> str:
     """The picture as text."""
     console = Console(record=True, width=width, height=height, file=io.StringIO())
-    console.print(live.draw(snapshot, width, height, NOW, plain))
+    console.print(view.draw(snapshot, width, height, NOW, plain))
     return console.export_text()
 
 
@@ -82,7 +81,7 @@ def test_how_far_it_is_and_the_time_left_are_said_below_it(width: int) -> None:
     text = " ".join(" ".join(lines[1:3]).split())
     assert seen.words() in text
     assert lines[1].startswith("█") == (len(seen.words()) + 7 <= width)
-    assert " ".join(live.LEGEND.split()) in " ".join(" ".join(lines).split())
+    assert " ".join(view.LEGEND.split()) in " ".join(" ".join(lines).split())
 
 
 def test_without_a_terminal_a_generation_says_the_time_left(
@@ -129,12 +128,12 @@ def test_curves_have_a_letter_a_generation_on_the_scale_of_their_items() -> None
         together = ("champion",) if name == "champion" else ("best", "mean")
         every = [row[other] for row in rows for other in together]
         low, high = min(every), max(every)
-        line = next(line for line in lines if line.startswith(live.CURVES[name]))
-        curve = line.removeprefix(live.CURVES[name]).split()[0]
+        line = next(line for line in lines if line.startswith(view.CURVES[name]))
+        curve = line.removeprefix(view.CURVES[name]).split()[0]
         assert len(curve) == len(rows) == 6
         for letter, row in zip(curve, rows, strict=True):
             place = (row[name] - low) / (high - low)
-            assert abs(live.LEVELS.index(letter) / 7 - place) <= 1 / 14 + 1e-9
+            assert abs(view.LEVELS.index(letter) / 7 - place) <= 1 / 14 + 1e-9
         assert number(rows[-1][name]) in line
     text = "".join(lines)
     assert "█" in text
@@ -147,8 +146,8 @@ def test_curves_have_a_letter_a_generation_on_the_scale_of_their_items() -> None
 
 
 def test_a_value_that_is_missing_is_a_gap() -> None:
-    assert live.spark([1.0, None, 2.0], 1.0, 2.0) == "▁ █"
-    assert live.spark([3.0, 3.0], 3.0, 3.0) == "▁▁"
+    assert view.spark([1.0, None, 2.0], 1.0, 2.0) == "▁ █"
+    assert view.spark([3.0, 3.0], 3.0, 3.0) == "▁▁"
 
 
 def test_the_population_is_a_row_a_slot() -> None:
@@ -172,7 +171,7 @@ def test_the_population_is_a_row_a_slot() -> None:
 
 def test_who_is_at_what_and_what_happened_last() -> None:
     measuring = f"evaluate/search/2/{'a' * 64}"
-    hands = [live.Hand("gpu1/cuda0", "build/2/3", 12.4), live.Hand("gpu1/cuda1", measuring)]
+    hands = [view.Hand("gpu1/cuda0", "build/2/3", 12.4), view.Hand("gpu1/cuda1", measuring)]
     text = drawn(shown(world(), hands=hands, news=["10:00:00 paused", "10:00:01 resumed"]))
     lines = [line.rstrip() for line in text.splitlines()]
     assert "now  building 2/3  gpu1/cuda0  12 s" in lines
@@ -192,7 +191,7 @@ def large() -> World:
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 def test_it_fits_whatever_the_terminal(large: World, width: int, height: int) -> None:
     """No line is longer than the terminal is wide, and there are no more than it has."""
-    hands = [live.Hand(f"host{n}/cuda0", "start", 1.0) for n in range(9)]
+    hands = [view.Hand(f"host{n}/cuda0", "start", 1.0) for n in range(9)]
     news = [f"10:00:0{n} evaluated {'x' * 90}" for n in range(6)]
     lines = drawn(shown(large, hands=hands, news=news), width, height).splitlines()
     assert len(lines) <= height
@@ -214,7 +213,7 @@ def test_where_there_is_no_room_the_best_stay() -> None:
 
 def test_names_of_others_move_no_cursor() -> None:
     """A run's name, a reason: whatever it holds is text."""
-    hands = [live.Hand("\x1b[2Jevil", "start")]
+    hands = [view.Hand("\x1b[2Jevil", "start")]
     text = drawn(shown(world(), hands=hands, news=["10:00:00 cancelled reason=[red]\x07\x1b]0;x"]))
     assert "\x1b" not in text
     assert "\x07" not in text
@@ -226,7 +225,7 @@ def test_plain_letters_where_the_terminal_has_no_others() -> None:
     made.run()
     text = drawn(shown(made), plain=True)
     assert text.isascii() or "…" in text
-    assert not set(text) & set(live.LEVELS)
+    assert not set(text) & set(view.LEVELS)
 
 
 @pytest.mark.parametrize(
@@ -270,7 +269,7 @@ def terminal(home: Path, *words: str, **env: str) -> str:
     ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     kept = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")}
     process = subprocess.Popen(
-        [sys.executable, "-c", "from cli.main import main; main()", *words],
+        [sys.executable, "-c", "from agent_forge.cli.main import main; main()", *words],
         env={**kept, "FORGE_HOME": str(home), "TERM": "xterm-256color", "LANG": "C.UTF-8", **env},
         stdin=theirs,
         stdout=theirs,
@@ -307,7 +306,7 @@ def test_on_a_terminal_it_is_drawn_and_left_as_it_was_found(place: Path) -> None
     """No second screen, so that what was there can be scrolled to; the cursor is shown again."""
     seen = terminal(place, "watch", "r")
     assert "run r" in re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", seen)
-    assert set(seen) & set(live.LEVELS)
+    assert set(seen) & set(view.LEVELS)
     assert "\x1b[?1049h" not in seen
     assert seen.rfind("\x1b[?25h") > seen.rfind("\x1b[?25l")
     assert seen.rstrip().endswith("run r completed")
@@ -316,7 +315,7 @@ def test_on_a_terminal_it_is_drawn_and_left_as_it_was_found(place: Path) -> None
 @pytest.mark.slow
 def test_without_colour_there_is_none(place: Path) -> None:
     seen = terminal(place, "watch", "r", NO_COLOR="1")
-    assert set(seen) & set(live.LEVELS)
+    assert set(seen) & set(view.LEVELS)
     assert not re.search(r"\x1b\[[\d;]*3\d", seen)
 
 
@@ -332,7 +331,7 @@ def test_a_file_gets_the_same_lines(place: Path) -> None:
     with closing(Home(place).open_store()) as store:
         state = fold(store.read("evomerge/r"))
     expected = [
-        live.LEGEND,
+        view.LEGEND,
         *(
             f"generation {g['generation']}: best on its draw {number(g['best'])}, mean "
             f"{number(g['mean'])}; champion {short(g['champion_id'])} on selection "

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 import pytest
 
-from cli.main import forge
-from runs.errors import UnavailableError
-from runs.system import packages
+from agent_forge.cli.main import forge
+from agent_forge.runs.errors import UnavailableError
+from agent_forge.runs.system import packages
 
 
 def asked(*words: str) -> None:

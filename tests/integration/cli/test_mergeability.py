@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from evomerge.tasks import score
+from agent_forge.evomerge.tasks import score
+from agent_forge.weights.folders.checkpoint import open_checkpoint
+from agent_forge.weights.folders.sources import resolve
 from testing.models import toy_models
 from testing.models.toys import Toys
 from tests.integration.cli.test_forge import call, fails
-from weights.folders.checkpoint import open_checkpoint
-from weights.folders.sources import resolve
 
 
 def words(toys: Toys, *more: str, count: int = 3) -> tuple[str, ...]:
@@ -46,7 +46,7 @@ def test_what_is_measured_is_what_others_measure(toys: Toys, tmp_path: Path) -> 
 
 
 def score_items(toys: Toys) -> list:
-    from evaluation.loading import load_items
+    from agent_forge.evaluation.loading import load_items
 
     return load_items((str(toys.data),))
 

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from cli.operations import up
-from cli.operations.worker import worker_command
-from runs.home import Home
+from agent_forge.cli.operations import up
+from agent_forge.cli.operations.worker import worker_command
+from agent_forge.runs.home import Home
+from agent_forge.worker.devices import logging_setup
+from agent_forge.worker.queue.device_table import Roster
+from agent_forge.worker.queue.leases import here, myself
+from agent_forge.worker.queue.reporting.metrics import Metrics
+from agent_forge.worker.queue.scheduler import Offer
 from testing.worlds import fake_runs
 from tests.integration.cli.test_forge import call, fails
-from worker.devices import logging_setup
-from worker.queue.device_table import Roster
-from worker.queue.leases import here, myself
-from worker.queue.reporting.metrics import Metrics
-from worker.queue.scheduler import Offer
 
 
 def test_limits_are_shown_and_changed(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_store_that_cannot_be_is_refused(
 def test_artifacts_are_listed_and_sealed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from weights.storage.artifact_store import Vault
+    from agent_forge.weights.storage.artifact_store import Vault
 
     monkeypatch.setenv("FORGE_ARTIFACT_STORE", f"file://{tmp_path / 'store'}")
     (tmp_path / "file.txt").write_text("weights")
@@ -245,7 +245,7 @@ def test_forge_up_tells_which_runs_have_ended(
 def test_metrics_count_what_they_are_told() -> None:
     from prometheus_client import generate_latest
 
-    from worker.queue.bookkeeping import Measures
+    from agent_forge.worker.queue.bookkeeping import Measures
 
     metrics = Metrics()
     told = {"ended": "done", "seconds": 2.0, "hits": 3, "misses": 1, "append": 0.02, "tokens": 500}

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from evomerge.fitness.paired_bootstrap import WINDOW_ROUNDING
-from evomerge.fitness.per_item import Contest, Tally, tally
-from runs.home import Home
+from agent_forge.evomerge.fitness.paired_bootstrap import WINDOW_ROUNDING, Contest, Tally, tally
+from agent_forge.runs.home import Home
 from testing.models.toys import Toys
 from testing.services.endpoint import completions, serving
 from testing.worlds import runs
@@ -272,8 +271,8 @@ def test_what_was_not_measured_is_said(finished) -> None:
 
 def test_without_the_data_items_are_numbered(finished, toys: Toys, monkeypatch) -> None:
     """The log has the outcomes; the names are the data's."""
-    from evomerge.tasks.context import Bench
-    from runs.errors import DataError
+    from agent_forge.evomerge.tasks.context import Bench
+    from agent_forge.runs.errors import DataError
 
     def gone(self: Bench) -> None:
         raise DataError("data file x does not exist.")

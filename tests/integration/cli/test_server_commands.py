@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runs.home import Home
+from agent_forge.runs.home import Home
 from testing.models.toys import Toys
 from testing.worlds import runs
 from tests.integration.cli.test_forge import call, fails
@@ -72,7 +72,7 @@ def test_layers_say_whose_they_are(tmp_path: Path, toys: Toys) -> None:
 
 def toys_id(home: Home, run: str) -> str:
     """The recipe id of the first source."""
-    from runs.history import repository
+    from agent_forge.runs.history import repository
 
     store = home.open_store()
     started = repository.load(store, run).started

@@ -7,8 +7,8 @@ import sys
 import click
 import pytest
 
-from cli.options import grid, table
-from cli.runs.inspect import _runs_table, _under_parents
+from agent_forge.cli.options import grid, table
+from agent_forge.cli.runs.inspect import _runs_table, _under_parents
 
 NAMES = ["speedrun-1128-12.5-learned-test", "mini-1128", "a-long-name-that-somebody-has-typed-1128"]
 

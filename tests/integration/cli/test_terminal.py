@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from cli.main import forge
-from events import EventStore, New
-from evomerge.run import events
-from runs.errors import ConfigError
-from runs.home import Home
-from runs.lists import model_registry as reports_model_registry
-from runs.streams import stream
+from agent_forge.cli.main import forge
+from agent_forge.events import EventStore, New
+from agent_forge.evomerge.run import events
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.home import Home
+from agent_forge.runs.lists import model_registry as reports_model_registry
+from agent_forge.runs.streams import stream
+from agent_forge.worker.commands import accounts, user_limits
+from agent_forge.worker.commands import model_registry as commands_model_registry
+from agent_forge.worker.commands.control import control
 from testing.worlds import fake_runs
-from worker.commands import accounts, user_limits
-from worker.commands import model_registry as commands_model_registry
-from worker.commands.control import control
 
 #: Writes the clipboard, ends its sequence, turns the text around, begins a sequence in one byte.
 EVIL = "\x1b]52;c;aGk=\x07\u202etxt\x9b31m"
@@ -97,7 +97,7 @@ def test_such_text_is_refused_where_it_is_accepted(home: Home, ask, tmp_path: Pa
 
 
 def test_the_user_of_the_environment_is_plain_text_too(monkeypatch) -> None:
-    from worker.append import actor
+    from agent_forge.worker.append import actor
 
     monkeypatch.setenv("FORGE_USER", EVIL)
     with pytest.raises(ConfigError, match="FORGE_USER"):

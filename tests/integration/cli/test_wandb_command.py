@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cli.main import forge
-from evomerge.reports.outputs import wandb_rows
-from runs.home import Home
+from agent_forge.cli.main import forge
+from agent_forge.evomerge.reports.outputs import wandb_rows
+from agent_forge.runs.home import Home
+from agent_forge.worker.exports import wandb_follower
 from testing.models.toys import Toys
 from testing.services import wandb_files
 from testing.waiting import PATIENCE
 from testing.worlds import runs
 from testing.worlds.runs import REPOSITORY
 from tests.integration.cli.test_forge import fails
-from worker.exports import wandb_follower
 
 RAISES = "def __getattr__(name):\n    raise RuntimeError('the tracker is on fire')\n"
 HANGS = "import time\nwhile True:\n    time.sleep(1)\n"

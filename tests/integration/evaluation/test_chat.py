@@ -11,16 +11,16 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from evaluation.chat import choosing
-from evaluation.chat.conversation import Message, Settings
-from evaluation.chat.llama_cpp import LlamaCppSpeaker
-from evaluation.chat.resident import ResidentSpeaker
-from evaluation.loading import load_tokenizer
-from runs.errors import ConfigError, SourceError
-from runs.event_types import ModelReference
-from runs.home import Home
+from agent_forge.evaluation.chat import resident
+from agent_forge.evaluation.chat.conversation import Message, Settings
+from agent_forge.evaluation.chat.llama_cpp import LlamaCppSpeaker
+from agent_forge.evaluation.chat.resident import ResidentSpeaker
+from agent_forge.evaluation.loading import load_tokenizer
+from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.runs.event_types import ModelReference
+from agent_forge.runs.home import Home
+from agent_forge.worker.exports import gguf_export
 from testing.models.toys import Toys
-from worker.exports import gguf_export
 
 TEMPLATE = (
     "{{ bos_token }}{% for m in messages %}{% if m.role == 'nobody' %}"
@@ -164,19 +164,19 @@ def test_the_models_own_settings_are_followed(chatty: Path, tmp_path: Path) -> N
     model = speaker(folder)
     whole = list(load_tokenizer(str(folder)).encode(expected(folder, ASKED, 24)))
     told = {"temperature": 0.5, "top_k": 5, "top_p": 0.9, "eos_token_id": [0, whole[-1]]}
-    file = folder / choosing.FILE
+    file = folder / resident.FILE
     file.write_text(json.dumps(told))
-    assert choosing.of_folder(folder).words == "greedy"
+    assert resident.of_folder(folder).words == "greedy"
     ended = speaker(folder).reply(model.ids(ASKED), Settings(max_tokens=200))
     list(ended)
     assert ended.reason == "end"
     assert ended.tokens < 24
     file.write_text(json.dumps({**told, "do_sample": True, "min_p": 0.1, "repetition_penalty": 2}))
-    choice = choosing.of_folder(folder)
+    choice = resident.of_folder(folder)
     assert choice.words == "temperature 0.5, top-k 5, top-p 0.9, min-p 0.1"
     assert choice.of(Settings(temperature=0.0)).words == "greedy"
     assert choice.of(Settings(temperature=2.0, top_p=0.3)).top_p == 0.3
-    assert choosing.Choice().of(Settings(top_p=0.5)).temperature == 1
+    assert resident.Choice().of(Settings(top_p=0.5)).temperature == 1
     drawn = speaker(folder).reply(model.ids(ASKED), Settings(max_tokens=10, seed=1))
     assert "".join(drawn)
 
@@ -186,9 +186,9 @@ def test_the_models_own_settings_are_followed(chatty: Path, tmp_path: Path) -> N
     [("temperature", -1), ("top_p", 2), ("top_k", "many"), ("min_p", True), ("eos_token_id", "x")],
 )
 def test_settings_that_cannot_be_are_refused(tmp_path: Path, key: str, value: Any) -> None:
-    (tmp_path / choosing.FILE).write_text(json.dumps({"do_sample": True, key: value}))
+    (tmp_path / resident.FILE).write_text(json.dumps({"do_sample": True, key: value}))
     with pytest.raises(SourceError, match=rf"generation_config\.json: {key}"):
-        choosing.of_folder(tmp_path)
+        resident.of_folder(tmp_path)
 
 
 def test_a_template_that_refuses_a_conversation_is_named(chatty: Path) -> None:

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from evaluation import autotune
-from evaluation.backends import inductor
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.data.packing import Packed
-from evaluation.measures import perplexity
+from agent_forge.evaluation import autotune
+from agent_forge.evaluation.backends import inductor
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.data.packing import Packed
+from agent_forge.evaluation.measures import perplexity
 
 CONTEXT, ROWS = 16, 4
 

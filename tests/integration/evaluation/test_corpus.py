@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from agent_forge.evaluation.data import items
+from agent_forge.evaluation.data.builtin import arithmetic, corpus, help_prose, stdlib_code
+from agent_forge.evaluation.data.builtin import records as builtin_records
+from agent_forge.evaluation.data.builtin import shipped_text as builtin_shipped_text
+from agent_forge.evaluation.data.slices import SLICES, Document
+from agent_forge.runs.errors import DataError
 from benchmarks.evaluation import shipped_text
-from evaluation.data import items
-from evaluation.data.builtin import arithmetic, corpus, help_prose, multiple_choice, stdlib_code
-from evaluation.data.builtin import records as builtin_records
-from evaluation.data.builtin import shipped_text as builtin_shipped_text
-from evaluation.data.slices import SLICES, Document
-from runs.errors import DataError
 
 
 def test_arithmetic_is_right():
@@ -115,7 +115,7 @@ WANTED = (
 )
 DIGESTS = """
 import hashlib, json
-from evaluation.data.builtin import corpus as builtin
+from agent_forge.evaluation.data.builtin import corpus as builtin
 for domains in (builtin.KNOWN[:5], builtin.KNOWN[5:]):
     texts = builtin.corpus(0, 4_000_000, domains)
     hasher = hashlib.sha256()
@@ -152,7 +152,7 @@ def test_the_text_is_the_same_whatever_python_makes_it(python: str):
 
 def test_the_tokenizer_is_the_same_every_time():
     """Its vocabulary has an order of its own; training tells equal pairs apart by rule."""
-    from phases.cognate.text import train_tokenizer
+    from agent_forge.phases.cognate.work import train_tokenizer
 
     texts = [d.text for d in itertools.islice(stdlib_code.documents(10**9), 40)]
     one, two = (train_tokenizer(texts, 600).get_vocab() for _ in range(2))
@@ -193,7 +193,7 @@ def test_the_larger_the_models_the_fewer_default_items():
 
 def test_an_equation_s_right_answer_is_right_and_the_others_are_wrong():
     """Four different numbers, one of which is the result."""
-    asked = list(multiple_choice.equations(list(arithmetic.documents(20_000, 1)), 40, 0))
+    asked = list(corpus.equations(list(arithmetic.documents(20_000, 1)), 40, 0))
     assert len(asked) == 40
     for item in asked:
         a, sign, b = re.findall(r"(\d+) ([-+*/]) (\d+) =$", item["prompt"])[0]
@@ -205,7 +205,7 @@ def test_an_equation_s_right_answer_is_right_and_the_others_are_wrong():
         }[sign]
         assert item["choices"][item["answer"]] == f" {value}"
         assert len(set(item["choices"])) == 4
-        assert len(item["prompt"]) <= multiple_choice.CONTEXT
+        assert len(item["prompt"]) <= corpus.CONTEXT
     assert {item["answer"] for item in asked} == {0, 1, 2, 3}
 
 
@@ -213,20 +213,20 @@ def test_a_continuation_s_right_answer_is_the_line_that_follows():
     """And the prompt ends just before it."""
     documents = list(builtin_records.documents(20_000, 1))
     texts = [d.text for d in documents]
-    asked = list(multiple_choice.continuation(documents, 30, 0))
+    asked = list(corpus.continuation(documents, 30, 0))
     for item in asked:
         right = item["choices"][item["answer"]]
         assert any(item["prompt"] + right in text for text in texts)
         assert item["choices"].count(right) == 1
         assert len(item["choices"]) == 4
-    assert asked == list(multiple_choice.continuation(documents, 30, 0))
+    assert asked == list(corpus.continuation(documents, 30, 0))
 
 
 def test_a_document_without_a_line_to_ask_for_is_passed_over():
     """Too short, too long or too few lines."""
     short = Document("a", "data", "x\ny\nz\n")
     usable = Document("b", "data", "\n".join(f"a line of text {i}" for i in range(9)))
-    asked = list(multiple_choice.continuation([short, usable], 4, 0))
+    asked = list(corpus.continuation([short, usable], 4, 0))
     assert [item["id"] for item in asked] == ["next-line-0001", "next-line-0003"]
 
 

@@ -10,13 +10,13 @@ import pytest
 import torch
 from transformers import Qwen2ForCausalLM
 
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.data.outcomes import DomainOutcomes, Outcomes
-from evaluation.measures.bootstrap import Comparison
-from evaluation.measures.perplexity import score_windows
-from evomerge.fitness import composite
-from evomerge.fitness.composite import Weighting
-from evomerge.fitness.paired_bootstrap import compare, rounding
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.data.outcomes import DomainOutcomes, Outcomes
+from agent_forge.evaluation.measures.bootstrap import Comparison
+from agent_forge.evaluation.measures.perplexity import score_windows
+from agent_forge.evomerge.fitness import composite
+from agent_forge.evomerge.fitness.composite import Weighting
+from agent_forge.evomerge.fitness.paired_bootstrap import compare, rounding
 from testing.models import toy_models
 
 Weights = dict[str, torch.Tensor]

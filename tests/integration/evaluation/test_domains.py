@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from evaluation.data import domains
-from evaluation.data import items as data_items
-from evaluation.data.builtin import corpus, phrase_grammar
-from evaluation.data.domains import code, code_long_tasks, code_task, math, structured
-from evaluation.data.items import Item, Problem, Question, Text
-from evaluation.sandbox.sandbox import Sandbox
-from evaluation.verifiers import program
-from evaluation.verifiers.verifier import Verifier
-from evomerge import data_settings
+from agent_forge.evaluation.data import domains
+from agent_forge.evaluation.data import items as data_items
+from agent_forge.evaluation.data.builtin import corpus, phrase_grammar
+from agent_forge.evaluation.data.domains import code, code_long_tasks, code_task, math, structured
+from agent_forge.evaluation.data.items import Item, Problem, Question, Text
+from agent_forge.evaluation.sandbox.sandbox import Sandbox
+from agent_forge.evaluation.verifiers import program
+from agent_forge.evaluation.verifiers.verifier import Verifier
+from agent_forge.evomerge import data_settings
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,8 @@ def test_right_bodies_pass_and_wrong_bodies_fail(maker: Any):
 def test_items_do_not_depend_on_the_process():
     """Texts hash differently in every process: nothing may be drawn from a set."""
     code = (
-        "from evaluation.data import domains\nfrom evaluation.data import items as data\n"
+        "from agent_forge.evaluation.data import domains\n"
+        "from agent_forge.evaluation.data import items as data\n"
         "print(data.digest(data.from_rows(domains.items())))"
     )
     root = Path(__file__).resolve().parents[3]

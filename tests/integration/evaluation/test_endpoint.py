@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from evaluation.backends.openai_backend import Endpoint
-from evaluation.data import packing
-from evaluation.data.items import Item, from_rows
-from evaluation.measures.multiple_choice import score_questions
-from evaluation.measures.perplexity import score_windows
-from runs.errors import EndpointError
+from agent_forge.evaluation.backends.openai_backend import Endpoint
+from agent_forge.evaluation.data import packing
+from agent_forge.evaluation.data.items import Item, from_rows
+from agent_forge.evaluation.measures.perplexity import score_questions, score_windows
+from agent_forge.runs.errors import EndpointError
 from testing.models.toy_tensors import question, texts
 from testing.services.endpoint import completions, serving
 

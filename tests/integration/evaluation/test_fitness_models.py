@@ -23,21 +23,21 @@ from transformers import (
     Qwen2Config,
 )
 
-from evaluation import speed
-from evaluation.backends import backend, continuations
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.data import packing
-from evaluation.data.outcomes import Draw
-from evaluation.data.packing import Asked, Packed
-from evaluation.evaluate import Judge, evaluate
-from evaluation.measures import multiple_choice, perplexity
-from evomerge.merging import layer_fitness
-from evomerge.merging.builder import Weights
-from evomerge.recipes import layer_choice
-from runs.errors import SourceError
+from agent_forge.evaluation import autotune
+from agent_forge.evaluation.backends import backend, local_backend
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.data import packing
+from agent_forge.evaluation.data.outcomes import Draw
+from agent_forge.evaluation.data.packing import Asked, Packed
+from agent_forge.evaluation.evaluate import Judge, evaluate
+from agent_forge.evaluation.measures import perplexity
+from agent_forge.evomerge.merging import layer_fitness
+from agent_forge.evomerge.merging.builder import Weights
+from agent_forge.evomerge.recipes import tensor_groups
+from agent_forge.runs.errors import SourceError
+from agent_forge.weights.folders import checkpoint
 from testing.models import toy_models
 from testing.models.toy_tensors import question, texts
-from weights.folders import checkpoint
 
 CONTEXT = 32
 
@@ -139,7 +139,7 @@ def test_prompts_that_are_read_once_give_the_same(config: Any, once: bool):
     with torch.no_grad():
         for parameter in model.module.parameters():
             parameter.mul_(3)
-    assert continuations.shareable(model.module) is once
+    assert local_backend.shareable(model.module) is once
     rng = np.random.default_rng(0)
     prompts = [rng.integers(1, 320, int(n)) for n in (1, 40, 7, 59, 16, 17)]
     pairs = [(p, rng.integers(1, 320, length)) for p in prompts for length in (1, 3, 1, 5, 3)]
@@ -164,7 +164,7 @@ def test_the_cache_is_passed_and_read_under_the_name_that_the_library_uses(name:
 
         def read(self, cache: Any, **kwargs: Any) -> Any:
             self.caches.append(cache)
-            own = continuations.cache_name(self.module)
+            own = local_backend.cache_name(self.module)
             out = self.module(**{own: cache}, **kwargs)
             return SimpleNamespace(logits=out.logits, **{name: getattr(out, own)})
 
@@ -191,7 +191,7 @@ def test_the_cache_is_passed_and_read_under_the_name_that_the_library_uses(name:
     pairs = [(np.arange(1, 9), np.arange(3, 6))]
     (expected,) = resident.continuations(pairs)
     resident.module = (New if name == "cache" else Old)(resident.module).eval()
-    assert continuations.shareable(resident.module)
+    assert local_backend.shareable(resident.module)
     (found,) = resident.continuations(pairs)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     assert [cache is None for cache in resident.module.caches] == [True, False]
@@ -218,8 +218,8 @@ def test_a_planted_right_answer_wins(resident: ResidentModel, length: int):
     prompt = windows(1, length)[0].tolist()
     best, worst = likely(resident, prompt)
     planted = asked(prompt, [[worst], [best]], 1)
-    assert multiple_choice.score_questions(resident, [planted]) == [1]
-    assert multiple_choice.score_questions(resident, [replace(planted, answer=0)]) == [0]
+    assert perplexity.score_questions(resident, [planted]) == [1]
+    assert perplexity.score_questions(resident, [replace(planted, answer=0)]) == [0]
 
 
 def test_choices_are_scored_by_their_log_likelihood_per_byte(resident: ResidentModel):
@@ -236,7 +236,7 @@ def test_choices_are_scored_by_their_log_likelihood_per_byte(resident: ResidentM
         normalised = [s / n for s, n in zip(scores, sizes, strict=True)]
         winner = normalised.index(max(normalised))
         given = replace(asked(prompt, [first, second], winner), sizes=sizes)
-        assert multiple_choice.score_questions(resident, [given]) == [1]
+        assert perplexity.score_questions(resident, [given]) == [1]
 
 
 def test_neighbours_and_padding_do_not_change_a_question(resident: ResidentModel):
@@ -246,8 +246,8 @@ def test_neighbours_and_padding_do_not_change_a_question(resident: ResidentModel
         prompt = windows(n, n)[-1].tolist()
         best, worst = likely(resident, prompt)
         many.append(asked(prompt, [[best], [worst], [best, worst]], n % 3))
-    alone = [multiple_choice.score_questions(resident, [q])[0] for q in many]
-    assert multiple_choice.score_questions(resident, many) == alone
+    alone = [perplexity.score_questions(resident, [q])[0] for q in many]
+    assert perplexity.score_questions(resident, many) == alone
     assert 0 < sum(alone) < len(alone)
 
 
@@ -257,15 +257,15 @@ def test_a_tie_goes_to_the_earlier_choice_and_nan_wins_nothing(
     """Two equal choices; and a broken model answers no question right."""
     prompt = windows(1, 5)[0].tolist()
     same = asked(prompt, [[7], [7]], 0)
-    assert multiple_choice.score_questions(resident, [same, replace(same, answer=1)]) == [1, 0]
+    assert perplexity.score_questions(resident, [same, replace(same, answer=1)]) == [1, 0]
     broken = {n: torch.full_like(t, float("nan")) for n, t in weights.items()}
     resident.load(broken)
-    assert multiple_choice.score_questions(resident, [same, replace(same, answer=1)]) == [0, 0]
+    assert perplexity.score_questions(resident, [same, replace(same, answer=1)]) == [0, 0]
 
 
 def test_no_questions_are_no_answers(resident: ResidentModel):
     """Domains without questions exist."""
-    assert multiple_choice.score_questions(resident, []) == []
+    assert perplexity.score_questions(resident, []) == []
 
 
 # ---- the resident model --------------------------------------------------------------------
@@ -345,15 +345,15 @@ def test_measured_speed_is_positive_and_peak_memory_holds_the_logits(resident: R
     """Reported, never decided by. 256 x 32 tokens have 10.5 MB of logits over 320 tokens."""
     mine = ResidentModel.from_module(resident.module)
     mine.batch_tokens = 16
-    found = speed.measure(mine, 8, repetitions=2)
+    found = autotune.measure(mine, 8, repetitions=2)
     assert found.tokens_per_second > 0
     assert found.latency_seconds > 0
     assert found.spread >= 0
     mine.batch_tokens = 256 * 32
-    found = speed.measure(mine, 32, repetitions=1)
+    found = autotune.measure(mine, 32, repetitions=1)
     assert found.peak_bytes
     assert 10e6 < found.peak_bytes < 50e6
-    assert found.peak_bytes == speed.measure(mine, 32, repetitions=1).peak_bytes
+    assert found.peak_bytes == autotune.measure(mine, 32, repetitions=1).peak_bytes
 
 
 @pytest.mark.slow
@@ -374,7 +374,7 @@ def test_garbage_that_goes_during_a_pass_hides_no_memory(
         return found
 
     monkeypatch.setattr(mine, "token_losses", collected_meanwhile)
-    found = speed.measure(mine, 32, repetitions=1)
+    found = autotune.measure(mine, 32, repetitions=1)
     assert found.peak_bytes
     assert found.peak_bytes > 10e6
 
@@ -390,13 +390,13 @@ def test_speed_is_measured_in_the_batch_that_evaluation_uses(
     )
     wide, narrow = (ResidentModel.from_module(resident.module) for _ in range(2))
     wide.batch_tokens, narrow.batch_tokens = 96, 32
-    speed.measure(wide, 8, repetitions=1)
+    autotune.measure(wide, 8, repetitions=1)
     assert set(shapes) == {(12, 8), (1, 8)}
     shapes.clear()
-    speed.paired([wide, narrow], 8, repetitions=1)
+    autotune.paired([wide, narrow], 8, repetitions=1)
     assert set(shapes) == {(4, 8), (1, 8)}
     shapes.clear()
-    speed.measure(wide, 8, repetitions=1, most=5)  # no slice has more windows in a domain
+    autotune.measure(wide, 8, repetitions=1, most=5)  # no slice has more windows in a domain
     assert set(shapes) == {(5, 8), (1, 8)}
 
 
@@ -410,9 +410,9 @@ def test_models_are_timed_in_turns(resident: ResidentModel, monkeypatch: pytest.
         return seconds[which] * (1 + len(calls) // 6)  # it gets busier
 
     other = ResidentModel.from_module(resident.module)
-    monkeypatch.setattr(speed, "_seconds", timed)
-    monkeypatch.setattr(speed, "_peak", lambda model, ids: None)
-    first, second = speed.paired([resident, other], 8, repetitions=3)
+    monkeypatch.setattr(autotune, "_seconds", timed)
+    monkeypatch.setattr(autotune, "_peak", lambda model, ids: None)
+    first, second = autotune.paired([resident, other], 8, repetitions=3)
     assert calls == [0, 1] * 6
     assert (first.ratio, first.least, first.most) == (1.0, 1.0, 1.0)
     assert second.ratio == 0.5
@@ -440,7 +440,7 @@ def test_the_layers_with_the_largest_gains_are_taken(
     gains: list[list[float]], expected: tuple[int, ...]
 ):
     """At most a third, only where it helps; the rule is pure and part of the log."""
-    assert layer_choice.choose(gains) == expected
+    assert tensor_groups.choose(gains) == expected
 
 
 def test_swap_gains_are_losses_saved(
@@ -532,4 +532,4 @@ def test_padding_stays_within_the_model_s_positions(tmp_path: Path):
     """A question of 18 tokens fits a context of 20; padding must not push it out."""
     resident = other(tmp_path / "gpt2", gpt2())
     prompt = list(range(17))
-    assert multiple_choice.score_questions(resident, [asked(prompt, [[1], [2]], 0)]) in ([0], [1])
+    assert perplexity.score_questions(resident, [asked(prompt, [[1], [2]], 0)]) in ([0], [1])

@@ -10,17 +10,17 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from evaluation.backends import generation
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.data import packing
-from evaluation.data.items import from_rows
-from evaluation.data.outcomes import Draw
-from evaluation.data.packing import Posed
-from evaluation.evaluate import Judge, evaluate
-from runs.errors import UnavailableError
+from agent_forge.evaluation.backends import generation
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.data import packing
+from agent_forge.evaluation.data.items import from_rows
+from agent_forge.evaluation.data.outcomes import Draw
+from agent_forge.evaluation.data.packing import Posed
+from agent_forge.evaluation.evaluate import Judge, evaluate
+from agent_forge.runs.errors import UnavailableError
+from agent_forge.weights.folders import checkpoint
 from testing.models import toy_models
 from testing.models.toy_tensors import texts
-from weights.folders import checkpoint
 
 CONTEXT = 64
 
@@ -158,8 +158,8 @@ def test_a_verifier_that_fails_is_in_the_outcomes_with_the_item(
     monkeypatch: pytest.MonkeyPatch,
 ):
     """Never a silent zero."""
-    from evaluation.verifiers import verifier
-    from evaluation.verifiers.base import Verdict
+    from agent_forge.evaluation.verifiers import verifier
+    from agent_forge.evaluation.verifiers.program import Verdict
 
     failed = Verdict(0.0, "scorer x raised KeyError", scored=False)
     monkeypatch.setattr(verifier.exact, "verify", lambda check, reply: failed)

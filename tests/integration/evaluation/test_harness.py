@@ -12,18 +12,17 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.data import items as data_items
-from evaluation.data import outcomes, packing
-from evaluation.data.items import Item
-from evaluation.evaluate import Judge, evaluate
-from evaluation.item_filter import measurable
-from evaluation.lm_eval import items, judge, reader
-from evaluation.lm_eval import spec as lm_eval_spec
-from evaluation.lm_eval.spec import Spec
-from evaluation.verifiers.scorer import Scored
-from runs.errors import DataError, UnavailableError
-from runs.system import packages
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.data import items as data_items
+from agent_forge.evaluation.data import outcomes, packing
+from agent_forge.evaluation.data.items import Item
+from agent_forge.evaluation.evaluate import Judge, evaluate, measurable
+from agent_forge.evaluation.lm_eval import judge, reader, spec
+from agent_forge.evaluation.lm_eval import spec as lm_eval_spec
+from agent_forge.evaluation.lm_eval.spec import Spec
+from agent_forge.evaluation.verifiers.scorer import Scored
+from agent_forge.runs.errors import DataError, UnavailableError
+from agent_forge.runs.system import packages
 from testing.models import lm_eval_reference, lm_eval_tasks
 
 
@@ -35,7 +34,7 @@ def tokenizer(folder: Path) -> Any:
 
 def read(*given: str, allow: bool = False) -> list[Item]:
     """All documents, on the test slice."""
-    rows = items.rows(given, allow)
+    rows = spec.rows(given, allow)
     return data_items.from_rows([{**row, "slice": "test"} for row in rows])
 
 

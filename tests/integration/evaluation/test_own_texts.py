@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from evaluation import task_families
-from evaluation.data.builtin import corpus as builtin_corpus
-from evaluation.training_text import own_texts
+from agent_forge.evaluation import task_families
+from agent_forge.evaluation.data.builtin import corpus as builtin_corpus
+from agent_forge.evaluation.training_text import own_texts
 
 
 def test_a_prompt_is_in_one_slice_only() -> None:

@@ -9,11 +9,11 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import PreTrainedTokenizerFast
 
-from evaluation.data import packing
-from evaluation.data.items import Problem, from_rows
-from evaluation.data.outcomes import Pool
-from evaluation.data.slices import SLICES
-from runs.errors import DataError
+from agent_forge.evaluation.data import packing
+from agent_forge.evaluation.data.items import Problem, from_rows
+from agent_forge.evaluation.data.outcomes import Pool
+from agent_forge.evaluation.data.slices import SLICES
+from agent_forge.runs.errors import DataError
 from testing.models import toy_models
 from testing.models.toy_tensors import question, texts
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from evaluation import autotune
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.data.packing import Packed
-from evaluation.machine_profile import machine_profile
-from evaluation.measures import perplexity
-from evomerge.config import parse
-from evomerge.tasks import evaluation_mode
+from agent_forge.evaluation import autotune
+from agent_forge.evaluation.autotune import machine_profile
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.data.packing import Packed
+from agent_forge.evaluation.measures import perplexity
+from agent_forge.evomerge.config import parse
+from agent_forge.evomerge.tasks import context
 
 CONTEXT = 16
 
@@ -194,7 +194,7 @@ def test_batch_tokens_decide_how_many_go_together(resident, monkeypatch) -> None
 def test_a_budget_bounds_what_compiling_could_save() -> None:
     """A run that only its budget ends has ten thousand generations, and time for few of them."""
     config = parse({"budget": "1h", "population_size": 8})
-    assert evaluation_mode._search_tokens(config, each=10**6, speed=1000.0) == 3_600_000
-    assert evaluation_mode._search_tokens(config, each=10, speed=1000.0) == 800_000
+    assert context._search_tokens(config, each=10**6, speed=1000.0) == 3_600_000
+    assert context._search_tokens(config, each=10, speed=1000.0) == 800_000
     config = parse({"generations": 5, "population_size": 8})
-    assert evaluation_mode._search_tokens(config, each=10**6, speed=1000.0) == 40_000_000
+    assert context._search_tokens(config, each=10**6, speed=1000.0) == 40_000_000

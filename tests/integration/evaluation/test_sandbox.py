@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.sandbox import jail, seccomp
-from evaluation.sandbox import sandbox as sandbox_sandbox
-from evaluation.sandbox.sandbox import Sandbox, SandboxUnavailableError
+from agent_forge.evaluation.sandbox import jail
+from agent_forge.evaluation.sandbox import sandbox as sandbox_sandbox
+from agent_forge.evaluation.sandbox.sandbox import Sandbox, SandboxUnavailableError
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -174,7 +174,7 @@ def test_an_interrupted_question_is_not_answered_later(monkeypatch: pytest.Monke
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("runs.system.line_process.select.select", interrupted)
+        patch.setattr("agent_forge.runs.system.line_process.select.select", interrupted)
         with pytest.raises(KeyboardInterrupt):
             opened.run("x = 1", ["x"])
     with pytest.raises(SandboxUnavailableError):
@@ -311,7 +311,7 @@ def test_a_jail_that_was_killed_is_an_error_not_a_wrong_answer():
 WATCHED = """
 import array, ctypes, fcntl, os, signal, sys, termios, time
 sys.path.insert(0, {root!r})
-from evaluation.sandbox.sandbox import Sandbox
+from agent_forge.evaluation.sandbox.sandbox import Sandbox
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
 signal.alarm(600)
 opened = Sandbox()
@@ -351,7 +351,7 @@ def test_a_filter_with_a_hole_is_found_when_it_opens(
     """The trial at the start is a check that can fail."""
     hole = f"filters.ARCHITECTURES['x86_64'][1][{call!r}] = {number}; "
     start = sandbox_sandbox._START.replace("jail.serve()", "")
-    start += f"from evaluation.sandbox import seccomp as filters; {hole}jail.serve()"
+    start += f"from agent_forge.evaluation.sandbox import jail as filters; {hole}jail.serve()"
     monkeypatch.setattr(sandbox_sandbox, "_START", start)
     with pytest.raises(SandboxUnavailableError, match=rf"a program can .*{named}"):
         Sandbox.open()
@@ -360,7 +360,7 @@ def test_a_filter_with_a_hole_is_found_when_it_opens(
 def test_without_seccomp_nothing_is_run(monkeypatch: pytest.MonkeyPatch):
     """A machine that has no table: the reason is said, the program is not run loosely."""
     start = sandbox_sandbox._START.replace("; jail.serve()", "")
-    start += "; from evaluation.sandbox import seccomp; seccomp.ARCHITECTURES.clear()"
+    start += "; jail.ARCHITECTURES.clear()"
     start += "; jail.serve()"
     monkeypatch.setattr(sandbox_sandbox, "_START", start)
     with pytest.raises(SandboxUnavailableError, match="does not hold on this machine: KeyError"):
@@ -376,16 +376,16 @@ def test_other_systems_are_told(monkeypatch: pytest.MonkeyPatch):
 
 def test_filters_of_both_machines_are_whole():
     """Every name is in both tables, but for `time`, which arm64 never had; steps are 8 bytes."""
-    (_, first), (_, second) = seccomp.ARCHITECTURES.values()
+    (_, first), (_, second) = jail.ARCHITECTURES.values()
     assert set(first) - {"time"} == set(second)
-    for machine in seccomp.ARCHITECTURES:
-        assert len(seccomp.program(machine)) % 8 == 0
+    for machine in jail.ARCHITECTURES:
+        assert len(jail.program(machine)) % 8 == 0
 
 
 AS_OTHER = """
 import sys
 sys.path.insert(0, {root!r})
-from evaluation.sandbox.sandbox import Sandbox
+from agent_forge.evaluation.sandbox.sandbox import Sandbox
 with Sandbox.open(cpu=1) as s:
     print(s.run("import os", ["os.getuid()"]).values[0], s.run("while 1: pass", []).why)
 with Sandbox.open(cpu=10) as s:  # to fill the memory takes more than a second on a busy machine

@@ -9,19 +9,18 @@ import numpy as np
 import pytest
 import torch
 
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.trajectories import contexts, divergence, kept, sampling
-from evaluation.trajectories.contexts import Beginnings
-from evaluation.trajectories.sampled import Sample, unasked
-from runs.errors import ConfigError, SourceChangedError
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.trajectories import contexts, kept, sampling
+from agent_forge.evaluation.trajectories.contexts import Beginnings
+from agent_forge.evaluation.trajectories.sampled import Sample, unasked
+from agent_forge.runs.errors import ConfigError, SourceChangedError
+from agent_forge.weights import randomness
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.training.models import modules
+from agent_forge.weights.training.models.modules import TEACHER
+from agent_forge.weights.training.objectives.bake import Bake
+from agent_forge.weights.training.windows import BAKED, Ids, Trajectory
 from testing.models import toy_baking, toy_models, toy_training
-from weights import randomness
-from weights.storage.weight_cache import Artifacts
-from weights.training.models import modules
-from weights.training.models.teacher import TEACHER
-from weights.training.objectives.bake import Bake
-from weights.training.trajectories import BAKED, Trajectory
-from weights.training.windows import Ids
 
 TEMPLATE = (
     "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
@@ -109,8 +108,8 @@ def test_a_reply_ends_with_its_first_end_token() -> None:
 def test_the_divergence_is_zero_of_a_model_from_itself_and_that_of_the_objective_else() -> None:
     known = toy_baking.trajectories(BAKED)
     same = [Trajectory(0, one.plain, one.plain, one.reply) for one in known]
-    assert divergence.along(resident(), resident(), same) == [0.0] * len(same)
-    found = divergence.along(resident(), resident(), known)
+    assert sampling.along(resident(), resident(), same) == [0.0] * len(same)
+    found = sampling.along(resident(), resident(), known)
     assert min(found) > 0
     # The objective's loss of one step: 4 of the 6 trajectories, parent and trained model the same.
     whole = toy_baking.recipe({"neutral": 0.0, "others": 0.0})

@@ -14,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from evaluation.verifiers import number, program, scorer, structured
-from evaluation.verifiers import verifier as verifiers_verifier
-from evaluation.verifiers.base import fenced
-from evaluation.verifiers.scorer import Scorer
-from evaluation.verifiers.verifier import AnyCheck, Verifier
-from runs.errors import UnavailableError
+from agent_forge.evaluation.verifiers import number, program, scorer
+from agent_forge.evaluation.verifiers import verifier as structured
+from agent_forge.evaluation.verifiers import verifier as verifiers_verifier
+from agent_forge.evaluation.verifiers.program import fenced
+from agent_forge.evaluation.verifiers.scorer import Scorer
+from agent_forge.evaluation.verifiers.verifier import AnyCheck, Verifier
+from agent_forge.runs.errors import UnavailableError
 
 ITEM: dict[str, Any] = {"id": "i", "domain": "d", "prompt": ""}
 
@@ -260,7 +261,7 @@ def test_a_verifier_that_breaks_over_a_reply_counts_nothing_and_is_logged(
     def broken(*_: object) -> None:
         raise OverflowError("int too large")
 
-    monkeypatch.setattr("evaluation.verifiers.exact.verify", broken)
+    monkeypatch.setattr("agent_forge.evaluation.verifiers.exact.verify", broken)
     found = verifier.verify(check(kind="exact", answer="a"), "a", {**ITEM, "id": "item-7"})
     assert (found.score, found.scored) == (0, False)
     assert found.why == "the verifier raised OverflowError: int too large"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from events import ArchiveError, ChainError, Envelope, EventStore, New, archive
-from events.databases.sqlite import open_store
+from agent_forge.events import ArchiveError, ChainError, Envelope, EventStore, New, archive
+from agent_forge.events.databases.sqlite import open_store
 from testing.stores.contract import new
 
 BLOB = b"\x00\xffweights" * 1000
@@ -418,7 +418,7 @@ def test_a_zero_byte_is_refused_where_text_of_those_letters_is_not(
     store: EventStore, value: str, zero: bool
 ) -> None:
     """JSON writes a zero byte as letters, which every database takes; a table does not."""
-    from events import UnstorableError
+    from agent_forge.events import UnstorableError
     from testing.stores.contract import Noted
 
     event = New(Noted(value=value), "zero")

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cli.main import forge
-from runs.home import Home
+from agent_forge.cli.main import forge
+from agent_forge.runs.home import Home
 
 NOBODY = 65534
 #: Tries as another user to read the log, and to lock what its writers lock.

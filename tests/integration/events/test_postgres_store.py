@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from sqlalchemy.exc import DatabaseError, ProgrammingError
 
-from events import EventStore, StoreUnavailableError
-from events.databases.postgres import Postgres as Database
-from events.databases.postgres import open_store
+from agent_forge.events import EventStore, StoreUnavailableError
+from agent_forge.events.databases.postgres import Postgres as Database
+from agent_forge.events.databases.postgres import open_store
 from testing.services.servers import Postgres
 from testing.stores.contract import ROOT, StoreContract, assert_chained, keys, new
 from testing.waiting import PATIENCE
@@ -24,8 +24,8 @@ EVENTS = 60
 #: Appends as fast as it can, several rows a commit so that commits overlap.
 _WRITER = """
 import sys
-from events import Event, New
-from events.databases.postgres import Postgres, open_store
+from agent_forge.events import Event, New
+from agent_forge.events.databases.postgres import Postgres, open_store
 class Counted(Event):
     type = "counted"
     n: int
@@ -51,7 +51,7 @@ def store(postgres: Postgres) -> Iterator[EventStore]:
 
 class TestPostgresStore(StoreContract):
     opener = (
-        "from events.databases.postgres import open_store\n"
+        "from agent_forge.events.databases.postgres import open_store\n"
         "def open_log(place):\n"
         "    return open_store(place)\n"
     )
@@ -175,7 +175,7 @@ def test_a_client_that_stops_in_the_middle_of_an_append_does_not_hold_up_the_oth
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As SIGSTOP or a suspended machine does it: the server ends its transaction after a while."""
-    monkeypatch.setattr("events.databases.postgres.IDLE", "1s")
+    monkeypatch.setattr("agent_forge.events.databases.postgres.IDLE", "1s")
     url = postgres.new_database()
     stopped, other = open_store(url), open_store(url)
 

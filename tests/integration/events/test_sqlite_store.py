@@ -15,8 +15,14 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError
 
-from events import ConcurrencyError, EventStore, New, StoreUnavailableError
-from events.databases.sqlite import BUSY_TIMEOUT_MS, WAL_SAFE, Sqlite, journal_mode, open_store
+from agent_forge.events import ConcurrencyError, EventStore, New, StoreUnavailableError
+from agent_forge.events.databases.sqlite import (
+    BUSY_TIMEOUT_MS,
+    WAL_SAFE,
+    Sqlite,
+    journal_mode,
+    open_store,
+)
 from testing.stores.contract import Noted, StoreContract, assert_chained, keys, new
 from testing.waiting import PATIENCE
 
@@ -39,7 +45,7 @@ sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None).execute("BEGIN IMM
 class TestSqliteStore(StoreContract):
     opener = (
         "from pathlib import Path\n"
-        "from events.databases.sqlite import open_store\n"
+        "from agent_forge.events.databases.sqlite import open_store\n"
         "def open_log(place):\n"
         "    return open_store(Path(place))\n"
     )
@@ -357,7 +363,7 @@ def test_a_log_that_stays_locked_is_given_up_after_some_attempts(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Waiting for ever for a process that hangs would look like a hang of our own."""
-    monkeypatch.setattr("events.databases.sqlite.BUSY_TIMEOUT_MS", 1)
+    monkeypatch.setattr("agent_forge.events.databases.sqlite.BUSY_TIMEOUT_MS", 1)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     with pytest.raises(StoreUnavailableError, match="locked"):

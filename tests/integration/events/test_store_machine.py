@@ -26,8 +26,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from events import ConcurrencyError, EventStore, New, chain, failpoints
-from events.databases.sqlite import open_store
+from agent_forge.events import ConcurrencyError, EventStore, New, chain, failpoints
+from agent_forge.events.databases.sqlite import open_store
 from testing.stores.contract import Counted
 
 STREAMS = ("a", "b")

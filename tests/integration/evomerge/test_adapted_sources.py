@@ -10,23 +10,23 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from evomerge import submission
-from evomerge.run.state import RunState
-from evomerge.tasks.context import Bench
-from runs.errors import ConfigError, SourceChangedError, SourceError
-from runs.history.repository import load
-from runs.home import Home
-from runs.kinds.asked import Asked, Lookup
+from agent_forge.evomerge import submission
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.tasks.context import Bench
+from agent_forge.runs.errors import ConfigError, SourceChangedError, SourceError
+from agent_forge.runs.history.repository import load
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked, Lookup
+from agent_forge.weights.folders import companions
+from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.commands import submit as commands_submit
+from agent_forge.worker.exports import delivery
 from testing.models import toy_adapters, toy_models
 from testing.models.toys import Toys
 from testing.verification import verified_again
 from testing.worlds import runs
 from tests.integration.cli.test_forge import call
-from weights.folders import companions
-from weights.folders.checkpoint import digest, open_checkpoint
-from weights.storage.weight_cache import Artifacts
-from worker.commands import submit as commands_submit
-from worker.exports import delivery
 
 
 @pytest.fixture(scope="module")

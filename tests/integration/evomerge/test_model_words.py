@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from events.databases.sqlite import open_store
-from events.projection import rebuild
-from runs.errors import ConfigError, NotFoundError
-from runs.lists.model_registry import Models, find, listed
-from worker.commands import model_registry
-from worker.commands.model_registry import Measured
+from agent_forge.events.databases.sqlite import open_store
+from agent_forge.events.projection import rebuild
+from agent_forge.runs.errors import ConfigError, NotFoundError
+from agent_forge.runs.lists.model_registry import Models, find, listed
+from agent_forge.worker.commands import model_registry
+from agent_forge.worker.commands.model_registry import Measured
 
 
 def test_models_are_found_by_their_words(tmp_path: Path) -> None:

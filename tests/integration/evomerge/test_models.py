@@ -7,25 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from events import EventStore
-from events.databases.sqlite import open_store
-from events.projection import rebuild
-from evomerge.kind import EvoMerge
-from evomerge.run import events, origins
-from runs.errors import ConfigError, ConflictError, NotFoundError, SourceError
-from runs.history import repository
-from runs.history.repository import load
-from runs.lists import measured
-from runs.lists import model_registry as reports_model_registry
-from runs.record.user_events import Described
-from runs.streams import stream
+from agent_forge.events import EventStore
+from agent_forge.events.databases.sqlite import open_store
+from agent_forge.events.projection import rebuild
+from agent_forge.evomerge.kind import EvoMerge
+from agent_forge.evomerge.run import events, origins
+from agent_forge.runs.errors import ConfigError, ConflictError, NotFoundError, SourceError
+from agent_forge.runs.history import repository
+from agent_forge.runs.history.repository import load
+from agent_forge.runs.lists import measured
+from agent_forge.runs.lists import model_registry as reports_model_registry
+from agent_forge.runs.record.events import Described
+from agent_forge.runs.streams import stream
+from agent_forge.weights.storage import model_origin
+from agent_forge.worker.commands import model_registry as commands_model_registry
+from agent_forge.worker.commands.control import control
+from agent_forge.worker.commands.fork import fork, plan
 from testing.models.toys import Toys
 from testing.worlds import fake_runs
 from testing.worlds.fake_world import RUN
-from weights.storage import model_origin
-from worker.commands import model_registry as commands_model_registry
-from worker.commands.control import control
-from worker.commands.fork import fork, plan
 
 
 @pytest.fixture
@@ -221,8 +221,8 @@ def test_what_a_run_says_of_a_model_stays_when_it_is_registered(
     store: EventStore, toys: Toys
 ) -> None:
     """The folder becomes known; kind, run, metrics and name are the run's."""
-    from events import New
-    from weights.folders.checkpoint import digest, open_checkpoint
+    from agent_forge.events import New
+    from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
 
     state = fake_runs.whole(store)
     assert state.completed
@@ -260,7 +260,7 @@ def test_an_entry_of_a_run_is_its_owners(store: EventStore, toys: Toys) -> None:
 
 def test_an_entry_of_a_run_that_was_imported_is_the_importers(store: EventStore) -> None:
     """The archive's owner, or a later user of the importer's name, gave the champion another path."""
-    from events import New
+    from agent_forge.events import New
 
     fake_runs.submit(store, RUN)
     state = fake_runs.finish(store, RUN, lambda state: state.generation == 1)
@@ -289,8 +289,8 @@ def test_a_name_hides_no_other_model(store: EventStore, toys: Toys) -> None:
 
 
 def test_a_damaged_event_does_not_hide_the_others(store: EventStore) -> None:
-    from events import New
-    from runs.record.user_events import Paused
+    from agent_forge.events import New
+    from agent_forge.runs.record.events import Paused
 
     fake_runs.submit(store, "odd")
     store.append(stream("evomerge", "odd"), 1, [New(Paused(), "odd/x")])

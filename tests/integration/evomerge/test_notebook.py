@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from evomerge import Run
-from evomerge.recipes.recipe import closure, parents
-from evomerge.reports.outputs import notebook
-from runs.errors import NotFoundError, UnavailableError
-from runs.home import Home
-from runs.lists import tables
+from agent_forge.evomerge import Run
+from agent_forge.evomerge.recipes.recipe import closure, parents
+from agent_forge.evomerge.reports.outputs import tables as notebook
+from agent_forge.runs.errors import NotFoundError, UnavailableError
+from agent_forge.runs.home import Home
+from agent_forge.runs.lists import tables
 from testing.worlds import fake_runs
 
 
@@ -46,7 +46,7 @@ def test_both_names_give_one_class(home: Home, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.slow
 def test_importing_it_loads_neither_torch_nor_pandas() -> None:
     code = (
-        "from evomerge import Run; import sys\n"
+        "from agent_forge.evomerge import Run; import sys\n"
         "print({'torch', 'pandas', 'matplotlib', 'wandb'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

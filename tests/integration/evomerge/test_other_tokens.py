@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from runs.errors import SourceError
-from runs.home import Home
-from runs.kinds.asked import Asked
+from agent_forge.runs.errors import SourceError
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.commands import submit
+from agent_forge.worker.tasks import runner
 from testing.models.toys import Toys
-from weights.storage.weight_cache import Artifacts
-from worker.commands import submit, validate
-from worker.tasks import runner
 
 
 def asked(toys: Toys, tmp_path: Path, turned: int, **settings: Any) -> Asked:
@@ -38,9 +38,9 @@ def test_most_other_tokens_are_refused_by_a_check_and_at_the_start(
     toys: Toys, tmp_path: Path
 ) -> None:
     """The start looks itself: a model of an earlier phase is not there when a pipeline is checked."""
-    plan = validate.plan(asked(toys, tmp_path, 1 << 30))
+    plan = submit.plan(asked(toys, tmp_path, 1 << 30))
     with pytest.raises(SourceError, match="base and other have other tokenizers: "):
-        validate.check(plan)
+        submit.check(plan)
     home = Home(tmp_path / "home")
     with closing(home.open_store()) as store:
         submit.submit(store, plan, "r")
@@ -50,9 +50,9 @@ def test_most_other_tokens_are_refused_by_a_check_and_at_the_start(
 
 def test_a_few_other_tokens_are_a_warning(toys: Toys, tmp_path: Path) -> None:
     wanted = asked(toys, tmp_path, 2)
-    (told,) = (w for w in validate.check(validate.plan(wanted)).warnings if "tokenizers" in w)
+    (told,) = (w for w in submit.check(submit.plan(wanted)).warnings if "tokenizers" in w)
     assert told.startswith("base and other have other tokenizers: 2 of ")
     assert told.endswith(". base's are kept.")
     strict = Asked(wanted.kind, {**wanted.config, "strict": True}, wanted.models, wanted.data)
     with pytest.raises(SourceError, match="--strict refuses"):
-        validate.check(validate.plan(strict))
+        submit.check(submit.plan(strict))

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from runs import kinds
-from runs.history import repository
-from runs.panels.panels import Panel
-from runs.panels.tables import table
+from agent_forge.runs import kinds
+from agent_forge.runs.history import repository
+from agent_forge.runs.panels.panels import Panel
+from agent_forge.runs.panels.tables import table
 from testing.worlds.finished_run import FinishedRun
 
 

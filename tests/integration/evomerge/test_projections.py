@@ -11,20 +11,26 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, select, text
 
-from events import Envelope, EventStore, ProjectionError, StoreUnavailableError, failpoints
-from events.databases.sqlite import open_store
-from events.projection import PROJECTIONS, catch_up, gaps, position, rebuild
-from evomerge.reports import generation_rows
-from evomerge.run.state import RunState
-from runs import kinds
-from runs.history import repository
-from runs.lists import queries
-from runs.lists.projections import RUNS, Runs
-from runs.panels.head import listed
-from runs.streams import stream
+from agent_forge.events import (
+    Envelope,
+    EventStore,
+    ProjectionError,
+    StoreUnavailableError,
+    failpoints,
+)
+from agent_forge.events.databases.sqlite import open_store
+from agent_forge.events.projection import PROJECTIONS, catch_up, gaps, position, rebuild
+from agent_forge.evomerge.reports import generation_rows
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.runs import kinds
+from agent_forge.runs.history import repository
+from agent_forge.runs.lists import queries
+from agent_forge.runs.lists.projections import RUNS, Runs
+from agent_forge.runs.panels.head import listed
+from agent_forge.runs.streams import stream
+from agent_forge.worker.commands.fork import fork, plan
 from testing.worlds import fake_runs
 from testing.worlds.fake_world import RUN
-from worker.commands.fork import fork, plan
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +136,7 @@ def test_a_crash_leaves_it_behind_and_never_wrong(
         if at == name and next(hits) == nth:
             raise Crash
 
-    monkeypatch.setattr("events.projection.PAGE", 50)
+    monkeypatch.setattr("agent_forge.events.projection.PAGE", 50)
     with monkeypatch.context() as patch:
         patch.setattr(failpoints, "hit", hit)
         try:

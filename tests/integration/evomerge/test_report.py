@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from cli.evomerge.evo import evo_command
-from cli.options import setting
-from evaluation.measures.bootstrap import Comparison
-from events.databases.sqlite import open_store
-from evomerge.recipes.recipe import label
-from evomerge.reports import generation_rows, report
-from evomerge.reports.pictures import plot
-from evomerge.run import events
-from evomerge.run.state import RunState
-from evomerge.run.views import candidates, wording
-from evomerge.search import diversity
-from evomerge.tasks.results import champion
-from runs import kinds
-from runs.errors import NotFoundError
-from runs.history import repository
-from runs.streams import stream
+from agent_forge.cli.evomerge.evo import evo_command
+from agent_forge.cli.options import setting
+from agent_forge.evaluation.measures.bootstrap import Comparison
+from agent_forge.events.databases.sqlite import open_store
+from agent_forge.evomerge.recipes.recipe import label
+from agent_forge.evomerge.reports import generation_rows, report
+from agent_forge.evomerge.reports.pictures import plot
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.run.views import candidates, wording
+from agent_forge.evomerge.search import diversity
+from agent_forge.evomerge.tasks.results import champion
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import NotFoundError
+from agent_forge.runs.history import repository
+from agent_forge.runs.streams import stream
 from testing.worlds import fake_world
 from testing.worlds.fake_world import BASE, RUN, SOURCES, World, small
 from tests.unit.evomerge.reports.test_words import being

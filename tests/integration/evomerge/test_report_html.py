@@ -6,8 +6,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from evomerge.reports import report
-from runs.panels import report_html
+from agent_forge.evomerge.reports import report
+from agent_forge.runs.panels import report_html
 from testing.worlds.fake_world import World, small
 
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"/>'

@@ -7,10 +7,10 @@ import pytest
 import torch
 from transformers import Qwen2ForCausalLM
 
-from evomerge.merging import sketch
-from evomerge.search.diversity import decode, distance
+from agent_forge.evomerge.merging import sketch
+from agent_forge.evomerge.search.diversity import decode, distance
+from agent_forge.weights.cost import cost
 from testing.models import toy_models, toy_tensors
-from weights.cost import cost
 
 
 @pytest.mark.parametrize("tied", [True, False])

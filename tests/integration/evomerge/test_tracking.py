@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from events import Envelope, New
-from evomerge.reports import report
-from evomerge.reports.outputs import wandb_rows
-from evomerge.run import events
-from evomerge.run.state import fold
-from evomerge.run.views.candidates import find
+from agent_forge.events import Envelope, New
+from agent_forge.evomerge.reports import report
+from agent_forge.evomerge.reports.outputs import wandb_rows
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run.state import fold
+from agent_forge.evomerge.run.views.candidates import find
+from agent_forge.worker.exports import wandb
 from testing.worlds.fake_world import BASE, RUN, SOURCES, World, quality, small
 from tests.golden.test_golden import LOGS, rows_of
-from worker.exports import wandb
 
 
 def whole(**settings: object) -> World:
@@ -199,7 +199,7 @@ def test_the_champion_can_be_rebuilt_from_what_is_sent() -> None:
     """Recipe by recipe down to the sources, and each id is the hash of its recipe."""
     from pydantic import TypeAdapter
 
-    from evomerge.recipes.recipe import Recipe, parents
+    from agent_forge.evomerge.recipes.recipe import Recipe, parents
 
     state = whole().state
     told = wandb_rows.champion(state)
@@ -226,7 +226,7 @@ def test_other_names_become_plain_and_stay_apart() -> None:
 
 @pytest.mark.slow
 def test_it_needs_neither_torch_nor_wandb() -> None:
-    module = "evomerge.reports.outputs.wandb_rows"
+    module = "agent_forge.evomerge.reports.outputs.wandb_rows"
     code = f"import {module}, sys; print({{'torch', 'wandb'}} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

@@ -52,44 +52,51 @@ ALLOWED: dict[str, set[str]] = {
 
 #: Rooms that must not load torch, whatever they import; and single modules of other rooms.
 PURE = [
-    "events",
-    "runs",
-    "evaluation.data",
-    "evaluation.search",
-    "evaluation.verifiers",
-    "evomerge.config",
-    "evomerge.recipes",
-    "evomerge.fitness",
-    "evomerge.search",
-    "evomerge.run",
-    "evomerge.reports",
-    "pipeline",
-    "weights.recipes",
-    "weights.operations",
-    "weights.training",
-    "worker.exports.wandb",
-    "worker.exports.wandb_follower",
-    "worker.exports.parquet",
-    "worker.queue.leases",
-    "worker.tasks.runner",
-    "worker.devices.service",
-    "worker.exports.archive",
-    "weights.storage.weight_cache",
-    "api.app",
-    "api.mcp.over_http",
-    "cli.runs.carry_on",
+    "agent_forge.events",
+    "agent_forge.runs",
+    "agent_forge.evaluation.data",
+    "agent_forge.evaluation.search",
+    "agent_forge.evaluation.verifiers",
+    "agent_forge.evomerge.config",
+    "agent_forge.evomerge.recipes",
+    "agent_forge.evomerge.fitness",
+    "agent_forge.evomerge.search",
+    "agent_forge.evomerge.run",
+    "agent_forge.evomerge.reports",
+    "agent_forge.pipeline",
+    "agent_forge.weights.recipes",
+    "agent_forge.weights.operations",
+    "agent_forge.weights.training",
+    "agent_forge.worker.exports.wandb",
+    "agent_forge.worker.exports.wandb_follower",
+    "agent_forge.worker.exports.parquet",
+    "agent_forge.worker.queue.leases",
+    "agent_forge.worker.tasks.runner",
+    "agent_forge.worker.devices.service",
+    "agent_forge.worker.exports.archive",
+    "agent_forge.weights.storage.weight_cache",
+    "agent_forge.api.app",
+    "agent_forge.api.mcp.over_http",
+    "agent_forge.cli.runs.carry_on",
 ]
 
 
 def _imports(file: Path) -> set[str]:
-    tree = ast.parse(file.read_text("utf-8"))
-    found: set[str] = set()
-    for node in ast.walk(tree):
+    """The packages of ours, and the others, that a file imports."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
         if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module.split(".")[0])
-    return found
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {_package(name) for name in names}
+
+
+def _package(module: str) -> str:
+    """`events` of `agent_forge.events.store`; `agent_forge` of what that package has itself."""
+    top, _, rest = module.partition(".")
+    room = rest.partition(".")[0]
+    return room if top == "agent_forge" and room in ALLOWED else top
 
 
 @pytest.mark.parametrize("package", ALLOWED)
@@ -113,7 +120,7 @@ def kinds_imported(root: Path) -> list[str]:
     for package in ("worker", "api", "cli"):
         for file in sorted((root / package).rglob("*.py")):
             room = file.relative_to(root / package).parts[0] if package == "cli" else ""
-            wrong = _imports(file) & KINDS - {FRONTS.get(room)}
+            wrong = _imports(file) & KINDS - {FRONTS.get(room.removesuffix(".py"))}
             found += [f"{file.relative_to(root)} imports {name}" for name in sorted(wrong)]
     return found
 
@@ -127,17 +134,21 @@ def test_generic_commands_import_no_command_of_a_kind() -> None:
     """They reach what a kind shows through `cli.kind_views`, by name."""
     modules = _modules()
     for file in sorted((ROOT / "cli").glob("*.py")):
-        kinds = [n for n in _needs(file, modules) if n.startswith(("cli.evomerge", "cli.phases"))]
+        kinds = [
+            n
+            for n in _needs(file, modules)
+            if n.startswith(("agent_forge.cli.evomerge", "agent_forge.cli.phases"))
+        ]
         assert not kinds, f"{file.name} imports {kinds}"
 
 
 def test_the_check_of_kinds_can_fail(tmp_path: Path) -> None:
     """Imports inside of functions count, and each folder may know its own kind only."""
     for name, text in {
-        "worker/a.py": "def f():\n    from evomerge.run import state\n",
-        "api/b.py": "import runs\n",
-        "cli/c.py": "import phases.cognate\n",
-        "cli/evomerge/d.py": "import evomerge\nimport phases\n",
+        "worker/a.py": "def f():\n    from agent_forge.evomerge.run import state\n",
+        "api/b.py": "from agent_forge import runs\n",
+        "cli/c.py": "import agent_forge.phases.cognate\n",
+        "cli/evomerge/d.py": "from agent_forge import evomerge, phases\n",
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, "utf-8")
@@ -154,7 +165,8 @@ def _modules() -> dict[str, Path]:
     for package in ALLOWED:
         for file in (ROOT / package).rglob("*.py"):
             name = ".".join(file.relative_to(ROOT).with_suffix("").parts)
-            found[name.removesuffix(".__init__")] = file
+            whole = name if package == "agent_forge" else f"agent_forge.{name}"
+            found[whole.removesuffix(".__init__")] = file
     return found
 
 
@@ -212,7 +224,7 @@ def test_help_loads_neither_torch_nor_sqlmodel() -> None:
     """`forge --help` must answer at once."""
     statement = (
         "import sys; sys.argv = ['forge', '--help']\n"
-        "from cli.main import forge\n"
+        "from agent_forge.cli.main import forge\n"
         "forge(['--help'], standalone_mode=False)"
     )
     slow = {"torch", "sqlmodel", "sqlalchemy", "pydantic", "transformers", "numpy"}
@@ -302,6 +314,6 @@ def test_no_two_files_differ_in_case_only() -> None:
 
 def test_the_doctor_looks_at_every_package() -> None:
     """A package that was left out of an installation is found there."""
-    from cli.operations.doctor import OURS
+    from agent_forge.cli.operations.doctor import OURS
 
     assert set(OURS) == set(ALLOWED)

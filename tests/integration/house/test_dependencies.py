@@ -18,13 +18,12 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
+from testing.house_counts import PRODUCT
+
 ROOT = Path(__file__).resolve().parents[3]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-PACKAGES = [
-    name.removesuffix("*") for name in PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]
-]
 #: Rooms whose modules may import an extra at once, because they are imported late themselves.
-LATE = {"api/mcp": "api.mcp"}
+LATE = {"api/mcp": "agent_forge.api.mcp"}
 
 
 def plain(name: str) -> str:
@@ -63,7 +62,7 @@ def shipped() -> list[tuple[str, str, bool]]:
     """(file, what is imported, whether at once) of every import of the shipped packages."""
     return [
         (file.relative_to(ROOT).as_posix(), *found)
-        for package in PACKAGES
+        for package in PRODUCT
         for file in sorted((ROOT / package).rglob("*.py"))
         for found in imports(ast.parse(file.read_text("utf-8")))
     ]
@@ -75,7 +74,7 @@ def test_every_package_that_is_imported_is_declared() -> None:
     seen = set()
     for where, module, at_once in shipped():
         top = module.partition(".")[0]
-        if top in PACKAGES or top in sys.stdlib_module_names:
+        if top == "agent_forge" or top in sys.stdlib_module_names:
             continue
         # A package that is not installed here is taken for one of the same name.
         owners = {plain(name) for name in installed.get(top, [top])}

@@ -1,4 +1,4 @@
-"""The generated pages of docs/ say what the code says."""
+"""The generated pages say what the code says, and links between pages lead somewhere."""
 
 from __future__ import annotations
 
@@ -20,13 +20,17 @@ assert SPEC is not None
 assert SPEC.loader is not None
 generate = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(generate)
-PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("*.md"))]
+PAGES = [
+    page
+    for page in (*sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("*.md")))
+    if page.name not in generate.SITE
+]
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 #: A benchmark as a page names it: its module, and what follows it in the same line of code.
 BENCHMARK = re.compile(r"python -m (benchmarks[.\w]*)([^`\n]*)")
 
 
-def test_the_generated_pages_are_current() -> None:
+def test_the_kept_generated_page_is_current() -> None:
     """In a process of its own, as `make docs` is: click remembers how help was last asked for."""
     words = [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -42,14 +46,29 @@ def test_every_module_is_on_the_map() -> None:
 
 def test_every_command_is_on_its_page_and_the_readme_names_only_commands_that_exist() -> None:
     """A command that nobody can find does not exist; one that does not exist is worse."""
-    from cli.main import COMMANDS
+    from agent_forge.cli.main import COMMANDS
 
-    page = (ROOT / "docs" / "cli.md").read_text("utf-8")
+    page = generate.commands()
     for name in COMMANDS:
         assert f"### forge {name}\n" in page, name
     readme = (ROOT / "README.md").read_text("utf-8")
     assert set(re.findall(r"`forge ([a-z]+)", readme)) <= set(COMMANDS)
     assert len(readme.splitlines()) < 140
+
+
+def test_every_name_at_wandb_is_on_its_page() -> None:
+    """With its phase, unit and meaning: whoever reads a chart looks there."""
+    from agent_forge.runs import kinds
+    from agent_forge.runs.kinds.tracking import SETTING
+
+    sections = dict(part.split("\n", 1) for part in generate.metrics().split("\n## ")[1:])
+    for name in kinds.KINDS:
+        kind, section = kinds.of(name), sections[name]
+        assert section.strip().startswith(f"Phase {kind.phase}. ") == (kind.phase is not None)
+        for tracked in kind.catalogue():
+            whole = tracked.unit != SETTING
+            row = f"| `{tracked.name}` | {tracked.unit} | " if whole else f"`{tracked.name}`"
+            assert row in section, tracked
 
 
 @pytest.mark.parametrize(
@@ -71,10 +90,10 @@ def test_benchmarks_that_a_page_names_exist_with_their_options(page: Path) -> No
 
 def test_every_setting_is_on_its_page() -> None:
     """Users of the source documents look there for what became of a setting."""
-    from evomerge.config import REFUSED, RENAMED
-    from evomerge.settings_table import settings
-    from runs import kinds
-    from runs.kinds.setting_words import labels_of
+    from agent_forge.evomerge.config import REFUSED, RENAMED
+    from agent_forge.evomerge.settings_table import settings
+    from agent_forge.runs import kinds
+    from agent_forge.runs.kinds.setting_words import labels_of
 
     page = (ROOT / "docs" / "settings.md").read_text("utf-8")
     merging, _, further = page.partition("\n## Other kinds of run\n")
@@ -90,20 +109,35 @@ def test_every_setting_is_on_its_page() -> None:
 
 
 @cache
+def text_of(page: Path) -> str:
+    """Return the text of a page; one that only the site has is generated."""
+    if page.parent == ROOT / "docs" and page.name in generate.SITE:
+        return generate.SITE[page.name]()
+    return page.read_text("utf-8")
+
+
+@cache
 def anchors(page: Path) -> frozenset[str]:
-    """The names that links into a page can have: its headings, as the site (mkdocs.yml) makes them."""
+    """Return the names that links into a page can have: its headings, as the site makes them."""
     slugs = slugify(case="lower")
     toc = TocExtension(slugify=lambda text, separator: slugs(text, separator))
     markdown = Markdown(extensions=[toc, "tables", "pymdownx.superfences"])
-    return frozenset(re.findall(r'\bid="([^"]+)"', markdown.convert(page.read_text("utf-8"))))
+    return frozenset(re.findall(r'\bid="([^"]+)"', markdown.convert(text_of(page))))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+GENERATED = [ROOT / "docs" / name for name in generate.SITE]
+
+
+@pytest.mark.parametrize("page", [*PAGES, *GENERATED], ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_files_and_headings(page: Path) -> None:
-    """A page that moved, or a heading with other words, leaves no dead link behind."""
-    for link, anchor in LINK.findall(page.read_text("utf-8")):
+    """A page that moved, or a heading with other words, leaves no dead link behind.
+
+    The repository has no generated page, so that what is read there (README) must not link to one.
+    """
+    inside = page.is_relative_to(ROOT / "docs")
+    for link, anchor in LINK.findall(text_of(page)):
         if link.startswith(("http:", "https:")):
             continue
         target = (page.parent / link).resolve() if link else page
-        assert target.exists(), link
+        assert target.exists() if target not in GENERATED else inside, link
         assert not anchor or anchor in anchors(target), f"{link}#{anchor}"

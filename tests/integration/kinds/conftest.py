@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from runs.home import Home
-from runs.kinds import FURTHER
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds import FURTHER
 from testing.toy import toy_runs
 from testing.toy.toy_kind import KNOWN
 from testing.toy.toy_state import ToyState

@@ -12,21 +12,21 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import TypeAdapter
 
-from api import openapi_document
-from api.app import create
-from api.live.event_stream import Hub
-from api.options import LOOPBACK, Options
-from api.schemas.runs import Components
-from evomerge.fitness import composite
-from runs import kinds
-from runs.home import Home
-from runs.kinds.asked import Asked
-from runs.panels.panels import Panel
+from agent_forge.api import openapi_document
+from agent_forge.api.app import create
+from agent_forge.api.live import Hub
+from agent_forge.api.options import LOOPBACK, Options
+from agent_forge.api.schemas.runs import Components
+from agent_forge.evomerge.fitness import composite
+from agent_forge.runs import kinds
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.panels.panels import Panel
+from agent_forge.worker.commands import accounts, submit
+from agent_forge.worker.exports import panel_picture
 from testing.toy import long_kind, toy_kind, toy_runs
 from testing.toy.toy_state import digest_of
 from testing.waiting import wait_until
-from worker.commands import accounts, submit, validate
-from worker.exports import panel_picture
 
 
 @contextmanager
@@ -275,7 +275,7 @@ def test_a_part_of_long_lines_is_given_with_all_of_its_points(
     """The list of panels has 2,000 of 100,000; a hundred steps are there when they are asked for."""
     monkeypatch.setenv(kinds.FURTHER, f"{toy_kind.KNOWN},{long_kind.KNOWN}")
     with closing(ended.open_store()) as store:
-        submit.submit(store, validate.plan(Asked("long", {})), "l")
+        submit.submit(store, submit.plan(Asked("long", {})), "l")
     toy_runs.finish(ended, "l")
     with served(ended, tmp_path / "models") as client:
         coarse = got(client, "/runs/l/panels")["panels"][0]

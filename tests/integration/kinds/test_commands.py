@@ -13,12 +13,13 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from cli import kind_views, live
-from cli.main import forge
-from cli.runs.progress import Progress
-from events import EventStore
-from runs import kinds
-from runs.home import Home
+from agent_forge.cli import kind_views, live
+from agent_forge.cli.main import forge
+from agent_forge.cli.runs.progress import Progress
+from agent_forge.events import EventStore
+from agent_forge.runs import kinds
+from agent_forge.runs.home import Home
+from agent_forge.worker.queue.device_table import Hand
 from testing.services import wandb_files
 from testing.services.cluster import FORGE
 from testing.toy import toy_runs
@@ -26,7 +27,6 @@ from testing.toy.toy_state import ToyConfig, ToyState, digest_of
 from testing.toy.toy_world import ToyWorld
 from testing.waiting import PATIENCE
 from testing.worlds.runs import REPOSITORY
-from worker.queue.active_tasks import Hand
 
 
 def call(home: Home, *words: str, code: int = 0) -> Result:
@@ -93,6 +93,7 @@ def test_a_run_of_any_kind_is_started_carried_and_announced(
     assert result.stdout.splitlines() == [
         f"run {called(home, run)} completed: {digest_of(state.total)[:12]}  total of step 0",
         f"folder:   {out}",
+        f"total {state.total:,}",
     ]
     assert "step 0 done, 1 in all" in result.stderr
     assert json.loads((out / "total.json").read_text())["total"] == state.total

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cli.main import forge
-from cli.verify import reports
-from events import EventsError
-from events.envelope import Envelope
-from runs.home import Home
+from agent_forge.cli import verify as verify
+from agent_forge.cli.main import forge
+from agent_forge.events import EventsError
+from agent_forge.events.envelope import Envelope
+from agent_forge.runs.home import Home
 
 STREAM = "toy/r"
 
@@ -79,7 +79,7 @@ def columns(data: bytes, row: dict[str, Any]) -> dict[str, int]:
 def findings(home: Home) -> list[str]:
     """What `forge verify r` says is wrong."""
     try:
-        report = reports.stream(STREAM, None, exactly=True)
+        report = verify.stream(STREAM, None, exactly=True)
     except EventsError as error:
         return [str(error)]
     return [one.message for one in report["findings"] if one.level != "note"]

@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cli.main import forge
-from events import ArchiveError, Envelope, archive, canonical_json, chain
-from runs.history.audit import Anchor, audit
-from runs.home import Home
+from agent_forge.cli.main import forge
+from agent_forge.events import ArchiveError, Envelope, archive, canonical_json, chain
+from agent_forge.runs.history.audit import Anchor, audit
+from agent_forge.runs.home import Home
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.exports import archive as run_archive
 from testing.toy import toy_runs
 from testing.toy.toy_state import digest_of
-from weights.storage.weight_cache import Artifacts
-from worker.exports import archive as run_archive
 
 Rows = list[Envelope]
 Forge = Callable[[Rows], Rows]

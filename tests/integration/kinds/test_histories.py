@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from runs.errors import ConfigError, ConflictError, ForgeError, NotFoundError
-from runs.history import audit, repository
-from runs.history.places import Reference, cut
-from runs.home import Home
-from runs.lists import model_registry, queries, tables
-from runs.record import user_events
+from agent_forge.runs.errors import ConfigError, ConflictError, ForgeError, NotFoundError
+from agent_forge.runs.history import audit, repository
+from agent_forge.runs.history.repository import Reference, cut
+from agent_forge.runs.home import Home
+from agent_forge.runs.lists import model_registry, queries, tables
+from agent_forge.runs.record import events
+from agent_forge.weights.storage import model_origin
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.commands.control import control
+from agent_forge.worker.commands.fork import fork, plan
+from agent_forge.worker.exports import archive, delivery, parquet
 from testing.toy import toy_runs
 from testing.toy.toy_state import ToyState
-from weights.storage import model_origin
-from weights.storage.weight_cache import Artifacts
-from worker.commands.control import control
-from worker.commands.fork import fork, plan
-from worker.exports import archive, delivery, parquet
 
 
 def branch(home: Home, place: int | None = None, step: int | None = None, **changes: Any) -> str:
@@ -105,7 +105,7 @@ def test_an_unfinished_run_travels_waits_and_ends_the_same(
     state = toy_runs.state(home, "half")
     assert (state.status, state.submitted.owner) == ("paused", "bob")
     with closing(home.open_store()) as store:
-        control(store, "half", user_events.Resumed(), "bob")
+        control(store, "half", events.Resumed(), "bob")
     assert toy_runs.finish(home, "half").lineage_digest() == honest.lineage_digest()
     assert audit.audit(toy_runs.rows(home, "half")) == []
 
@@ -182,7 +182,7 @@ def test_a_run_that_makes_no_models_brings_none_and_is_none(ended: Home) -> None
 
 
 def test_a_toy_run_is_refused_where_a_merging_run_is_needed(ended: Home) -> None:
-    from evomerge.run.state import RunState
+    from agent_forge.evomerge.run.state import RunState
 
     with closing(ended.open_store()) as store:
         with pytest.raises(ConfigError, match=r"run r is a toy run: this needs a merging run\."):

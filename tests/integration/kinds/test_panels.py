@@ -15,24 +15,24 @@ from click.testing import CliRunner, Result
 from fastapi.testclient import TestClient
 from rich.console import Console
 
-from api.app import create
-from api.options import LOOPBACK, Options
-from cli import kind_views, panels, screen
-from cli.main import forge
-from cli.options import grid
-from cli.runs.progress import Progress
-from runs import kinds
-from runs.errors import NotFoundError
-from runs.home import Home
-from runs.kinds.asked import Asked
-from runs.lists import queries
-from runs.lists.curve import Curve
+from agent_forge.api.app import create
+from agent_forge.api.options import LOOPBACK, Options
+from agent_forge.cli import kind_views, panels
+from agent_forge.cli.main import forge
+from agent_forge.cli.options import grid
+from agent_forge.cli.runs.progress import Progress
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import NotFoundError
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.lists import queries
+from agent_forge.runs.lists.curve import Curve
+from agent_forge.worker.commands import accounts, submit
+from agent_forge.worker.exports import panel_picture
 from testing.panels import EVERY
 from testing.toy import bare_kind, shown_kind, toy_kind, toy_runs
 from testing.toy.toy_state import digest_of
 from testing.toy.toy_world import ToyWorld
-from worker.commands import accounts, submit, validate
-from worker.exports import panel_picture
 
 
 def call(home: Home, *words: str, code: int = 0) -> Result:
@@ -113,7 +113,7 @@ def test_show_fits_a_screen_and_names_the_rest(home: Home, monkeypatch: pytest.M
     """Forty lines of eighty columns: what is shown is whole, what is not is named, `--all` has it."""
     monkeypatch.setenv(kinds.FURTHER, f"{toy_kind.KNOWN},{shown_kind.KNOWN}")
     with closing(home.open_store()) as store:
-        submit.submit(store, validate.plan(Asked("shown", {})), "r")
+        submit.submit(store, submit.plan(Asked("shown", {})), "r")
     toy_runs.finish(home)
     text, every = (call(home, "show", "r", *more).stdout for more in ((), ("--all",)))
     lines = text.splitlines()
@@ -123,7 +123,7 @@ def test_show_fits_a_screen_and_names_the_rest(home: Home, monkeypatch: pytest.M
     names, colon, hint = told.partition(": ")
     assert (colon, hint) == (": ", "forge show r --panel NAME, or --all")
     for panel in EVERY.values():
-        whole = screen.whole(panel, "r", 80)
+        whole = panels.whole(panel, "r", 80)
         assert ("\n".join(whole) in text) != (panel.name in names.split(", "))
         assert "\n".join(whole) in every
     assert "--all" in call(home, "show", "r", "--all", "--panel", "x", code=2).stderr
@@ -137,9 +137,9 @@ def test_show_fits_a_screen_and_names_the_rest(home: Home, monkeypatch: pytest.M
 def test_a_panel_is_drawn_within_its_room(kind: str, plain: bool) -> None:
     """Whole, or by its name; and texts of strangers steer no terminal."""
     panel = EVERY[kind]
-    whole = screen.whole(panel, "r", 72, plain)
+    whole = panels.whole(panel, "r", 72, plain)
     for room in range(len(whole) + 3):
-        shown, others = screen.fitting([panel], "r", 72, room, plain)
+        shown, others = panels.fitting([panel], "r", 72, room, plain)
         assert shown in ([], [whole])
         assert bool(others) == (not shown)
         assert sum(map(len, shown)) <= room
@@ -194,7 +194,7 @@ def bare(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
     """A home with run `r` of the bare kind, of which four of six tasks are done."""
     monkeypatch.setenv(kinds.FURTHER, f"{toy_kind.KNOWN},{bare_kind.KNOWN}")
     with closing(home.open_store()) as store:
-        submit.submit(store, validate.plan(Asked("bare", {})), "r")
+        submit.submit(store, submit.plan(Asked("bare", {})), "r")
     toy_runs.carry_until(home, lambda state: len(state.answers) == 4)
     return home
 

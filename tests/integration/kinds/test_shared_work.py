@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from events import StoreUnavailableError
-from runs.home import Home
+from agent_forge.events import StoreUnavailableError
+from agent_forge.runs.home import Home
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.queue.leases import Leases
+from agent_forge.worker.tasks import runner
 from testing.toy import toy_runs
 from testing.toy.toy_kind import ToyContext
 from testing.toy.toy_state import CountTask, ToyState
-from weights.storage.weight_cache import Artifacts
-from worker.queue.leases import Leases
-from worker.tasks import runner
 
 
 @pytest.fixture

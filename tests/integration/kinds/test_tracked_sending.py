@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from evomerge.run.state import RunState
-from runs import kinds
-from runs.errors import ConfigError
-from runs.history import repository
-from runs.home import Home
-from runs.kinds import tracking
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.history import repository
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds import tracking
+from agent_forge.worker.commands.fork import fork, plan
+from agent_forge.worker.exports import wandb as sending
 from testing.worlds import fake_runs
 from testing.worlds.fake_world import World, small
 from testing.worlds.runs import REPOSITORY
 from tests.integration.kinds.test_tracked_names import LOGS, sent, state_of
-from worker.commands.fork import fork, plan
-from worker.exports import wandb as sending
 
 EXAMPLES = REPOSITORY / "tests" / "integration" / "agent_forge" / "documents.toml"
 

@@ -10,20 +10,25 @@ from typing import Any
 
 import pytest
 
-from events import Context
-from runs.errors import (
+from agent_forge.events import Context
+from agent_forge.runs.errors import (
     ConfigError,
     RunCancelledError,
     RunFailedError,
     SourceChangedError,
     UnknownKindError,
 )
-from runs.history import audit, repository
-from runs.home import Home
-from runs.kinds import FURTHER
-from runs.kinds.decide import decide
-from runs.lists import queries
-from runs.record import user_events
+from agent_forge.runs.history import audit, repository
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds import FURTHER
+from agent_forge.runs.kinds.decide import decide
+from agent_forge.runs.lists import queries
+from agent_forge.runs.record import events
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.commands.control import control
+from agent_forge.worker.queue.leases import Leases
+from agent_forge.worker.tasks import runner
+from agent_forge.worker.tasks.recorder import Hands
 from testing.shares import as_slow
 from testing.toy import toy_runs
 from testing.toy.toy_kind import OTHER_ARITHMETIC
@@ -31,11 +36,6 @@ from testing.toy.toy_state import CountTask, ToyState, digest_of
 from testing.waiting import PATIENCE, wait_until
 from testing.worlds.runs import REPOSITORY, was_killed
 from testing.worlds.warm_process import Template
-from weights.storage.weight_cache import Artifacts
-from worker.commands.control import control
-from worker.queue.leases import Leases
-from worker.tasks import runner
-from worker.tasks.recorder import Hands
 
 #: Every failpoint that a toy run passes, with its store and its runner.
 FAILPOINTS = {
@@ -94,7 +94,7 @@ def test_a_whole_run_loads_no_torch_and_no_other_kind(tmp_path: Path) -> None:
     code = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from runs.home import Home\n"
+        "from agent_forge.runs.home import Home\n"
         "from testing.toy import toy_runs\n"
         "home = Home(Path(sys.argv[1]))\n"
         "toy_runs.submit(home)\n"
@@ -236,7 +236,7 @@ def test_a_task_that_always_fails_ends_the_run_and_a_retry_tries_it_again(home: 
     toy_runs.submit(home, failing="count/1/0")
     with pytest.raises(RunFailedError, match="count/1/0 failed 3 times: ArithmeticError"):
         toy_runs.finish(home)
-    ask(home, user_events.Retried())
+    ask(home, events.Retried())
     with pytest.raises(RunFailedError, match="failed 3 times"):
         toy_runs.finish(home)
     state = toy_runs.state(home)
@@ -261,12 +261,12 @@ def test_a_process_that_is_not_the_pinned_one_is_refused_and_changes_nothing(
 def test_a_paused_run_waits_and_goes_on_to_the_same_end(honest: ToyState, home: Home) -> None:
     toy_runs.submit(home)
     toy_runs.carry_until(home, lambda state: len(state.answers) == 2)
-    ask(home, user_events.Paused(reason="lunch"))
+    ask(home, events.Paused(reason="lunch"))
     before = toy_runs.rows(home)
     state = toy_runs.carry_until(home, lambda state: True)
     assert (state.status, decide(state).tasks) == ("paused", ())
     assert toy_runs.rows(home) == before
-    ask(home, user_events.Resumed())
+    ask(home, events.Resumed())
     assert toy_runs.finish(home).lineage_digest() == honest.lineage_digest()
     assert audit.audit(toy_runs.rows(home)) == []
 
@@ -274,7 +274,7 @@ def test_a_paused_run_waits_and_goes_on_to_the_same_end(honest: ToyState, home: 
 def test_a_cancelled_run_ends_where_it_was(home: Home) -> None:
     toy_runs.submit(home)
     toy_runs.carry_until(home, lambda state: len(state.steps) == 1)
-    ask(home, user_events.Cancelled(reason="enough"))
+    ask(home, events.Cancelled(reason="enough"))
     with pytest.raises(RunCancelledError, match="enough"):
         toy_runs.finish(home)
     assert toy_runs.state(home).status == "cancelled"
@@ -284,7 +284,7 @@ def test_a_cancelled_run_ends_where_it_was(home: Home) -> None:
 def test_priority_and_totals_are_in_the_run_list(ended: Home) -> None:
     """The list's row is made by the kind; what is common by everybody's code."""
     toy_runs.submit(ended, "waiting")
-    ask(ended, user_events.PriorityChanged(priority=7), "waiting")
+    ask(ended, events.PriorityChanged(priority=7), "waiting")
     with closing(ended.open_store()) as store:
         rows, total = queries.page(store, None)
         queue = queries.queue(store)

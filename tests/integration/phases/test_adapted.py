@@ -10,26 +10,26 @@ from typing import Any
 import pytest
 import torch
 
-from phases.prompt_baking.recipes import FULL
-from phases.prompt_baking.script import Bake
-from phases.prompt_baking.settings import BakeConfig
-from phases.tool_baking.settings import BakingConfig
-from runs.errors import ConfigError
-from runs.history import audit
-from runs.home import Home
-from runs.kinds.asked import Asked
-from studies.making.making import MakingState
+from agent_forge.phases.prompt_baking.recipes import FULL
+from agent_forge.phases.prompt_baking.script import Bake
+from agent_forge.phases.prompt_baking.settings import BakeConfig
+from agent_forge.phases.tool_baking.settings import BakingConfig
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.history import audit
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.studies.making.making import MakingState
+from agent_forge.weights.folders.checkpoint import open_checkpoint
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.storage import model_origin
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.training import complete
+from agent_forge.worker.commands import submit
 from testing.miniatures import bake_runs
 from testing.miniatures.bake_runs import ADAPTED, QUICK
 from testing.miniatures.bitnet_runs import texts
 from testing.verification import verified_again
 from tests.integration.cli.test_forge import call
-from weights.folders.checkpoint import open_checkpoint
-from weights.recipes import Train
-from weights.storage import model_origin
-from weights.storage.weight_cache import Artifacts
-from weights.training import complete
-from worker.commands import validate
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ def test_layers_that_cannot_be_adapted_are_refused_before_any_work(
     def refused(match: str, **settings: Any) -> None:
         asked = Asked("bake", {**QUICK, "train": "lora", **settings}, given, data)
         with pytest.raises(ConfigError, match=match):
-            validate.check(validate.plan(asked))
+            submit.check(submit.plan(asked))
 
     refused("the name 'lm_head': they are", lora_modules=["q_proj", "lm_head"])
     refused("a rank of 4096 is more than the layer", lora_rank=4096)

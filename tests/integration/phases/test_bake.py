@@ -13,22 +13,29 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cli import kind_views
-from evaluation.trajectories import kept
-from evaluation.trajectories.sampled import Sampled
-from phases.prompt_baking import figures, prompts, recipes, submission, words
-from phases.prompt_baking.recipes import FULL, PARENT
-from phases.prompt_baking.script import Bake
-from phases.prompt_baking.work import Context
-from runs.errors import ConfigError, DataError, NotFoundError
-from runs.history import audit
-from runs.home import Home
-from runs.kinds.asked import Asked, Lookup
-from runs.lists import model_registry
-from studies.making.making import MakingState
-from studies.observing import Observed
-from studies.run import Run
-from studies.training_plan import as_float32
+from agent_forge.cli import kind_views
+from agent_forge.evaluation.trajectories import kept
+from agent_forge.evaluation.trajectories.sampled import Sampled
+from agent_forge.phases.prompt_baking import figures, recipes, script, words
+from agent_forge.phases.prompt_baking.recipes import FULL, PARENT
+from agent_forge.phases.prompt_baking.script import Bake
+from agent_forge.phases.prompt_baking.work import Context
+from agent_forge.runs.errors import ConfigError, DataError, NotFoundError
+from agent_forge.runs.history import audit
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked, Lookup
+from agent_forge.runs.lists import model_registry
+from agent_forge.studies.events import Observed
+from agent_forge.studies.making.making import MakingState
+from agent_forge.studies.run import Run
+from agent_forge.studies.training_plan import as_float32
+from agent_forge.weights import operations
+from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.storage import model_origin
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.training import complete
+from agent_forge.weights.training.windows import BAKED, OTHERS, unpack
 from testing.miniatures import bake_runs
 from testing.miniatures.bake_runs import PROMPT, QUICK, SECOND, SEVERAL
 from testing.miniatures.bitnet_runs import texts
@@ -37,15 +44,8 @@ from testing.models.toys import Toys
 from testing.verification import verified_again
 from tests.integration.cli.test_forge import call
 from tests.integration.kinds.test_forgeries import edit, relinked
-from weights import operations
-from weights.folders.checkpoint import digest, open_checkpoint
-from weights.recipes import Train
-from weights.storage import model_origin
-from weights.storage.weight_cache import Artifacts
-from weights.training import complete
-from weights.training.trajectories import BAKED, OTHERS, unpack
 
-STREAMS = (BAKED, OTHERS, prompts.CHOOSING, prompts.TEST, prompts.TEST_OTHERS)
+STREAMS = (BAKED, OTHERS, recipes.CHOOSING, recipes.TEST, recipes.TEST_OTHERS)
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_the_replies_are_of_the_text_and_after_the_prompts(made) -> None:
         for one in unpack(context.streams[name]):
             prompted, plain = (tokenizer.decode(ids) for ids in (one.prompted, one.plain))
             assert 1 <= len(one.reply) <= 6
-            if name in (OTHERS, prompts.TEST_OTHERS):
+            if name in (OTHERS, recipes.TEST_OTHERS):
                 assert prompted == plain
                 assert plain.startswith("name=x\n")
             else:
@@ -270,7 +270,7 @@ def test_contexts_after_ordinary_text_are_measured_alone(several) -> None:
     home, state = several
     assert state.started.beyond == 12
     context = Context(state, Artifacts.of(home))
-    near, far = (unpack(context.streams[name]) for name in (prompts.TEST, prompts.FAR))
+    near, far = (unpack(context.streams[name]) for name in (recipes.TEST, recipes.FAR))
     for a, b in zip(near, far, strict=True):
         assert len(b.plain) == len(a.plain) + 12
         assert b.plain[12:].tolist() == a.plain.tolist()
@@ -296,7 +296,7 @@ def test_behaviour_is_the_share_of_replies_that_pass(several) -> None:
     for name, arm in ((PARENT, "prompted"), (PARENT, "unprompted"), (best, "unprompted")):
         module = context.resident(run.recipes[name].id).module
         wanted = []
-        for one in unpack(context.streams[prompts.TEST]):
+        for one in unpack(context.streams[recipes.TEST]):
             ids = [*(one.prompted if arm == "prompted" else one.plain).tolist()]
             start = len(ids)
             for _ in range(6):
@@ -442,7 +442,7 @@ def test_a_chat_template_makes_the_prompt_the_system_message(model: Path, tmp_pa
     bake_runs.submit(home, chatty, **small)
     state = bake_runs.finish(home)
     event = sampled(state)
-    assert set(event.streams) == {BAKED, prompts.CHOOSING, prompts.TEST}
+    assert set(event.streams) == {BAKED, recipes.CHOOSING, recipes.TEST}
     context = Context(state, Artifacts.of(home))
     one = unpack(context.streams[BAKED])[0]
     decode = context.text.tokenizer.decode
@@ -571,12 +571,12 @@ def test_too_few_contexts_are_said_at_the_start(model: Path, tmp_path: Path) -> 
     file = tmp_path / "few.jsonl"
     file.write_text("\n".join(rows))
     home, other = Home(tmp_path / "home"), texts(tmp_path)[0]
-    from worker.commands import submit, validate
+    from agent_forge.worker.commands import submit
 
     settings = {**QUICK, "contexts": ["few"]}
     asked = Asked("bake", settings, {"model": [str(model)]}, [str(file), other])
     with closing(home.open_store()) as store:
-        submit.submit(store, validate.plan(asked), "b")
+        submit.submit(store, submit.plan(asked), "b")
     with pytest.raises(DataError, match="3 contexts in the slice test: at least 8 are needed"):
         bake_runs.finish(home)
 
@@ -601,8 +601,8 @@ def test_options_that_contradict_or_say_nothing_are_refused(
     assert "--set prompts contradicts another option" in refused("--set", checks, "--set", prompts)
     assert "tokens: Input should be a valid integer" in refused("--tokens", "", command="student")
     assert f"the prompt {tmp_path} cannot be read" in refused("--prompt", str(tmp_path))
-    assert submission.read("prompts", [prompt]) == {"prompts": ["Be brief.\n"], "checks": []}
-    assert submission.read("others", [kept]) == {"others": ["x\n"]}
+    assert script.read("prompts", [prompt]) == {"prompts": ["Be brief.\n"], "checks": []}
+    assert script.read("others", [kept]) == {"others": ["x\n"]}
 
 
 def test_the_command_reads_prompts_from_files(made, model: Path, tmp_path: Path) -> None:

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 import torch
 
-from phases.prompt_baking.recipes import PARENT
-from phases.prompt_baking.script import Bake
-from phases.prompt_baking.work import Context
-from runs.history import audit
-from runs.home import Home
-from studies.making.making import MakingState
+from agent_forge.phases.prompt_baking.recipes import PARENT
+from agent_forge.phases.prompt_baking.script import Bake
+from agent_forge.phases.prompt_baking.work import Context
+from agent_forge.runs.history import audit
+from agent_forge.runs.home import Home
+from agent_forge.studies.making.making import MakingState
+from agent_forge.weights.folders.checkpoint import digest, half_precision, open_checkpoint
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.storage.weight_cache import Artifacts
 from testing.miniatures import bake_runs
 from testing.miniatures.bake_runs import SEVERAL
 from testing.verification import verified_again
-from weights.folders.checkpoint import digest, half_precision, open_checkpoint
-from weights.recipes import Train
-from weights.storage.weight_cache import Artifacts
 
 
 @pytest.fixture(scope="module")

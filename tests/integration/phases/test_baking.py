@@ -11,25 +11,30 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cli import kind_views
-from evaluation.sandbox.sandbox import Sandbox
-from evaluation.tool_tasks import FAMILIES
-from evaluation.tool_tasks.item_sets import items
-from evaluation.tool_tasks.speech import Speech
-from evaluation.tools.calls import CHAT, FORMS, TAGS, Call
-from evaluation.tools.toolbox import Toolbox, World, usable
-from phases.tool_baking import figures, recipes
-from phases.tool_baking.cycles import Iteration
-from phases.tool_baking.events import BakingState
-from phases.tool_baking.script import Baking
-from phases.tool_baking.work import Context
-from runs.errors import ConfigError, NotFoundError
-from runs.history import audit
-from runs.home import Home
-from runs.kinds.asked import Asked
-from runs.kinds.state import fold_into
-from studies.making.making import MakingState
-from studies.run import Run
+from agent_forge.cli import kind_views
+from agent_forge.evaluation.sandbox.sandbox import Sandbox
+from agent_forge.evaluation.tool_tasks import FAMILIES
+from agent_forge.evaluation.tool_tasks.item_sets import items
+from agent_forge.evaluation.tool_tasks.speech import Speech
+from agent_forge.evaluation.tools.calls import CHAT, FORMS, TAGS, Call
+from agent_forge.evaluation.tools.toolbox import Toolbox, World, usable
+from agent_forge.phases.tool_baking import figures, recipes
+from agent_forge.phases.tool_baking.recipes import BakingState, Iteration
+from agent_forge.phases.tool_baking.script import Baking
+from agent_forge.phases.tool_baking.work import Context
+from agent_forge.runs.errors import ConfigError, NotFoundError
+from agent_forge.runs.history import audit
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.state import fold_into
+from agent_forge.studies.making.making import MakingState
+from agent_forge.studies.run import Run
+from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.storage import model_origin
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.training.windows import BAKED, OTHERS, stream_digest, unpack
+from agent_forge.worker.commands import submit
 from testing.miniatures import baking_runs
 from testing.models import toy_models
 from testing.models.able_toy import tokenizer
@@ -37,13 +42,6 @@ from testing.models.toys import Toys
 from testing.verification import verified_again
 from tests.golden.test_golden import rows_of
 from tests.integration.kinds.test_forgeries import edit, relinked
-from weights.folders.checkpoint import digest, open_checkpoint
-from weights.recipes import Train
-from weights.storage import model_origin
-from weights.storage.weight_cache import Artifacts
-from weights.training.trajectories import BAKED, OTHERS, unpack
-from weights.training.windows import stream_digest
-from worker.commands import validate
 
 #: Recorded logs: `baking-1` of before each iteration drew numbers of its own.
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -304,7 +302,7 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys) -> None:
     def refused(error: type[Exception], match: str, models: Any = None, **settings: Any) -> None:
         asked = Asked("baking", {**quick, **settings}, models or model)
         with pytest.raises(error, match=match):
-            validate.check(validate.plan(asked))
+            submit.check(submit.plan(asked))
 
     refused(ConfigError, "is of one model: --model model=MODEL", {"model": []})
     refused(ConfigError, "no tool tasks 'poetry': there are calculation", families=["poetry"])
@@ -322,7 +320,7 @@ def test_a_tokenizer_that_cannot_write_calls_is_named() -> None:
     from tokenizers.pre_tokenizers import WhitespaceSplit
     from transformers import PreTrainedTokenizerFast
 
-    from evaluation.tool_tasks import speech
+    from agent_forge.evaluation.tool_tasks import speech
 
     core = Tokenizer(WordLevel({"value": 0, "of": 1, "<end>": 2, "?": 3}, unk_token="?"))
     core.pre_tokenizer = WhitespaceSplit()

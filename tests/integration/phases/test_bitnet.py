@@ -15,41 +15,41 @@ import torch
 from click.testing import CliRunner
 from fastapi.testclient import TestClient
 
-from api.app import create
-from api.options import Options
-from cli import kind_views
-from evaluation.data.builtin import corpus
-from evaluation.loading import load_tokenizer
-from phases.bitnet import WAYS, Bitnet, Submitted
-from runs import kinds
-from runs.errors import ConfigError, DataError, ForgeError, NotFoundError
-from runs.home import Home
-from runs.kinds.asked import Asked, Lookup
-from runs.lists import model_registry
-from runs.panels.panels import Arms
-from studies import paired_bits
-from studies.making.making import Make, MakingState
-from studies.settings import KNOWN
-from studies.work import Context
-from testing.miniatures import bitnet_runs, pipeline_runs
-from testing.models.toys import Toys
-from testing.verification import rebuilt, verified_again
-from tests.integration.cli.test_forge import call, fails
-from weights import operations
-from weights.folders.checkpoint import (
+from agent_forge.api.app import create
+from agent_forge.api.options import Options
+from agent_forge.cli import kind_views
+from agent_forge.evaluation.data.builtin import corpus
+from agent_forge.evaluation.loading import load_tokenizer
+from agent_forge.phases.bitnet import WAYS, Bitnet, Submitted
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError, DataError, ForgeError, NotFoundError
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked, Lookup
+from agent_forge.runs.lists import model_registry
+from agent_forge.runs.panels.panels import Arms
+from agent_forge.studies import comparison
+from agent_forge.studies.making.making import Make, MakingState
+from agent_forge.studies.settings import KNOWN
+from agent_forge.studies.work import Context
+from agent_forge.weights import operations
+from agent_forge.weights.folders.checkpoint import (
     SHARD_BYTES,
     digest,
     open_checkpoint,
     read_folder,
     write_weights,
 )
-from weights.recipes import Train
-from weights.storage import made_again, model_origin
-from weights.storage.weight_cache import Artifacts
-from weights.ternary import packing, quantiser
-from weights.training import complete
-from worker.commands import accounts
-from worker.tasks import runner
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.storage import made_again, model_origin
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.ternary import packing, quantiser
+from agent_forge.weights.training import complete
+from agent_forge.worker.commands import accounts
+from agent_forge.worker.tasks import runner
+from testing.miniatures import bitnet_runs, pipeline_runs
+from testing.models.toys import Toys
+from testing.verification import rebuilt, verified_again
+from tests.integration.cli.test_forge import call, fails
 
 ARMS = ("start", "full", "model", "scratch", "untrained")
 
@@ -83,10 +83,9 @@ def test_a_command_of_its_own_asks_for_the_same_run(toys: Toys, tmp_path: Path) 
     changes = ("--set", "tokens=4096", "--set", "int8_activations=false")
     other = call(home.folder, "start", "bitnet", *model, *changes, "--detach", "--json")
     assert told.exit_code == 0, told.output
-    names = [json.loads(said.output)["run"] for said in (told, other)]
-    one, two = (bitnet_runs.state(home, name).submitted for name in names)
-    assert one.config.tokens == 4096
-    assert one.model_copy(update={"run": two.run}) == two
+    names = [json.loads(said.stdout)["run"] for said in (told, other)]
+    assert names[0] == names[1]
+    assert bitnet_runs.state(home, names[0]).submitted.config.tokens == 4096
 
 
 def test_the_model_is_ternary_and_its_master_rounds_to_it(made) -> None:
@@ -174,7 +173,7 @@ def test_the_best_way_of_rounding_is_chosen_on_another_slice(made) -> None:
     tasks = Bitnet().run(state).candidates
     assert set(tasks) == set(WAYS)
     assert {task.on for task in tasks.values()} == {"selection"}
-    means = {way: paired_bits.mean(state.answers[task.key]) for way, task in tasks.items()}
+    means = {way: comparison.mean(state.answers[task.key]) for way, task in tasks.items()}
     assert state.completed.untrained == min(means, key=lambda way: means[way])
     worst = max(means, key=lambda way: means[way])
     best = state.answers[tasks[worst].key]
@@ -239,7 +238,7 @@ def test_its_panels_show_arms_and_curves(made) -> None:
     assert (arms.ours, arms.baseline) == ("model", "full")
     leads = {arm.name: arm.lead for arm in arms.arms}
     assert leads["model"] is None
-    means = {arm: paired_bits.mean(event) for arm, event in Bitnet().run(state).seen.items()}
+    means = {arm: comparison.mean(event) for arm, event in Bitnet().run(state).seen.items()}
     for name, lead in leads.items():
         if lead is not None:
             assert lead.value == pytest.approx(means[name] - means["model"])

@@ -14,15 +14,14 @@ import pytest
 import torch
 from rich.console import Console
 
-from cli import kind_views
-from evaluation.data.builtin import corpus
-from evaluation.training_text import own_texts
-from phases.cognate import figures, recipes
-from phases.cognate.presets import PRESETS, PresetError
-from phases.cognate.script import Cognate
-from phases.cognate.settings import KNOWN
-from phases.cognate.text import configuration
-from runs.errors import (
+from agent_forge.cli import kind_views
+from agent_forge.evaluation.data.builtin import corpus
+from agent_forge.evaluation.training_text import own_texts
+from agent_forge.phases.cognate import figures, recipes
+from agent_forge.phases.cognate.script import Cognate
+from agent_forge.phases.cognate.settings import KNOWN, PRESETS, PresetError
+from agent_forge.phases.cognate.work import configuration
+from agent_forge.runs.errors import (
     ConfigError,
     DataError,
     NotFoundError,
@@ -30,24 +29,23 @@ from runs.errors import (
     SourceError,
     UnavailableError,
 )
-from runs.history import audit
-from runs.home import Home
-from runs.kinds.asked import Asked, Lookup
-from runs.panels.panels import Lines, Matrix
-from runs.record.events import Failed
-from runs.system.durations import duration
-from studies.making.events import Advanced
-from studies.making.making import MakingState
+from agent_forge.runs.history import audit
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked, Lookup
+from agent_forge.runs.panels.panels import Lines, Matrix
+from agent_forge.runs.record.events import Failed
+from agent_forge.runs.system.durations import duration
+from agent_forge.studies.making.making import Advanced, MakingState
+from agent_forge.weights import operations
+from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
+from agent_forge.weights.storage import made_again, model_origin
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.training import complete
+from agent_forge.worker.queue.device_table import Hand
 from testing.miniatures import cognate_runs
 from testing.verification import rebuilt, verified_again
 from testing.worlds.finished_run import FinishedTraining
 from tests.integration.cli.test_forge import call, fails
-from weights import operations
-from weights.folders.checkpoint import digest, open_checkpoint
-from weights.storage import made_again, model_origin
-from weights.storage.weight_cache import Artifacts
-from weights.training import complete
-from worker.queue.active_tasks import Hand
 
 ROLES = ("base", "code", "math", "data")
 
@@ -65,8 +63,8 @@ def test_a_preset_has_the_parameters_that_it_says(name: str) -> None:
 @pytest.mark.parametrize("architecture", ["qwen2", "titans-mag"])
 def test_another_vocabulary_changes_the_parameters_by_its_rows(architecture: str) -> None:
     """Counted on a real model of that shape."""
-    from phases.cognate.settings import CognateConfig
-    from weights.architectures.auto import AutoModelForCausalLM
+    from agent_forge.phases.cognate.settings import CognateConfig
+    from agent_forge.weights.architectures.auto import AutoModelForCausalLM
 
     settings = {"preset": "mini", "architecture": architecture, "vocabulary": 300}
     size = CognateConfig.model_validate(settings).size
@@ -210,7 +208,7 @@ def test_every_training_is_told_with_loss_and_norm(made) -> None:
 
 def test_items_fill_every_slice_and_never_repeat_training_text(made) -> None:
     """Split by file: a document is in one slice only."""
-    from evaluation.data import items as data_items
+    from agent_forge.evaluation.data import items as data_items
 
     items = data_items.load([made[2] / "items"])
     assert {(i.domain, i.slice) for i in items} == {
@@ -269,7 +267,7 @@ def test_no_snapshot_of_an_ended_training_is_left(made) -> None:
 
 def test_base_and_specialists_are_in_the_registry(made) -> None:
     """With what was measured, and a specialist's base as its lineage."""
-    from runs.lists import model_registry
+    from agent_forge.runs.lists import model_registry
 
     home, state, _ = made
     with closing(home.open_store()) as store:
@@ -390,7 +388,7 @@ def test_models_are_sources_by_role_also_after_folders_and_caches_are_gone(
     made, tmp_path: Path
 ) -> None:
     """`RUN:ROLE` stands where a folder does; what is missing is trained again, bit for bit."""
-    from weights.storage.model_origin import find
+    from agent_forge.weights.storage.model_origin import find
 
     home, state, _ = made
     copied = Home(tmp_path / "home")
@@ -519,7 +517,7 @@ def test_another_number_of_threads_is_refused_at_resume(made, tmp_path: Path, mo
 
 @pytest.mark.slow
 def test_a_budget_ends_a_run_and_a_fork_goes_on(made, tmp_path: Path) -> None:
-    from worker.commands import fork
+    from agent_forge.worker.commands import fork
 
     home = cognate_runs.share_text(made[0], Home(tmp_path))
     cognate_runs.submit(home, max_device_hours=1e-9)
@@ -594,7 +592,7 @@ def test_a_text_that_gives_too_few_tokens_ends_the_run_with_both_numbers(tmp_pat
 @pytest.mark.slow
 def test_a_full_disk_during_a_snapshot_costs_nothing(made, tmp_path: Path, monkeypatch) -> None:
     """The error says so; with room again the run goes on and ends the same."""
-    from weights.training import snapshots
+    from agent_forge.weights.training import snapshots
 
     mine, state, _ = made
     home = cognate_runs.share_text(mine, Home(tmp_path))
@@ -617,7 +615,7 @@ def test_a_full_disk_during_a_snapshot_costs_nothing(made, tmp_path: Path, monke
 @pytest.mark.slow
 def test_a_segment_that_two_devices_do_is_one_result(made, tmp_path: Path) -> None:
     """Each has its own cache; the second's event does not contradict the first's."""
-    from phases.cognate.work import Context
+    from agent_forge.phases.cognate.work import Context
 
     home = cognate_runs.share_text(made[0], Home(tmp_path / "a"))
     other = cognate_runs.share_text(made[0], Home(tmp_path / "b"))

@@ -10,24 +10,24 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
-from phases.cognate import figures
-from phases.cognate.script import Cognate
-from phases.cognate.settings import CognateConfig
-from runs.errors import ConfigError
-from runs.history import audit
-from runs.home import Home
-from runs.kinds.asked import Asked
-from studies.given_dtype import FLOAT32
-from studies.making.making import MakingState
+from agent_forge.phases.cognate import figures
+from agent_forge.phases.cognate.script import Cognate
+from agent_forge.phases.cognate.settings import CognateConfig
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.history import audit
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.studies.given_dtype import FLOAT32
+from agent_forge.studies.making.making import MakingState
+from agent_forge.weights.folders.checkpoint import open_checkpoint
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.training import complete
+from agent_forge.worker.commands import submit
 from testing.miniatures import cognate_runs
 from testing.models import toy_models
 from testing.verification import verified_again
 from tests.golden.record_cognate import texts
 from tests.integration.cli.test_forge import call, fails
-from weights.folders.checkpoint import open_checkpoint
-from weights.storage.weight_cache import Artifacts
-from weights.training import complete
-from worker.commands import validate
 
 ADAPTED = {
     "train": "lora",
@@ -83,7 +83,7 @@ def test_the_adapters_parameters_are_counted_and_told(made) -> None:
     facts = {one.name: one.value for one in Cognate().overview(state).head.facts}
     assert facts["trained parameters"] == own
     role = next(iter(Cognate().trainings(state)))
-    card = Cognate().card(Cognate().run(state), role)
+    card = Cognate.prose.card(Cognate().run(state), role)
     assert "by adapters of rank 4, merged into the weights." in card
     words = [one.words for one in Cognate().ancestry(state, role)]
     assert any("lm@1 by adapters of rank 4" in one for one in words)
@@ -138,7 +138,7 @@ def test_layers_that_cannot_be_adapted_are_refused_before_any_work(tmp_path: Pat
     def refused(match: str, models: dict[str, list[str]], **settings: object) -> None:
         asked = Asked("cognate", {"preset": "mini", "train": "lora", **settings}, models, data)
         with pytest.raises(ConfigError, match=match):
-            validate.check(validate.plan(asked))
+            submit.check(submit.plan(asked))
 
     for models in ({"base": [str(base)]}, {}):
         refused("the name 'lm_head': they are", models, lora_modules=["lm_head"])

@@ -10,24 +10,24 @@ from typing import Any
 import pytest
 import torch
 
-from phases.cognate import figures
-from phases.cognate.script import Cognate
-from phases.cognate.work import Context
-from runs.errors import ConfigError, DataError, ForgeError, SourceChangedError
-from runs.history import audit
-from runs.home import Home
-from runs.kinds.asked import Asked
-from studies.making.making import MakingState
-from studies.training_plan import as_float32
+from agent_forge.phases.cognate import figures
+from agent_forge.phases.cognate.script import Cognate
+from agent_forge.phases.cognate.work import Context
+from agent_forge.runs.errors import ConfigError, DataError, ForgeError, SourceChangedError
+from agent_forge.runs.history import audit
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.studies.making.making import MakingState
+from agent_forge.studies.training_plan import as_float32
+from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
+from agent_forge.weights.recipes import Source, Train
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.training import room
+from agent_forge.worker.commands import submit
 from testing.miniatures import cognate_runs
 from testing.models import toy_models
 from testing.verification import rebuilt, verified_again
 from tests.integration.cli.test_forge import call, fails
-from weights.folders.checkpoint import digest, open_checkpoint
-from weights.recipes import Source, Train
-from weights.storage.weight_cache import Artifacts
-from weights.training import room
-from worker.commands import validate
 
 #: Short trainings at a high rate: the specialists must become the best on their own text.
 QUICK = {"specialist_tokens": 20_000, "batch": 4, "specialist_rate": 5e-3}
@@ -119,7 +119,7 @@ def test_it_is_made_again_from_the_given_base(made) -> None:
 @pytest.mark.slow
 def test_the_items_measure_every_domain(made) -> None:
     """They are data for `forge evo`: text in every slice."""
-    from evaluation.data import items as data_items
+    from agent_forge.evaluation.data import items as data_items
 
     items = data_items.load([made[2] / "items"])
     assert {(i.domain, i.slice) for i in items} == {
@@ -188,7 +188,7 @@ def test_settings_that_do_not_fit_are_refused(given, settings, complaint: str) -
     base, texts = given
     config, models = {"preset": "mini", **settings}, {"base": [str(base)]}
     with pytest.raises(ForgeError, match=complaint):
-        validate.check(validate.plan(Asked("cognate", config, models, [str(texts)])))
+        submit.check(submit.plan(Asked("cognate", config, models, [str(texts)])))
 
 
 def test_a_text_that_is_too_short_for_a_window_is_refused(given, tmp_path: Path) -> None:
@@ -207,9 +207,9 @@ def test_a_file_whose_name_is_no_name_of_a_model_needs_one(given, tmp_path: Path
     odd = Path(shutil.copy(given[1] / "sums.jsonl", tmp_path / "my sums.jsonl"))
     asked = Asked("cognate", {"preset": "mini"}, {}, [str(odd)])
     with pytest.raises(DataError, match=r"'my sums' of the data cannot name .* --data NAME=PATH"):
-        validate.plan(asked)
+        submit.plan(asked)
     named = Asked("cognate", {"preset": "mini"}, {}, [f"sums={odd}"])
-    assert validate.plan(named).config.domains == ("sums",)
+    assert submit.plan(named).config.domains == ("sums",)
 
 
 def test_a_vocabulary_that_the_text_does_not_give_says_which_it_gives(
@@ -217,9 +217,9 @@ def test_a_vocabulary_that_the_text_does_not_give_says_which_it_gives(
 ) -> None:
     """Before anything is recorded; with the setting that the error names, the run starts."""
     data = [str(given[1] / "law.txt")]
-    plan = validate.plan(Asked("cognate", {"preset": "mini"}, {}, data))
+    plan = submit.plan(Asked("cognate", {"preset": "mini"}, {}, data))
     with pytest.raises(ForgeError, match=r"the text gives \d+ tokens.* needs 512.*--set") as error:
-        validate.check(plan)
+        submit.check(plan)
     count = int(str(error.value).split()[3])
     home = Home(tmp_path / "home")
     cognate_runs.submit(home, data=data, vocabulary=count, base_tokens=512, specialist_tokens=512)
@@ -229,7 +229,7 @@ def test_a_vocabulary_that_the_text_does_not_give_says_which_it_gives(
     assert state.started.parameters == 28_960 - (512 - count) * 32
     asked = Asked("cognate", {"vocabulary": 300}, {"base": [str(given[0])]}, data)
     with pytest.raises(ConfigError, match="its own tokenizer: leave out vocabulary"):
-        validate.plan(asked)
+        submit.plan(asked)
 
 
 def test_tokenizers_that_do_not_fit_are_refused(given, tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_tokenizers_that_do_not_fit_are_refused(given, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_step_that_does_not_fit_is_computed_in_parts(given, tmp_path: Path, monkeypatch) -> None:
     """As many as are needed, with a note; they are pinned. One window that does not fit ends it."""
-    from phases.cognate import work
+    from agent_forge.phases.cognate import work
 
     whole, most = work.canary, 1
 

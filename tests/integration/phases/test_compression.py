@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from contextlib import closing
 from pathlib import Path
@@ -16,18 +17,28 @@ from fastapi.testclient import TestClient
 from safetensors.torch import load_file, save_file
 
 from agent_forge import load_coded
-from api.app import create
-from api.options import Options
-from cli.main import forge
-from phases.compression import figures, panels, recipes
-from phases.compression.events import CompressionState, Encoded, Packed
-from phases.compression.work import Context
-from runs import kinds
-from runs.errors import ConfigError, ConflictError, DataError, NotFiniteError, RunFailedError
-from runs.history import audit
-from runs.home import Home
-from runs.kinds.asked import Asked
-from runs.panels.panels import Units
+from agent_forge.api.app import create
+from agent_forge.api.options import Options
+from agent_forge.cli.main import forge
+from agent_forge.phases.compression import figures, panels, recipes
+from agent_forge.phases.compression.recipes import CompressionState, Encoded, Packed
+from agent_forge.phases.compression.work import Context
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import (
+    ConfigError,
+    ConflictError,
+    DataError,
+    NotFiniteError,
+    RunFailedError,
+)
+from agent_forge.runs.history import audit
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.panels.panels import Units
+from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.commands import accounts
+from agent_forge.worker.commands import submit as validate
 from testing.miniatures import compression_runs
 from testing.miniatures.compression_runs import (
     SETTINGS,
@@ -39,9 +50,6 @@ from testing.miniatures.compression_runs import (
 )
 from testing.models.toys import Toys
 from tests.integration.kinds.test_forgeries import edit, relinked
-from weights.folders.checkpoint import digest, open_checkpoint
-from weights.storage.weight_cache import Artifacts
-from worker.commands import accounts, validate
 
 
 @pytest.fixture(scope="module")
@@ -503,9 +511,10 @@ def test_a_terminal_is_told_how_far_it_is_and_what_was_chosen(
     given = ("--set", "settings=rtn-4,rtn-3", "--set", "context=16", "--set", "mixtures=1")
     told = call(Home(tmp_path / "home"), *words, "--retention", "0.5", *given)
     assert told.exit_code == 0, told.output
-    assert "encoded 88 of 88" in told.output
-    assert "rtn-3: " in told.output
+    assert re.search(r"task \d+ done, \d+ in all", told.output)
+    assert "measured rtn-3, " in told.output
     assert "times smaller than float32; on the test slice it keeps" in told.output
+    assert f"next: forge decompress {tmp_path / 'out' / 'model.forge'} DIR" in told.output
     assert (tmp_path / "out" / "model.forge").is_file()
     both = call(Home(tmp_path / "home"), *words, "--retention", "0.5", "--budget", "2MB")
     assert "give a budget or a retention" in str(both.exception)

@@ -17,41 +17,42 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import PreTrainedTokenizerFast
 
-from cli import kind_views
-from evaluation import task_families
-from evaluation.answers import Encoded, encode, solved
-from evaluation.data import items as data_items
-from evaluation.task_families.base import Item
-from evaluation.task_families.item_sets import slice_of_prompt
-from evaluation.training_text.kept_text import ITEMS
-from phases.curriculum import figures, items, work
-from phases.curriculum.figures import CurriculumRun
-from phases.curriculum.mixing import mix
-from phases.curriculum.recipes import START
-from phases.curriculum.script import Curriculum
-from phases.curriculum.settings import CurriculumConfig
-from phases.curriculum.work import Context
-from runs.errors import ConfigError, NotFoundError, SourceError
-from runs.history import audit
-from runs.home import Home
-from runs.kinds.asked import Asked
-from runs.lists import model_registry
-from studies.comparison import CHOOSING, TEST
-from studies.making.making import MakingState
+from agent_forge.cli import kind_views
+from agent_forge.evaluation import task_families
+from agent_forge.evaluation.answers import Encoded, encode, solved
+from agent_forge.evaluation.data import items as data_items
+from agent_forge.evaluation.task_families.base import Item
+from agent_forge.evaluation.task_families.item_sets import slice_of_prompt
+from agent_forge.evaluation.training_text.kept_text import ITEMS
+from agent_forge.phases.curriculum import figures, items
+from agent_forge.phases.curriculum.figures import CurriculumRun
+from agent_forge.phases.curriculum.mixing import mix
+from agent_forge.phases.curriculum.recipes import START
+from agent_forge.phases.curriculum.script import Curriculum
+from agent_forge.phases.curriculum.settings import CurriculumConfig
+from agent_forge.phases.curriculum.work import Context
+from agent_forge.runs.errors import ConfigError, NotFoundError, SourceError
+from agent_forge.runs.history import audit
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.lists import model_registry
+from agent_forge.studies import work as study_work
+from agent_forge.studies.comparison import CHOOSING, TEST
+from agent_forge.studies.making.making import MakingState
+from agent_forge.weights import operations
+from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.storage import model_origin
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.training import complete, room
+from agent_forge.worker.commands import submit
+from agent_forge.worker.commands import submit as commands_submit
+from agent_forge.worker.tasks import runner
 from testing.miniatures import curriculum_runs
 from testing.models.toys import Toys
 from testing.verification import verified_again
 from tests.integration.cli.test_forge import call
 from tests.integration.kinds.test_forgeries import edit, relinked
-from weights import operations
-from weights.folders.checkpoint import digest, open_checkpoint
-from weights.recipes import Train
-from weights.storage import model_origin
-from weights.storage.weight_cache import Artifacts
-from weights.training import complete, room
-from worker.commands import submit as commands_submit
-from worker.commands import validate
-from worker.tasks import runner
 
 ARMS = ("adaptive", "uniform", "easy_to_hard")
 
@@ -362,7 +363,7 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) 
         data = settings.pop("data", ())
         asked = Asked("curriculum", {**curriculum_runs.QUICK, **settings}, models or model, data)
         with pytest.raises(error, match=match):
-            validate.check(validate.plan(asked))
+            submit.check(submit.plan(asked))
 
     refused(ConfigError, "a curriculum run is of one model: --model model=MODEL", {"model": []})
     refused(ConfigError, "takes no data", data=[str(tmp_path)])
@@ -388,7 +389,7 @@ def test_a_phase_of_a_pipeline_goes_on_with_its_input_if_nothing_is_gained(
         "gates": [{"metric": "gain", "at_least": 0.01, "otherwise": "pass unchanged"}],
     }
     settings = {"phases": [phase], "test": [str(toys.data)]}
-    plan_ = validate.plan(Asked("pipeline", settings))
+    plan_ = submit.plan(Asked("pipeline", settings))
     with closing(home.open_store()) as store:
         commands_submit.submit(store, replace(plan_, fields={**plan_.fields, "reuse": False}), "p")
     with closing(home.open_store()) as store:
@@ -418,14 +419,14 @@ def test_a_step_that_does_not_fit_is_computed_in_parts(
     toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As many as are needed, with a note; they are pinned, and every segment has them."""
-    whole = work.canary
+    whole = study_work.canary
 
     def canary(recipe: Train, *args: Any, **more: Any) -> tuple[str, float]:
         if recipe.batch // recipe.accumulation > 2:
             raise room.OutOfMemoryError("an allocation failed")
         return whole(recipe, *args, **more)
 
-    monkeypatch.setattr(work, "canary", canary)
+    monkeypatch.setattr(study_work, "canary", canary)
     home = Home(tmp_path / "home")
     curriculum_runs.submit(home, toys.base, arms=["uniform"], segments=1)
     state = curriculum_runs.finish(home)

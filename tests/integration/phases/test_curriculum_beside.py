@@ -9,29 +9,28 @@ import numpy as np
 import pytest
 from transformers import Qwen2ForCausalLM
 
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.tool_tasks.episodes import Player
-from evaluation.tool_tasks.item_sets import of_level
-from phases.curriculum import dreaming, tools
-from phases.curriculum.dreams import Dream
-from phases.curriculum.events import Dreamed
-from phases.curriculum.script import Curriculum
-from phases.curriculum.work import Context
-from runs.errors import ConfigError, DataError, SourceChangedError
-from runs.history import audit
-from runs.home import Home
-from runs.kinds.asked import Asked
-from studies.making.making import MakingState
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.tool_tasks.episodes import Player
+from agent_forge.evaluation.tool_tasks.item_sets import of_level
+from agent_forge.phases.curriculum import items, tools
+from agent_forge.phases.curriculum.recipes import Dream, Dreamed
+from agent_forge.phases.curriculum.script import Curriculum
+from agent_forge.phases.curriculum.work import Context
+from agent_forge.runs.errors import ConfigError, DataError, SourceChangedError
+from agent_forge.runs.history import audit
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.studies.making.making import MakingState
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.training import complete
+from agent_forge.worker.commands import submit
 from testing.miniatures import curriculum_runs
 from testing.models import able_toy, symbol_models
 from testing.models.toys import Toys
 from testing.verification import verified_again
 from tests.golden.test_golden import rows_of
 from tests.integration.kinds.test_forgeries import edit, relinked
-from weights.recipes import Train
-from weights.storage.weight_cache import Artifacts
-from weights.training import complete
-from worker.commands import validate
 
 LOG = Path("tests/golden/curriculum-3.jsonl")
 
@@ -80,7 +79,7 @@ def test_what_was_dreamt_is_kept_and_another_dream_is_refused(made, tmp_path: Pa
     event: Any = next(one for one in state.answers.values() if isinstance(one, Dreamed))
     again = context._written(Dream(event.recipe_id, tuple(sorted(event.cells))))
     empty = Artifacts.of(Home(tmp_path / "other"))
-    found = dreaming.kept(event, empty, lambda: again)
+    found = items.kept(event, empty, lambda: again)
     assert set(found) == set(event.cells)
     for cell, (ids, right) in again.items():
         assert found[cell].tolist() == ids.tolist()
@@ -88,7 +87,7 @@ def test_what_was_dreamt_is_kept_and_another_dream_is_refused(made, tmp_path: Pa
     other = {cell: (ids[::-1].copy(), right) for cell, (ids, right) in again.items()}
     third = Artifacts.of(Home(tmp_path / "third"))
     with pytest.raises(SourceChangedError, match="dreams dreamt again have the digest"):
-        dreaming.kept(event, third, lambda: other)
+        items.kept(event, third, lambda: other)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +199,7 @@ def test_tool_families_that_cannot_run_are_refused(toys: Toys) -> None:
     def refused(match: str, **settings: Any) -> None:
         asked = Asked("curriculum", {**TOOLS, **settings}, model)
         with pytest.raises(ConfigError, match=match):
-            validate.check(validate.plan(asked))
+            submit.check(submit.plan(asked))
 
     refused("there are no tool tasks 'poetry'", families=["tool-poetry"])
     refused("tool-repair is left to baking", families=["tool-repair"])

@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evaluation.training_text import parts
-from phases.curriculum.items import text_streams, windows
-from phases.curriculum.mixing import mix
-from phases.curriculum.mixing.cells import cells, even
-from phases.curriculum.script import Curriculum
-from phases.curriculum.settings import CurriculumConfig
-from runs.errors import ConfigError, DataError
-from runs.history import audit
-from runs.home import Home
+from agent_forge.evaluation.training_text import kept_text
+from agent_forge.phases.curriculum.items import text_streams, windows
+from agent_forge.phases.curriculum.mixing import mix
+from agent_forge.phases.curriculum.mixing.frontier_rule import cells, even
+from agent_forge.phases.curriculum.script import Curriculum
+from agent_forge.phases.curriculum.settings import CurriculumConfig
+from agent_forge.runs.errors import ConfigError, DataError
+from agent_forge.runs.history import audit
+from agent_forge.runs.home import Home
+from agent_forge.weights.training.objectives.answers import ends
 from testing.miniatures import curriculum_runs
 from testing.models.toys import Toys
-from weights.training.objectives.answers import ends
 
 
 def test_a_window_is_an_item_that_predicts_all_but_its_first_token() -> None:
@@ -33,8 +33,8 @@ def test_a_window_is_an_item_that_predicts_all_but_its_first_token() -> None:
 def test_text_that_is_shorter_than_a_window_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its stream would be empty, and nothing said that the domain is not trained on."""
     ids = np.arange(99, dtype=np.int32)
-    monkeypatch.setattr(parts, "builtin", lambda *given: {"math": []})
-    monkeypatch.setattr(parts, "stream", lambda documents, tokenizer: ids)
+    monkeypatch.setattr(kept_text, "builtin", lambda *given: {"math": []})
+    monkeypatch.setattr(kept_text, "stream", lambda documents, tokenizer: ids)
     config = CurriculumConfig(text=0.4, text_domains=("math",), text_tokens=100)
     with pytest.raises(
         DataError, match=r"domain math has 99 tokens, and a window of it 100: set more"

@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
-from runs import kinds
-from runs.history import audit, repository
-from runs.history.places import appends
-from runs.home import Home
+from agent_forge.runs import kinds
+from agent_forge.runs.history import audit, repository
+from agent_forge.runs.history.repository import appends
+from agent_forge.runs.home import Home
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.commands import fork
+from agent_forge.worker.exports import archive
 from testing.miniatures.studies import EVERY, RUN, Miniature, carried, rows
 from testing.models.toys import Toys
 from testing.verification import verified_again
@@ -22,9 +25,6 @@ from testing.worlds.finished_run import once
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
 from tests.integration.kinds.test_forgeries import edit, relinked
-from weights.storage.weight_cache import Artifacts
-from worker.commands import fork
-from worker.exports import archive
 
 each = pytest.mark.parametrize("miniature", EVERY, ids=lambda one: one.name)
 KILLS = [

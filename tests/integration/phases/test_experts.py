@@ -15,34 +15,34 @@ import pytest
 from click.testing import CliRunner
 from safetensors.torch import load_file
 
-from cli import kind_views
-from phases.experts import figures, report
-from phases.experts.events import Fit, Route
-from phases.experts.script import Experts
-from phases.experts.work import Context
-from runs import kinds
-from runs.errors import ConfigError, NotFoundError, SourceError
-from runs.history import audit, repository
-from runs.history.repository import history
-from runs.home import Home
-from runs.kinds.asked import Asked, Lookup
-from runs.lists import model_registry
-from studies.making.making import MakingState
-from studies.run import Run
+from agent_forge.cli import kind_views
+from agent_forge.phases.experts import figures, panels
+from agent_forge.phases.experts.recipes import Fit, Route
+from agent_forge.phases.experts.script import Experts
+from agent_forge.phases.experts.work import Context
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError, NotFoundError, SourceError
+from agent_forge.runs.history import audit, repository
+from agent_forge.runs.history.repository import history
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked, Lookup
+from agent_forge.runs.lists import model_registry
+from agent_forge.studies.making.making import MakingState
+from agent_forge.studies.run import Run
+from agent_forge.weights import operations
+from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.storage import model_origin
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.training import complete
+from agent_forge.worker.commands import fork, submit
+from agent_forge.worker.tasks import runner
 from testing.miniatures import experts_runs
 from testing.models import toy_models
 from testing.models.toys import Toys
 from testing.verification import verified_again
 from tests.integration.cli.test_forge import call
 from tests.integration.kinds.test_forgeries import edit, relinked
-from weights import operations
-from weights.folders.checkpoint import digest, open_checkpoint
-from weights.recipes import Train
-from weights.storage import model_origin
-from weights.storage.weight_cache import Artifacts
-from weights.training import complete
-from worker.commands import fork, validate
-from worker.tasks import runner
 
 
 @pytest.fixture(scope="module")
@@ -284,10 +284,10 @@ def test_its_panels_and_its_terminal_show_the_front(made) -> None:
         view.announce(state, {"folder": str(out)}, state.run)
     assert "lead over random mixtures " in streams[0].getvalue().decode()
     run = run_of(state)
-    assert "of as many random ones" in "\n".join(report.sentences(run))
+    assert "of as many random ones" in "\n".join(panels.sentences(run))
     passed = copy(run)
     passed.result = passed.result_name = "given"
-    assert "passed through unchanged" in report.sentences(passed)[0]
+    assert "passed through unchanged" in panels.sentences(passed)[0]
     early = Experts.state()
     early.submitted, early.run = state.submitted, state.run
     assert Experts().overview(early).panels == ()
@@ -340,7 +340,7 @@ def test_a_family_of_tasks_gets_an_expert_by_every_training(
     assert "solved" in [panel.name for panel in Experts().overview(state).panels]
     told = Experts().report(state, ())
     assert told["solved"]["given"]["addition"]["n"] == 8
-    assert "more own tasks solved " in "\n".join(report.lines(run))
+    assert "more own tasks solved " in "\n".join(panels.lines(run))
     held = [json.loads(line) for line in _items(home)]
     slices = {on: [r["prompt"] for r in held if r["slice"] == on] for on in SLICES}
     assert {on: len(some) for on, some in slices.items()} == {
@@ -446,7 +446,7 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) 
 
     def refused(error: type[Exception], match: str, models: Any = None, **settings: Any) -> None:
         with pytest.raises(error, match=match):
-            validate.check(validate.plan(Asked("experts", settings, models or model)))
+            submit.check(submit.plan(Asked("experts", settings, models or model)))
 
     refused(ConfigError, "an experts run is of one model: --model model=MODEL", {"model": []})
     refused(ConfigError, "no models 'base'", {**model, "base": [str(toys.base)]})

@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 import torch
 
-from runs import kinds
-from runs.history import audit
-from runs.home import Home
-from studies import given_dtype
-from studies.observing import Observed
+from agent_forge.runs import kinds
+from agent_forge.runs.history import audit
+from agent_forge.runs.home import Home
+from agent_forge.studies import given_dtype
+from agent_forge.studies.events import Observed
+from agent_forge.weights.folders.checkpoint import digest, half_precision, open_checkpoint
+from agent_forge.weights.storage.weight_cache import Artifacts
 from testing.miniatures import (
     baking_runs,
     cognate_runs,
@@ -29,8 +31,6 @@ from testing.miniatures import (
 from testing.miniatures.bitnet_runs import texts
 from testing.models import toy_models
 from testing.verification import verified_again
-from weights.folders.checkpoint import digest, half_precision, open_checkpoint
-from weights.storage.weight_cache import Artifacts
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 

@@ -12,23 +12,22 @@ import torch
 from click.testing import CliRunner, Result
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from cli.main import forge
-from phases.measure.events import MeasureState
-from phases.measure.figures import FIGURES, observed
-from runs import kinds
-from runs.errors import ConfigError, DataError, SourceChangedError
-from runs.history import audit, repository
-from runs.home import Home
-from runs.kinds.asked import Asked
-from runs.kinds.outcome import figure_text
-from runs.lists import queries
+from agent_forge.cli.main import forge
+from agent_forge.phases.measure.script import FIGURES, MeasureState, observed
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError, DataError, SourceChangedError
+from agent_forge.runs.history import audit, repository
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.outcome import figure_text
+from agent_forge.runs.lists import queries
+from agent_forge.weights.recipes import Source
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.commands import submit
+from agent_forge.worker.commands import submit as commands_submit
+from agent_forge.worker.tasks import runner
 from testing.models.toys import Toys
 from tests.integration.kinds.test_forgeries import relinked
-from weights.recipes import Source
-from weights.storage.weight_cache import Artifacts
-from worker.commands import submit as commands_submit
-from worker.commands import validate
-from worker.tasks import runner
 
 TEXTS = [
     {"id": f"{domain}{n}", "domain": domain, "slice": slice_, "text": f"{word} é {n} " * (8 * n)}
@@ -60,8 +59,8 @@ def asked(toys: Toys, data: Path, **changes: object) -> Asked:
 
 def carried(home: Home, wanted: Asked, run: str = "m") -> MeasureState:
     """Submit a measurement and carry it to its end."""
-    plan = validate.plan(wanted)
-    validate.check(plan)
+    plan = submit.plan(wanted)
+    submit.check(plan)
     with closing(home.open_store()) as store:
         commands_submit.submit(store, plan, run)
         return runner.finish(runner.Worker(store, Artifacts.of(home)), run)
@@ -149,7 +148,7 @@ def test_a_model_that_was_changed_after_the_start_is_refused(
     """The run has its own copy; without that, the changed folder is no longer the model."""
     changed = Path(shutil.copytree(toys.sources[0], tmp_path / "model"))
     home = Home(tmp_path / "home")
-    plan = validate.plan(asked(toys, data, model=[str(changed)]))
+    plan = submit.plan(asked(toys, data, model=[str(changed)]))
     with closing(home.open_store()) as store:
         commands_submit.submit(store, plan, "m")
         one = runner.Worker(
@@ -169,9 +168,9 @@ def started(store: object) -> object:
 
 def test_bad_input_is_named_before_any_work(toys: Toys, data: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no models 'rivals'"):
-        validate.plan(asked(toys, data, rivals=["x"]))
+        submit.plan(asked(toys, data, rivals=["x"]))
     with pytest.raises(ConfigError, match="of one model"):
-        validate.plan(asked(toys, data, model=[]))
+        submit.plan(asked(toys, data, model=[]))
     questions = tmp_path / "questions.jsonl"
     row = {
         "id": "q",
@@ -183,4 +182,4 @@ def test_bad_input_is_named_before_any_work(toys: Toys, data: Path, tmp_path: Pa
     }
     questions.write_text(json.dumps(row) + "\n")
     with pytest.raises(DataError, match="no text in the slice test"):
-        validate.check(validate.plan(asked(toys, questions)))
+        submit.check(submit.plan(asked(toys, questions)))

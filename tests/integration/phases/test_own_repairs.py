@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from cli.options import setting
-from evaluation.sandbox.sandbox import Sandbox
-from evaluation.tool_tasks import own
-from evaluation.tool_tasks.episodes import Toolbox
-from evaluation.tool_tasks.own import OwnRepair
-from evaluation.tools.calls import BRACKETS, CHAT, TAGS, WORDS, Form
-from phases.tool_baking.settings import BakingConfig
-from phases.tool_baking.tool_tasks import all_tasks
-from runs.errors import ConfigError, DataError
-from runs.history import audit
-from runs.home import Home
-from runs.kinds.asked import Asked
+from agent_forge.cli.options import setting
+from agent_forge.evaluation.sandbox.sandbox import Sandbox
+from agent_forge.evaluation.tool_tasks import own
+from agent_forge.evaluation.tool_tasks.episodes import Toolbox
+from agent_forge.evaluation.tool_tasks.own import OwnRepair
+from agent_forge.evaluation.tools.calls import BRACKETS, CHAT, TAGS, WORDS, Form
+from agent_forge.phases.tool_baking.settings import BakingConfig
+from agent_forge.phases.tool_baking.tool_tasks import all_tasks
+from agent_forge.runs.errors import ConfigError, DataError
+from agent_forge.runs.history import audit
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.worker.commands import submit
 from testing.miniatures import baking_runs
 from testing.models import toy_models
 from testing.models.toys import Toys
-from worker.commands import validate
 
 #: Lines of the file with the bug before it.
 HEAD = "from tax import RATE\n\ndef price(x):\n"
@@ -129,7 +129,7 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys) -> None:
     def refused(match: str, repairs: list[dict[str, Any]], **settings: Any) -> None:
         asked = Asked("baking", {**quick, "repairs": repairs, **settings}, model)
         with pytest.raises((ConfigError, DataError), match=match):
-            validate.check(validate.plan(asked))
+            submit.check(submit.plan(asked))
 
     refused("name families, or give repairs", [])
     refused("the repair 'shop-1' is there twice", [repair(1), repair(1)])

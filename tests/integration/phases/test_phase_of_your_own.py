@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from runs.history import audit
-from runs.home import Home
+from agent_forge.runs.history import audit
+from agent_forge.runs.home import Home
+from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
 from testing.miniatures import student_runs
 from testing.miniatures.bitnet_runs import texts
 from testing.miniatures.pipeline_runs import submit as submit_pipeline
@@ -16,7 +17,6 @@ from testing.models.toys import Toys
 from testing.verification import verified_again
 from tests.integration.cli.test_forge import call
 from tests.integration.kinds.test_forgeries import edit, relinked
-from weights.folders.checkpoint import digest, open_checkpoint
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "phase" / "two_rates.py"

@@ -19,33 +19,32 @@ import torch
 from click.testing import CliRunner
 from transformers import AutoModelForCausalLM
 
-from cli import kind_views
-from phases.quietstar import figures as quietstar_figures
-from phases.quietstar import hard_tokens, scoring
-from phases.quietstar.events import frozen
-from phases.quietstar.figures import EXCHANGED, PLAIN, THOUGHTFUL
-from phases.quietstar.recipes import window
-from phases.quietstar.script import Quietstar
-from phases.quietstar.work import Context
-from runs import kinds
-from runs.errors import ConfigError, DataError, NotFoundError
-from runs.event_types import Figure
-from runs.history import audit
-from runs.home import Home
-from runs.kinds.asked import Asked, Lookup
-from runs.lists import model_registry
-from studies.making.making import MakingState
+from agent_forge.cli import kind_views
+from agent_forge.phases.quietstar import figures as quietstar_figures
+from agent_forge.phases.quietstar import recipes, scoring
+from agent_forge.phases.quietstar.figures import EXCHANGED, PLAIN, THOUGHTFUL
+from agent_forge.phases.quietstar.recipes import frozen, window
+from agent_forge.phases.quietstar.script import Quietstar
+from agent_forge.phases.quietstar.work import Context
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError, DataError, NotFoundError
+from agent_forge.runs.event_types import Figure
+from agent_forge.runs.history import audit
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked, Lookup
+from agent_forge.runs.lists import model_registry
+from agent_forge.studies.making.making import MakingState
+from agent_forge.weights import operations
+from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.storage import model_origin
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.training import complete
 from testing.miniatures import quietstar_runs
 from testing.models.toys import Toys
 from testing.verification import verified_again
 from tests.integration.cli.test_forge import call
 from tests.integration.kinds.test_forgeries import edit, relinked
-from weights import operations
-from weights.folders.checkpoint import digest, open_checkpoint
-from weights.recipes import Train
-from weights.storage import model_origin
-from weights.storage.weight_cache import Artifacts
-from weights.training import complete
 
 KIND = Quietstar()
 ARMS = ("start", "base", "continued", "pause", "thoughts", "shuffled", "silent")
@@ -72,7 +71,7 @@ def test_hard_tokens_are_frozen_before_anything_is_trained(made) -> None:
     for on in ("selection", "test"):
         event = frozen(state, on)
         assert event is not None
-        assert hard_tokens.wrong(event, 0.1) is None
+        assert recipes.wrong(event, 0.1) is None
         scores = Context(state, Artifacts.of(home))._scores(event.recipe_id, PLAIN, on)
         for domain, one in scores.items():
             flat = np.concatenate(one.losses)
@@ -382,7 +381,7 @@ def test_the_example_is_a_pipeline_that_can_start() -> None:
 @pytest.mark.slow
 def test_a_fork_goes_on_from_the_frozen_tokens_and_ends_alike(made, tmp_path: Path) -> None:
     """From right after they were frozen, in a cache of its own."""
-    from worker.commands import fork
+    from agent_forge.worker.commands import fork
 
     home, state, _ = made
     copied = Home(tmp_path / "home")

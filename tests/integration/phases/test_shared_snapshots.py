@@ -12,21 +12,21 @@ from typing import Any
 
 import pytest
 
-from phases.cognate.script import Cognate
-from phases.cognate.work import Context
-from runs.errors import UnavailableError
-from runs.home import Home
-from runs.kinds.decide import open_tasks
-from studies.making import maker, shared_snapshots
+from agent_forge.phases.cognate.script import Cognate
+from agent_forge.phases.cognate.work import Context
+from agent_forge.runs.errors import UnavailableError
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.decide import open_tasks
+from agent_forge.studies.making import maker, shared_snapshots
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.storage.artifact_store import Vault, open_vault
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.commands import fork
 from testing.miniatures import bitnet_runs, cognate_runs
 from testing.models.toys import Toys
 from testing.verification import verified_again
 from tests.integration.cli.test_forge import call
 from tests.integration.phases.test_snapshots_left import advanced, kept
-from weights.recipes import Train
-from weights.storage.artifact_store import Vault, open_vault
-from weights.storage.weight_cache import Artifacts
-from worker.commands import fork
 
 #: How the store may be used: in the clear, or sealed under a key.
 KEYS = {"plain": "", "sealed": base64.b64encode(bytes(range(32))).decode()}

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from phases.cognate.script import Cognate
-from runs.errors import RunFailedError
-from runs.home import Home
-from runs.record.user_events import Retried
-from studies.making import snapshot_notes
+from agent_forge.phases.cognate.script import Cognate
+from agent_forge.runs.errors import RunFailedError
+from agent_forge.runs.home import Home
+from agent_forge.runs.record.events import Retried
+from agent_forge.studies.making import making
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.training.objectives import OBJECTIVES
+from agent_forge.worker.commands import fork, leftovers
+from agent_forge.worker.commands.control import control
 from testing.miniatures import bitnet_runs, cognate_runs
 from testing.models.toys import Toys
 from tests.integration.cli.test_forge import call
-from weights.storage.weight_cache import Artifacts
-from weights.training.objectives import OBJECTIVES
-from worker.commands import fork, leftovers
-from worker.commands.control import control
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_the_snapshots_of_a_cancelled_run_go(begun: Home) -> None:
     last = advanced(state)[-1].step
     told = Cognate().resumes(state, Artifacts.of(begun))
     assert told == [f"the training of sums goes on from step {last}."]
-    assert [snapshot_notes.runs(folder) for folder in kept(begun)] == [["r"]] * len(kept(begun))
+    assert [making.runs(folder) for folder in kept(begun)] == [["r"]] * len(kept(begun))
     assert kept(begun)
     told = call(begun.folder, "cancel", "r")
     assert told.exit_code == 0, told.output
@@ -71,8 +71,8 @@ def test_they_stay_for_a_fork_that_goes_on(begun: Home) -> None:
 
 def test_a_process_that_finds_its_run_cancelled_removes_what_it_wrote(begun: Home) -> None:
     """The segment that was under way writes a snapshot after the cancellation."""
-    from phases.cognate.work import Context
-    from runs.record.user_events import Cancelled
+    from agent_forge.phases.cognate.work import Context
+    from agent_forge.runs.record.events import Cancelled
 
     state = cognate_runs.state(begun)
     (task,) = plan_of(state)
@@ -86,7 +86,7 @@ def test_a_process_that_finds_its_run_cancelled_removes_what_it_wrote(begun: Hom
 
 def plan_of(state: Any) -> list[Any]:
     """The open tasks of a run."""
-    from runs import kinds
+    from agent_forge.runs import kinds
 
     return list(kinds.of("cognate").due(state).tasks)
 
@@ -95,7 +95,7 @@ def test_those_of_a_failed_run_stay_and_are_marked_until_it_is_tried_again(
     begun: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A retry goes on from the newest."""
-    from weights.storage.weight_cache import ENDED
+    from agent_forge.weights.storage.weight_cache import ENDED
 
     steps = max(event.step for event in advanced(cognate_runs.state(begun)))
     with monkeypatch.context() as patch:

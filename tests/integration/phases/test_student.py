@@ -13,27 +13,27 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cli import kind_views
-from phases.student import Student
-from runs import kinds
-from runs.errors import ConfigError, DataError, NotFoundError
-from runs.history import audit
-from runs.home import Home
-from runs.kinds.asked import Asked, Lookup
-from runs.lists import model_registry
-from studies import paired_bits
-from studies.making.making import MakingState
+from agent_forge.cli import kind_views
+from agent_forge.phases.student import Student
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError, DataError, NotFoundError
+from agent_forge.runs.history import audit
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked, Lookup
+from agent_forge.runs.lists import model_registry
+from agent_forge.studies import comparison
+from agent_forge.studies.making.making import MakingState
+from agent_forge.weights import operations
+from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.storage import model_origin
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.training import complete
 from testing.miniatures import student_runs
 from testing.models.toys import Toys
 from testing.verification import verified_again
 from tests.integration.cli.test_forge import call
 from tests.integration.kinds.test_forgeries import edit, relinked
-from weights import operations
-from weights.folders.checkpoint import digest, open_checkpoint
-from weights.recipes import Train
-from weights.storage import model_origin
-from weights.storage.weight_cache import Artifacts
-from weights.training import complete
 
 ARMS = ("teacher", "distilled", "alone")
 
@@ -108,7 +108,7 @@ def test_the_better_student_is_chosen_on_another_slice(made) -> None:
     _, state, _ = made
     tasks = Student().run(state).candidates
     assert {task.on for task in tasks.values()} == {"selection"}
-    means = {arm: paired_bits.mean(state.answers[task.key]) for arm, task in tasks.items()}
+    means = {arm: comparison.mean(state.answers[task.key]) for arm, task in tasks.items()}
     assert state.completed.chosen == min(means, key=lambda arm: means[arm])
     worst = max(means, key=lambda arm: means[arm])
     event = state.answers[tasks[worst].key]

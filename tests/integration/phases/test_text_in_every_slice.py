@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from evaluation.data.slices import SLICES
-from evaluation.training_text import own_texts
-from phases.cognate.presets import PRESETS, TITANS
-from runs import kinds
-from runs.errors import DataError
-from runs.kinds.asked import Asked, Lookup
+from agent_forge.evaluation.data.slices import SLICES
+from agent_forge.evaluation.training_text import own_texts
+from agent_forge.phases.cognate.settings import PRESETS, TITANS
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import DataError
+from agent_forge.runs.kinds.asked import Asked, Lookup
 from testing.models.toys import Toys
 
 
@@ -105,8 +105,8 @@ def test_the_text_of_every_preset_has_every_domain_in_every_slice(preset: Any) -
 
 def test_text_of_which_nothing_is_predicted_is_no_domain_left_out(toys: Toys) -> None:
     """A domain whose only text gives no token was missing from the measurement, in silence."""
-    from evaluation.data.items import Text as TextItem
-    from evaluation.training_text.kept_text import Text
+    from agent_forge.evaluation.data.items import Text as TextItem
+    from agent_forge.evaluation.training_text.kept_text import Text
 
     text = Text(toys.base)
     text.__dict__["texts"] = [

@@ -9,24 +9,24 @@ from typing import Any
 import pytest
 import torch
 
-from phases.cognate import recipes
-from phases.cognate.script import Cognate
-from phases.cognate.settings import CognateConfig
-from runs import kinds
-from runs.errors import ConfigError
-from runs.history import audit
-from runs.home import Home
-from runs.kinds.asked import Asked
-from studies.making.making import MakingState
+from agent_forge.phases.cognate import recipes
+from agent_forge.phases.cognate.script import Cognate
+from agent_forge.phases.cognate.settings import CognateConfig
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.history import audit
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.studies.making.making import MakingState
+from agent_forge.weights import architectures
+from agent_forge.weights.architectures.auto import AutoModelForCausalLM
+from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
+from agent_forge.weights.formats.decompression import decompress
+from agent_forge.worker.commands import submit
 from testing.miniatures import bake_runs, bitnet_runs, cognate_runs, compression_runs
 from testing.models import titans_toys
 from testing.models.toys import Toys
 from testing.worlds import runs
-from weights import architectures
-from weights.architectures.auto import AutoModelForCausalLM
-from weights.folders.checkpoint import digest, open_checkpoint
-from weights.formats.decompression import decompress
-from worker.commands import validate
 
 #: Short trainings at a high rate: the specialists must become the best on their own text.
 QUICK = {"architecture": "titans-mag", "base_tokens": 8_000, "specialist_tokens": 6_000}
@@ -152,20 +152,20 @@ def test_it_is_compressed_and_decoded(toys: Toys, tmp_path: Path) -> None:
 )
 def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        validate.plan(Asked("cognate", settings, {}, ()))
+        submit.plan(Asked("cognate", settings, {}, ()))
 
 
 def test_a_given_base_has_its_own_architecture(toys: Toys) -> None:
     given = Asked("cognate", {"architecture": "titans-mag"}, {"base": [str(toys.base)]}, ())
     with pytest.raises(ConfigError, match="leave out architecture"):
-        validate.plan(given)
+        submit.plan(given)
 
 
 @pytest.mark.parametrize("memory", ["linear", "two-layer", "none"])
 @pytest.mark.parametrize("preset", ["mini", "tiny"])
 def test_presets_have_the_parameters_that_they_say(preset: Any, memory: Any) -> None:
-    from weights import operations
-    from weights.recipes import Transform
+    from agent_forge.weights import operations
+    from agent_forge.weights.recipes import Transform
 
     halting = memory != "none"
     config = CognateConfig(

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from phases.cognate import work
-from phases.cognate.script import Cognate
-from runs import kinds
-from runs.errors import UnavailableError
-from runs.history import audit
-from runs.home import Home
-from runs.kinds.state import fold_into
+from agent_forge.phases.cognate import work
+from agent_forge.phases.cognate.script import Cognate
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import UnavailableError
+from agent_forge.runs.history import audit
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.state import fold_into
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.tasks import runner
 from testing.miniatures import bitnet_runs, cognate_runs
 from testing.models.toys import Toys
 from tests.integration.kinds.test_forgeries import edit, relinked
-from weights.storage.weight_cache import Artifacts
-from worker.tasks import runner
 
 SETTINGS: dict[str, Any] = {
     "specialist_tokens": 4_000,

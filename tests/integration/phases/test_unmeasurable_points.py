@@ -10,16 +10,16 @@ import pytest
 from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 
-from cli.main import forge
-from phases.compression import figures, panels
-from phases.compression.events import CompressionState
-from runs import kinds
-from runs.errors import RunFailedError
-from runs.history import audit
-from runs.home import Home
-from runs.kinds.decide import due
-from runs.panels.panels import Front, Units
-from studies.observing import Observe, Observed, Unmeasurable
+from agent_forge.cli.main import forge
+from agent_forge.phases.compression import figures, panels
+from agent_forge.phases.compression.recipes import CompressionState
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import RunFailedError
+from agent_forge.runs.history import audit
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.decide import due
+from agent_forge.runs.panels.panels import Front, Units
+from agent_forge.studies.events import Observe, Observed, Unmeasurable
 from testing.miniatures import compression_runs
 from testing.miniatures.compression_runs import finish, replayed, state, submit
 from testing.models.toys import Toys

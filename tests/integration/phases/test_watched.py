@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 import torch
 
-from phases.cognate.script import Cognate
-from runs.errors import ForgeError, RunFailedError
-from runs.history import audit
-from runs.home import Home
-from runs.kinds.asked import Asked
+from agent_forge.phases.cognate.script import Cognate
+from agent_forge.runs.errors import ForgeError, RunFailedError
+from agent_forge.runs.history import audit
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.weights.training import complete, room
+from agent_forge.weights.training.objectives import OBJECTIVES, Batch, next_token
+from agent_forge.weights.training.objectives import bake as bake_objective
+from agent_forge.worker.commands import submit
 from testing.miniatures import bake_runs, bitnet_runs, cognate_runs, student_runs
 from testing.models.toys import Toys
-from weights.recipes import Train
-from weights.storage.weight_cache import Artifacts
-from weights.training import complete, room
-from weights.training.objectives import OBJECTIVES, Batch, next_token
-from weights.training.objectives import bake as bake_objective
-from worker.commands import validate
 
 #: Step from which the loss is many times its size.
 LEAPS = 25
@@ -153,7 +153,9 @@ def test_a_step_of_a_given_model_that_does_not_fit_is_computed_in_parts(
     kind: str, toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At least as many as were asked for, with a note; pinned for all trainings of the run."""
-    execute = import_module("phases.prompt_baking.work" if kind == "bake" else "studies.work")
+    execute = import_module(
+        "agent_forge.phases.prompt_baking.work" if kind == "bake" else "agent_forge.studies.work"
+    )
     whole, most = execute.canary, 1
 
     def canary(recipe: Train, *args: Any, **more: Any) -> tuple[str, float]:
@@ -175,4 +177,4 @@ def test_a_step_of_a_given_model_that_does_not_fit_is_computed_in_parts(
 
 def test_a_limit_of_no_deviations_is_refused() -> None:
     with pytest.raises(ForgeError, match="divergence"):
-        validate.plan(Asked("cognate", {"preset": "mini", "divergence": 0}))
+        submit.plan(Asked("cognate", {"preset": "mini", "divergence": 0}))

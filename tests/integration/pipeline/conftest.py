@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.events import PipelineState
-from runs.home import Home
-from runs.kinds import FURTHER
+from agent_forge.pipeline.events import PipelineState
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds import FURTHER
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_kind import KNOWN
 from tests.integration.kinds.conftest import home, toy_is_known

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from runs.errors import RunFailedError
-from runs.home import Home
+from agent_forge.runs.errors import RunFailedError
+from agent_forge.runs.home import Home
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_pipelines import TWO
 from tests.integration.kinds.test_api import served

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from runs.errors import ConfigError
-from runs.kinds.asked import Asked
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.worker.commands import submit
 from testing.miniatures import small_text
-from worker.commands import validate
 
 QWEN = {"model_type": "qwen2", "hidden_size": 64, "vocab_size": 512}
 TRAINED = {
@@ -42,7 +42,7 @@ def merge(base: str, *sources: str, data: str = "specialists:items", name: str =
 def planned(*phases: dict) -> Any:
     """Return the plan of a pipeline."""
     data = {"data": [str(small_text.file())]}
-    return validate.plan(Asked("pipeline", {"phases": [{**TRAINED, **data}, *phases]}))
+    return submit.plan(Asked("pipeline", {"phases": [{**TRAINED, **data}, *phases]}))
 
 
 @pytest.mark.parametrize(

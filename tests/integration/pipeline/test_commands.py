@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from cli.runs.progress import Progress
-from runs.home import Home
+from agent_forge.cli.runs.progress import Progress
+from agent_forge.runs.home import Home
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.tasks import runner
 from testing.toy import toy_pipelines, toy_runs
 from testing.worlds.runs import REPOSITORY
 from tests.integration.kinds.test_commands import call, told
-from weights.storage.weight_cache import Artifacts
-from worker.tasks import runner
 
 TWO = """\
 # Two phases that count.

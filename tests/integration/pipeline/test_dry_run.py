@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from pipeline.submission import dry_run
-from runs.home import Home
-from runs.kinds.asked import Asked
-from runs.kinds.forecast import Amount, Forecast
-from runs.system.durations import duration, size
+from agent_forge.pipeline.submission import dry_run
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.forecast import Amount, Forecast
+from agent_forge.runs.system.durations import duration, size
+from agent_forge.worker.commands import submit
 from testing.toy import toy_runs
 from testing.toy.toy_kind import Toy
 from testing.toy.toy_pipelines import TWO, phase
 from tests.integration.kinds.test_commands import call
-from worker.commands import validate
 
 ONE = '[[phase]]\nname = "first"\nkind = "toy"\nsettings = { seed = 1 }\n'
 UNKNOWN = "its kind of run cannot tell before it has run"
@@ -27,7 +27,7 @@ UNKNOWN = "its kind of run cannot tell before it has run"
 
 def tried(phases: list[dict[str, Any]], log: Any = None) -> list[dry_run.Cost]:
     """Return the costs of a pipeline's phases."""
-    plan = validate.plan(Asked("pipeline", {"phases": phases}))
+    plan = submit.plan(Asked("pipeline", {"phases": phases}))
     return list(dry_run.costs(plan, lambda name: None, log))
 
 
@@ -153,7 +153,7 @@ def test_a_phase_is_tried_on_stand_ins_for_what_the_phases_before_will_make(
         asked.append([lookup.named(name).path for name in wanted.models["model"]])
         return real(self, Asked("measure"), lookup)
 
-    from phases.measure.script import Measure
+    from agent_forge.phases.measure.script import Measure
 
     real = Measure.plan
     monkeypatch.setattr(Toy, "forecast", made)
@@ -169,10 +169,10 @@ def replaced(
     phases: list[dict[str, Any]], weighed: Any, monkeypatch: pytest.MonkeyPatch, real: Any
 ) -> Any:
     """Return the plan of a pipeline, made with the measurement's own way of planning."""
-    from phases.measure.script import Measure
+    from agent_forge.phases.measure.script import Measure
 
     monkeypatch.setattr(Measure, "plan", real)
-    plan = validate.plan(Asked("pipeline", {"phases": phases}))
+    plan = submit.plan(Asked("pipeline", {"phases": phases}))
     monkeypatch.setattr(Measure, "plan", weighed)
     return plan
 

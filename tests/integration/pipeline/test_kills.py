@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.events import PipelineState
-from runs.history import audit
-from runs.home import Home
+from agent_forge.pipeline.events import PipelineState
+from agent_forge.runs.history import audit
+from agent_forge.runs.home import Home
 from testing.shares import one_quick
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_pipelines import phase

@@ -12,22 +12,22 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 
-from events import projection
-from runs.errors import RunFailedError
-from runs.home import Home
-from runs.lists import stages
-from runs.lists.projections import RUNS, Runs
-from runs.lists.stages import Chosen
-from runs.record import user_events
+from agent_forge.events import projection
+from agent_forge.runs.errors import RunFailedError
+from agent_forge.runs.home import Home
+from agent_forge.runs.lists import stages
+from agent_forge.runs.lists.projections import RUNS, Runs
+from agent_forge.runs.lists.stages import Chosen
+from agent_forge.runs.record import events
+from agent_forge.worker import append
+from agent_forge.worker.commands import accounts
+from agent_forge.worker.commands.control import control
+from agent_forge.worker.commands.fork import fork, plan
+from agent_forge.worker.queue.device_table import Roster
 from testing.services.servers import Postgres
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_pipelines import TWO, phase
 from tests.integration.kinds.test_api import served
-from worker import append
-from worker.commands import accounts
-from worker.commands.control import control
-from worker.commands.fork import fork, plan
-from worker.queue.device_table import Roster
 
 STOPPING = {"metric": "total", "at_least": 1e12}
 
@@ -55,10 +55,10 @@ def full_home(honest_home: Home, tmp_path_factory: pytest.TempPathFactory) -> Ho
                 home, lambda s, child=child: s.run == child and len(s.steps) == 1, run
             )
         with closing(home.open_store()) as store:
-            control(store, "paused", user_events.Paused())
+            control(store, "paused", events.Paused())
             branch = plan(store, "p", None, 2, {"second.seed": 5})
             again = fork(store, branch, by="eve")
-            control(store, again, user_events.PriorityChanged(priority=3))
+            control(store, again, events.PriorityChanged(priority=3))
             toy_runs.submit(home, "p.3-third")  # of nobody's pipeline
             append.project(store)
         put(home, "reusing", TWO, reuse=True)

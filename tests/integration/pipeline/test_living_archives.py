@@ -14,20 +14,20 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cli.main import forge
-from events import ArchiveError, Envelope, EventStore, archive, canonical_json
-from pipeline.events import PipelineState
-from runs.errors import ConflictError, NotFoundError, RunFailedError
-from runs.history import archive as run_archive
-from runs.history import audit
-from runs.history.places import inside
-from runs.home import Home
+from agent_forge.cli.main import forge
+from agent_forge.events import ArchiveError, Envelope, EventStore, archive, canonical_json
+from agent_forge.pipeline.events import PipelineState
+from agent_forge.runs.errors import ConflictError, NotFoundError, RunFailedError
+from agent_forge.runs.history import archive as run_archive
+from agent_forge.runs.history import audit
+from agent_forge.runs.history.repository import inside
+from agent_forge.runs.home import Home
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.exports import archive as archives
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_pipelines import TWO, phase
 from tests.integration.kinds.test_forgeries import relinked
 from tests.integration.pipeline.test_histories import edited
-from weights.storage.weight_cache import Artifacts
-from worker.exports import archive as archives
 
 Streams = dict[str, list[Envelope]]
 

@@ -14,19 +14,19 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from events import New
-from pipeline.decide import due
-from pipeline.events import PipelineState, Started
-from runs.event_types import Figure
-from runs.home import Home
-from runs.streams import stream
+from agent_forge.events import New
+from agent_forge.pipeline.decide import due
+from agent_forge.pipeline.events import PipelineState, Started
+from agent_forge.runs.event_types import Figure
+from agent_forge.runs.home import Home
+from agent_forge.runs.streams import stream
+from agent_forge.worker.queue.device_table import Roster
+from agent_forge.worker.queue.leases import myself
+from agent_forge.worker.queue.scheduler import Offer
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_pipelines import TWO, phase
 from tests.integration.kinds.test_api import got, served
 from tests.unit.runs.test_pipelines import GOOD, MERGE, PHASES, end, measured, model, standard
-from worker.queue.device_table import Roster
-from worker.queue.leases import myself
-from worker.queue.scheduler import Offer
 
 THREE = [*TWO, phase("third", seed=3)]
 #: States of a phase in the order in which they follow each other.

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from pipeline import folder
-from pipeline.events import GateOverridden
-from runs import kinds
-from runs.errors import ForgeError
-from runs.home import Home
-from runs.panels import report_html
-from runs.record import user_events
+from agent_forge.pipeline import folder
+from agent_forge.pipeline.events import GateOverridden
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ForgeError
+from agent_forge.runs.home import Home
+from agent_forge.runs.panels import report_html
+from agent_forge.runs.record import events
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_pipelines import TWO, phase
 from tests.integration.kinds.test_commands import call
@@ -96,7 +96,7 @@ def test_a_pipeline_that_a_gate_has_stopped_says_why_and_what_to_do(home: Home) 
 def test_an_override_is_told_with_its_reason_and_who_decided(home: Home) -> None:
     stopped(home, [phase("first", {"metric": "total", "at_least": 1e9}, seed=1), TWO[1]])
     ask(home, GateOverridden(phase=1, reason="good enough"))
-    ask(home, user_events.Retried())
+    ask(home, events.Retried())
     toy_runs.finish(home, "p")
     text = report(home)
     owner = toy_runs.state(home, "p").submitted.owner
@@ -130,7 +130,7 @@ def test_a_stranger_s_words_are_shown_and_not_obeyed(home: Home) -> None:
     toy_pipelines.submit(home)
     toy_runs.carry_until(home, lambda s: s.run == "p.1-first" and s.place > 2, "p")
     odd = "<script>x</script> | [a](https://x) **b** ![c](d)"
-    ask(home, user_events.Cancelled(reason=odd))
+    ask(home, events.Cancelled(reason=odd))
     page = folder.documents(home, "p")[report_html.NAME].decode()
     body = page.partition("<body>")[2]
     assert "&lt;script&gt;x&lt;/script&gt; | [a](https://x) **b** ![c](d)" in body

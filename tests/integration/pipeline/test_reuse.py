@@ -13,35 +13,34 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent_forge import PipelineOrchestrator
-from api.state import children as api_children
-from api.state.run_cache import Desk as Desk_
-from cli.main import forge
-from events import Context, Envelope, canonical_json
-from pipeline.events import PipelineState
-from runs import kinds
-from runs.errors import ForgeError
-from runs.history import archive as run_archive
-from runs.history import audit, children, repository, reuse
-from runs.history.archive import ArchivedLog
-from runs.history.run_cache import RunCache
-from runs.home import Home
-from runs.kinds.tasks import Start
-from runs.panels.stages import Strip
-from runs.panels.timeline import Timeline
-from runs.record import user_events
+from agent_forge.api.state import children as api_children
+from agent_forge.api.state.run_cache import Desk as Desk_
+from agent_forge.cli.main import forge
+from agent_forge.events import Context, Envelope, canonical_json
+from agent_forge.pipeline.events import PipelineState
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ForgeError
+from agent_forge.runs.history import archive as run_archive
+from agent_forge.runs.history import audit, children, repository
+from agent_forge.runs.history.archive import ArchivedLog
+from agent_forge.runs.history.run_cache import RunCache
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.decide import Start
+from agent_forge.runs.panels.stages import Strip, Timeline
+from agent_forge.runs.record import events
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.commands import delegation as commands_reuse
+from agent_forge.worker.commands import fork as forks
+from agent_forge.worker.commands.control import control
+from agent_forge.worker.exports import archive as archives
+from agent_forge.worker.queue.dispatcher import Desk
+from agent_forge.worker.tasks.recorder import Hands
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_kind import OTHER_ARITHMETIC
 from testing.toy.toy_pipelines import TWO, phase
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
 from tests.integration.kinds.test_forgeries import relinked
-from weights.storage.weight_cache import Artifacts
-from worker.commands import fork as forks
-from worker.commands import reuse as commands_reuse
-from worker.commands.control import control
-from worker.exports import archive as archives
-from worker.queue.run_cache import Desk
-from worker.tasks.recorder import Hands
 
 Streams = dict[str, list[Envelope]]
 
@@ -124,11 +123,11 @@ def test_a_run_that_the_clock_may_have_ended_is_not_taken(home: Home) -> None:
     toy_runs.submit(home, "r", seed=1)
     state = toy_runs.finish(home, "r")
     rows = toy_runs.rows(home, "r")
-    own = reuse.identity(state, rows[0].code_version)
-    assert reuse.wrong(rows, state, own) is None
+    own = children.identity(state, rows[0].code_version)
+    assert children.wrong(rows, state, own) is None
     config = SimpleNamespace(max_hours=1.0)
     state.submitted = state.submitted.model_copy(update={"config": config})
-    assert "by the clock" in str(reuse.wrong(rows, state, own))
+    assert "by the clock" in str(children.wrong(rows, state, own))
 
 
 def test_of_several_equal_runs_the_oldest_is_taken(home: Home) -> None:
@@ -223,17 +222,17 @@ def _unfinished(home: Home) -> None:
 def _cancelled(home: Home) -> None:
     _unfinished(home)
     with closing(home.open_store()) as store:
-        control(store, "other", user_events.Cancelled())
+        control(store, "other", events.Cancelled())
 
 
 def _given_up(home: Home) -> None:
     """A task was quarantined, and the run went on without it."""
-    from runs.record.events import TaskDied
+    from agent_forge.runs.record.events import TaskDied
 
     toy_runs.submit(home, "other", "worst-fitness", seed=1)
     state = toy_runs.carry_until(home, lambda state: state.started is not None, "other")
     with closing(home.open_store()) as store:
-        from events import New
+        from agent_forge.events import New
 
         for attempt in (1, 2, 3):
             died = TaskDied(task="count/0/1", attempt=attempt, how="signal 9")
@@ -316,14 +315,14 @@ def forged(ended: Home, identity: bool, **settings: Any) -> list[str]:
     rows = streams["pipeline/q"]
     place = next(n for n, row in enumerate(rows) if row.type == "phase_ended")
     kind = toy_runs.state(ended, "q")
-    from pipeline import plan
-    from runs.kinds.asked import Asked
-    from runs.kinds.tasks import Delegate
+    from agent_forge.pipeline import plan
+    from agent_forge.runs.kinds.asked import Asked
+    from agent_forge.runs.kinds.decide import Delegate
 
     told = plan.returned(kind, Delegate("phase/1", "other", Asked("")), other)
     data = json.loads(told.payload())
     before = json.loads(rows[place].data)["reused"]
-    data["reused"] = reuse.identity(other, rows[0].code_version) if identity else before
+    data["reused"] = children.identity(other, rows[0].code_version) if identity else before
     rows[place] = rows[place]._replace(data=canonical_json(data))
     streams["pipeline/q"] = relinked(rows)
     state = repository.fold(streams["pipeline/q"])

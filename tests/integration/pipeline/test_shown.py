@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cli.main import forge
-from runs import kinds
-from runs.errors import NotFoundError, RunFailedError
-from runs.history.journal import Journals
-from runs.history.run_cache import RunCache
-from runs.home import Home
+from agent_forge.cli.main import forge
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import NotFoundError, RunFailedError
+from agent_forge.runs.history.run_cache import Journals, RunCache
+from agent_forge.runs.home import Home
+from agent_forge.worker.commands.fork import fork, plan
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_pipelines import phase
-from worker.commands.fork import fork, plan
 
 
 def call(home: Home, *words: str) -> str:

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from pipeline.events import PipelineState
-from runs import kinds
-from runs.history import audit, repository
-from runs.kinds.asked import Asked, Lookup
-from runs.kinds.state import fold_into
+from agent_forge.pipeline.events import PipelineState
+from agent_forge.runs import kinds
+from agent_forge.runs.history import audit, repository
+from agent_forge.runs.kinds.asked import Asked, Lookup
+from agent_forge.runs.kinds.state import fold_into
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.tasks import runner
 from testing.miniatures import pipeline_runs, speedruns
 from testing.worlds.finished_run import FinishedTraining
 from tests.integration.cli.test_forge import call
-from weights.storage.weight_cache import Artifacts
-from worker.tasks import runner
 
 KINDS = [
     *("cognate", "evomerge", "quietstar", "bitnet"),

@@ -13,16 +13,16 @@ from typing import Any, Literal
 import pytest
 from fastapi.testclient import TestClient
 
-from runs import kinds
-from runs.home import Home
-from runs.kinds import FURTHER
-from runs.kinds.asked import Named
+from agent_forge.runs import kinds
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds import FURTHER
+from agent_forge.runs.kinds.asked import Named
+from agent_forge.worker.commands import accounts
 from testing.models.toys import Toys
 from testing.toy import toy_runs
 from testing.toy.toy_kind import KNOWN
 from testing.toy.toy_pipelines import TWO
 from tests.integration.kinds.test_api import post, served
-from worker.commands import accounts
 
 TEXTS = [
     {"id": f"t{n}", "domain": "all", "slice": slice_, "text": f"a cat and {n} " * 20}

@@ -9,24 +9,30 @@ from typing import Any
 
 import pytest
 
-from evaluation.sandbox import sandbox
-from pipeline.events import GateOverridden, PhaseEnded, PhaseFailed, PipelineState
-from pipeline.kind import Pipeline
-from pipeline.submission import file as pipeline_file
-from runs.errors import ConfigError, ConflictError, ForgeError, RunFailedError, SourceError
-from runs.history import audit, repository
-from runs.home import Home
-from runs.kinds.asked import Asked, Lookup
-from runs.panels.panels import Gates
-from runs.record import user_events
-from runs.system import packages
+from agent_forge.evaluation.sandbox import sandbox
+from agent_forge.pipeline.events import GateOverridden, PhaseEnded, PhaseFailed, PipelineState
+from agent_forge.pipeline.kind import Pipeline
+from agent_forge.pipeline.submission import file as pipeline_file
+from agent_forge.runs.errors import (
+    ConfigError,
+    ConflictError,
+    ForgeError,
+    RunFailedError,
+    SourceError,
+)
+from agent_forge.runs.history import audit, repository
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import Asked, Lookup
+from agent_forge.runs.panels.panels import Gates
+from agent_forge.runs.record import events
+from agent_forge.runs.system import packages
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.commands import submit
+from agent_forge.worker.commands.control import control
+from agent_forge.worker.tasks import runner
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_pipelines import TWO, phase
 from testing.toy.toy_state import digest_of
-from weights.storage.weight_cache import Artifacts
-from worker.commands import validate
-from worker.commands.control import control
-from worker.tasks import runner
 
 
 def ask(home: Home, event: Any, run: str = "p") -> None:
@@ -132,14 +138,14 @@ def test_a_gate_stops_the_pipeline_and_a_person_overrides_it_with_a_reason(home:
     assert "must be at least 1e+09" in why
     assert state(home).ended_phase(2) is None
 
-    ask(home, user_events.Retried())
+    ask(home, events.Retried())
     assert "stopped it" in failed(home), "a retry alone changes no verdict"
     with pytest.raises(ConflictError, match="no gate of that phase"):
         ask(home, GateOverridden(phase=2, reason="no"))
     ask(home, GateOverridden(phase=1, reason="good enough"))
     with pytest.raises(ConflictError, match="overridden already"):
         ask(home, GateOverridden(phase=1, reason="again"))
-    ask(home, user_events.Retried())
+    ask(home, events.Retried())
     ended = toy_runs.finish(home, "p")
     assert ended.completed
     assert audit.audit(toy_runs.rows(home, "p")) == []
@@ -197,7 +203,7 @@ def test_a_retry_of_the_pipeline_retries_the_failed_child(home: Home, monkeypatc
         assert "p.1-first failed" in failed(home)
         assert toy_runs.state(home, "p.1-first").retries == retries
         assert len(state(home).troubles(1)) == retries + 1
-        ask(home, user_events.Retried())
+        ask(home, events.Retried())
     monkeypatch.setattr("testing.toy.toy_kind.ToyContext.carry_out", _counted)
     ended = toy_runs.finish(home, "p")
     assert ended.completed
@@ -207,7 +213,7 @@ def test_a_retry_of_the_pipeline_retries_the_failed_child(home: Home, monkeypatc
 
 def _counted(self, task):
     """Do the task that fails as if its setting were another."""
-    from runs.kinds.tasks import Start
+    from agent_forge.runs.kinds.decide import Start
     from testing.toy.toy_state import Counted, Started, value_of
 
     if isinstance(task, Start):
@@ -221,19 +227,19 @@ def _counted(self, task):
 def test_a_child_that_was_retried_by_its_user_is_taken_as_it_ended(home: Home, monkeypatch) -> None:
     toy_pipelines.submit(home, [phase("first", failing="count/0/1"), TWO[1]])
     failed(home)
-    ask(home, user_events.Retried(), "p.1-first")
+    ask(home, events.Retried(), "p.1-first")
     monkeypatch.setattr("testing.toy.toy_kind.ToyContext.carry_out", _counted)
     toy_runs.finish(home, "p.1-first")
-    ask(home, user_events.Retried())
+    ask(home, events.Retried())
     assert toy_runs.finish(home, "p").completed
 
 
 def test_a_cancelled_child_ends_the_pipeline_and_a_retry_begins_another(home: Home) -> None:
     toy_pipelines.submit(home)
     toy_runs.carry_until(home, lambda s: s.run == "p.1-first" and s.place > 2, "p")
-    ask(home, user_events.Cancelled(reason="wrong"), "p.1-first")
+    ask(home, events.Cancelled(reason="wrong"), "p.1-first")
     assert "phase first: run p.1-first was cancelled: wrong" in failed(home)
-    ask(home, user_events.Retried())
+    ask(home, events.Retried())
     ended = toy_runs.finish(home, "p")
     assert ended.ended_phase(1).child == "p.1-first-1"
     assert audit.audit(toy_runs.rows(home, "p")) == []
@@ -244,7 +250,7 @@ def test_another_run_of_the_childs_name_is_not_taken_for_it(home: Home) -> None:
     toy_runs.finish(home, "p.1-first")
     toy_pipelines.submit(home)
     assert "run p.1-first exists already, and is no part of this one" in failed(home)
-    ask(home, user_events.Retried())
+    ask(home, events.Retried())
     assert toy_runs.finish(home, "p").ended_phase(1).child == "p.1-first-1"
 
 
@@ -260,7 +266,7 @@ def under_way(home: Home) -> None:
 @pytest.mark.parametrize("word", ["paused", "cancelled"])
 def test_what_is_asked_of_a_pipeline_is_asked_of_its_living_child(home: Home, word: str) -> None:
     under_way(home)
-    event = {"paused": user_events.Paused, "cancelled": user_events.Cancelled}[word]
+    event = {"paused": events.Paused, "cancelled": events.Cancelled}[word]
     ask(home, event(reason="enough"))
     assert toy_runs.state(home, "p.1-first").status == word
     assert state(home).status == word
@@ -270,9 +276,9 @@ def test_priority_goes_down_and_a_resumed_pipeline_goes_on(
     home: Home, honest: PipelineState
 ) -> None:
     under_way(home)
-    ask(home, user_events.PriorityChanged(priority=9))
-    ask(home, user_events.Paused())
-    ask(home, user_events.Resumed())
+    ask(home, events.PriorityChanged(priority=9))
+    ask(home, events.Paused())
+    ask(home, events.Resumed())
     assert toy_runs.state(home, "p.1-first").priority == 9
     assert toy_runs.finish(home, "p").lineage_digest() == honest.lineage_digest()
     assert toy_runs.state(home, "p.2-second").priority == 9
@@ -284,7 +290,7 @@ def test_priority_goes_down_and_a_resumed_pipeline_goes_on(
 def said(*phases: dict[str, Any]) -> str:
     """Return what is wrong with a pipeline of these phases."""
     with pytest.raises(ForgeError) as error:
-        validate.plan(Asked("pipeline", {"phases": list(phases)}))
+        submit.plan(Asked("pipeline", {"phases": list(phases)}))
     return str(error.value)
 
 
@@ -316,11 +322,11 @@ def test_a_pipeline_is_checked_whole_before_anything_starts() -> None:
     late = {**phase("late"), "kind": "cognate", "settings": {"preset": "mini"}}
     second = {**phase("two"), "models": {"base": "one:total"}}
     with pytest.raises(ForgeError, match="late:items, which come after phase two, whose model"):
-        validate.plan(Asked("pipeline", {"phases": [one, second, late], "test": "late:items"}))
+        submit.plan(Asked("pipeline", {"phases": [one, second, late], "test": "late:items"}))
     with pytest.raises(
         ForgeError, match=r"gate asks for total\. For all phases there are: bits_per"
     ):
-        validate.plan(
+        submit.plan(
             Asked("pipeline", {"phases": [one], "gates": {"metric": "total", "at_most": 1}})
         )
     assert "which is measured on test items, and there are none" in said(
@@ -363,7 +369,7 @@ def test_what_a_later_phase_needs_is_checked_before_its_model_is_made(
 ) -> None:
     """Else the run stops after everything but its end is done."""
     first = {"name": "models", "kind": "cognate", "settings": {"preset": "mini"}}
-    validate.plan(Asked("pipeline", {"phases": [first]}))
+    submit.plan(Asked("pipeline", {"phases": [first]}))
     monkeypatch.setattr(packages, "find_spec", lambda name: None)
     assert said(first, phase).startswith(f"phase late: {missing}, which is not installed: pip")
 
@@ -377,12 +383,12 @@ def test_the_sandbox_of_a_later_phase_is_checked_before_its_model_is_made(
         later("baking", {"families": ["calculation", "repair"]}),
     ]
     for late in phases:
-        validate.plan(Asked("pipeline", {"phases": [first, late]}))
+        submit.plan(Asked("pipeline", {"phases": [first, late]}))
     monkeypatch.setattr(sandbox.Sandbox, "escapes", lambda self: "a program can write")
     for late in phases:
         assert "phase late: the sandbox does not hold on this machine" in said(first, late)
     elsewhere = Lookup(elsewhere=True)
-    validate.plan(Asked("pipeline", {"phases": [first, *phases[:1]]}), elsewhere)
+    submit.plan(Asked("pipeline", {"phases": [first, *phases[:1]]}), elsewhere)
 
 
 @pytest.mark.parametrize("kind", ["curriculum", "experts", "baking"])
@@ -408,7 +414,7 @@ def test_a_child_that_is_refused_once_is_submitted(
     home: Home, honest: PipelineState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder that was found and then taken away is made again; only a second refusal is kept."""
-    planned, refused = validate.plan, list[str]()
+    planned, refused = submit.plan, list[str]()
 
     def once(asked: Asked, *more: Any) -> Any:
         if asked.kind == "toy" and not refused:
@@ -417,7 +423,7 @@ def test_a_child_that_is_refused_once_is_submitted(
         return planned(asked, *more)
 
     toy_pipelines.submit(home)
-    monkeypatch.setattr(validate, "plan", once)
+    monkeypatch.setattr(submit, "plan", once)
     toy_runs.finish(home, "p")
     assert state(home).lineage_digest() == honest.lineage_digest()
     assert refused
@@ -428,15 +434,15 @@ def test_another_users_run_of_the_childs_name_is_left_alone(home: Home) -> None:
     toy_runs.submit(home, "p.1-first")
     toy_pipelines.submit(home)
     toy_runs.carry_until(home, lambda s: s.run == "p" and s.started is not None, "p")
-    ask(home, user_events.Paused())
-    ask(home, user_events.Cancelled())
+    ask(home, events.Paused())
+    ask(home, events.Cancelled())
     assert state(home).status == "cancelled"
     assert toy_runs.state(home, "p.1-first").status == "submitted"
 
 
 def test_one_model_and_one_gate_may_be_written_without_brackets() -> None:
     phase_ = {**phase("one"), "gates": {"metric": "total", "at_least": 1}}
-    config = validate.plan(Asked("pipeline", {"phases": [phase_]})).config
+    config = submit.plan(Asked("pipeline", {"phases": [phase_]})).config
     assert [gate.metric for gate in config.phases[0].gates] == ["total"]
 
 
@@ -447,24 +453,24 @@ def test_a_model_may_be_written_with_a_slash_or_by_an_alias(tmp_path: Path, monk
     models = {"sources": ["one/total", "mine"], "base": ["mine"]}
     two = {"name": "two", "kind": "evomerge", "models": models, "unchanged": "one/total"}
     asked = {"phases": [phase("one"), two], "aliases": {"mine": str(tmp_path / "elsewhere")}}
-    with_phase = validate.plan(Asked("pipeline", asked))
+    with_phase = submit.plan(Asked("pipeline", asked))
     assert with_phase.config.phases[1].given == ("one:total", "mine", "mine")
     assert with_phase.config.phases[1].unchanged == "one:total"
     assert with_phase.fields["given"]["mine"].path == str(tmp_path / "elsewhere")
     monkeypatch.chdir(tmp_path)
-    with_folder = validate.plan(Asked("pipeline", asked))
+    with_folder = submit.plan(Asked("pipeline", asked))
     assert with_folder.config.phases[1].given == ("one/total", "mine", "mine")
     assert with_folder.fields["given"]["one/total"].path == str(tmp_path / "one/total")
     file = tmp_path / "two.toml"
     file.write_text('[aliases]\nmine = "a/b"\n[[phase]]\nname = "one"\nkind = "toy"\n')
     assert pipeline_file.read(file)["aliases"] == {"mine": "a/b"}
     with pytest.raises(ConfigError, match="a name and a model each"):
-        validate.plan(Asked("pipeline", {**asked, "aliases": {"mine": 7}}))
+        submit.plan(Asked("pipeline", {**asked, "aliases": {"mine": 7}}))
 
 
 def test_data_is_placed_where_the_pipeline_is_submitted(tmp_path: Path, monkeypatch) -> None:
     """A worker has another folder than its user, and each kind knows its own names of data."""
-    from evaluation.data.builtin import arithmetic
+    from agent_forge.evaluation.data.builtin import arithmetic
 
     texts = (document.text for document in arithmetic.documents(60_000, 3))
     lines = [json.dumps({"text": text}) for text in texts]
@@ -477,7 +483,7 @@ def test_data_is_placed_where_the_pipeline_is_submitted(tmp_path: Path, monkeypa
         "models": {"sources": ["train:law", "train:base"], "base": ["train:base"]},
     }
     phases = [{**train, "data": "law=law.jsonl"}, {**merge, "data": ["train:items", "more.jsonl"]}]
-    plan = validate.plan(Asked("pipeline", {"phases": phases}))
+    plan = submit.plan(Asked("pipeline", {"phases": phases}))
     assert plan.fields["places"] == {
         "train": (f"law={tmp_path}/law.jsonl",),
         "merge": ("train:items", f"{tmp_path}/more.jsonl"),

@@ -10,17 +10,17 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from api.options import Options
-from evomerge.mergekit import parser
-from evomerge.tasks import merge
-from runs.errors import ConfigError, SourceError
+from agent_forge.api.options import Options
+from agent_forge.evomerge.mergekit import parser
+from agent_forge.evomerge.tasks import merge
+from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.weights.folders import gguf_note, made_folders
+from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
+from agent_forge.weights.folders.sources import make_again, resolve, resolve_source
+from agent_forge.weights.tensors import HEADS
 from testing.models import toy_adapters, toy_models
 from tests.integration.cli.test_forge import call
 from tests.integration.weights.formats import test_gguf_source_tokens as words
-from weights.folders import gguf_note, made_folders
-from weights.folders.checkpoint import digest, open_checkpoint
-from weights.folders.sources import make_again, resolve, resolve_source
-from weights.tensors import HEADS
 
 
 @pytest.fixture

@@ -12,9 +12,15 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from runs.errors import SourceError, UnavailableError
-from weights.folders import checkpoint
-from weights.folders.checkpoint import digest, publish, read_folder, untied, write_weights
+from agent_forge.runs.errors import SourceError, UnavailableError
+from agent_forge.weights.folders import checkpoint
+from agent_forge.weights.folders.checkpoint import (
+    digest,
+    publish,
+    read_folder,
+    untied,
+    write_weights,
+)
 
 WEIGHTS = {
     "lm_head.weight": torch.arange(12.0).view(4, 3),

@@ -10,13 +10,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from evaluation.backends.local_backend import ResidentModel
-from runs.errors import SourceError
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.runs.errors import SourceError
+from agent_forge.weights.folders import model_config
+from agent_forge.weights.folders.checkpoint import INDEX, open_checkpoint
+from agent_forge.weights.folders.parameters import fill, fill_buffers
 from testing.models import families
 from testing.shares import one_quick
-from weights.folders import model_config
-from weights.folders.checkpoint import INDEX, open_checkpoint
-from weights.folders.parameters import fill, fill_buffers
 
 IDS = torch.arange(1, 13).view(1, 12)
 

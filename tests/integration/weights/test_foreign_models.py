@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 import torch
 
-from evaluation.loading import load_tokenizer
-from runs.errors import DataError, SourceError
-from runs.kinds.asked import Asked, Lookup
-from runs.system import bounded_files
+from agent_forge.evaluation.loading import load_tokenizer
+from agent_forge.runs.errors import DataError, SourceError
+from agent_forge.runs.kinds.asked import Asked, Lookup
+from agent_forge.runs.system import bounded_files
+from agent_forge.weights.folders import model_config
+from agent_forge.weights.folders.checkpoint import SHARD_BYTES, open_checkpoint, write_weights
+from agent_forge.weights.folders.sources import resolve
+from agent_forge.worker.commands import submit as plans
 from testing.models.toys import Toys
-from weights.folders import model_config
-from weights.folders.checkpoint import SHARD_BYTES, open_checkpoint, write_weights
-from weights.folders.sources import resolve
-from worker.commands import validate as plans
 
 DEEP = "[" * 100_000 + "]" * 100_000
 #: What C's reader of JSON takes and Python's own recursion does not.

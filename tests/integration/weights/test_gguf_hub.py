@@ -10,12 +10,12 @@ import huggingface_hub.file_download
 import pytest
 from huggingface_hub import constants
 
-from runs.errors import SourceError, UnavailableError
+from agent_forge.runs.errors import SourceError, UnavailableError
+from agent_forge.weights.folders import made_folders
+from agent_forge.weights.folders.checkpoint import open_checkpoint
+from agent_forge.weights.folders.sources import make_again, resolve
 from testing.services.hub_files import COMMIT, Files, serving
 from tests.integration.weights.formats import test_gguf_source_tokens as words
-from weights.folders import made_folders
-from weights.folders.checkpoint import open_checkpoint
-from weights.folders.sources import make_again, resolve
 
 NAME = "me/toy"
 

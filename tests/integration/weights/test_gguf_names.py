@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from runs.errors import SourceError
+from agent_forge.runs.errors import SourceError
+from agent_forge.weights.folders.checkpoint import open_checkpoint
+from agent_forge.weights.folders.gguf_source import conversion
+from agent_forge.weights.folders.sources import make_again, resolve
 from tests.integration.weights.formats import test_gguf_source_tokens as words
-from weights.folders.checkpoint import open_checkpoint
-from weights.folders.gguf_source import cached
-from weights.folders.sources import make_again, resolve
 
 ROOT = Path(__file__).parents[3]
 
@@ -91,7 +91,7 @@ def test_a_folder_that_is_gone_is_never_another_model(
 def test_a_kill_while_a_file_is_converted_leaves_nothing_wrong(
     home: Path, whole: Path, point: str
 ) -> None:
-    program = f"from weights.folders.sources import resolve; resolve({str(whole)!r})"
+    program = f"from agent_forge.weights.folders.sources import resolve; resolve({str(whole)!r})"
     environment = {**os.environ, "FORGE_FAILPOINTS": f"kill:{point}:1"}
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, check=False)
     assert done.returncode != 0, point
@@ -145,8 +145,8 @@ def test_the_longest_unused_folders_go_first(whole: Path, tmp_path: Path) -> Non
     cache = tmp_path / "cache"
     names, merges = words.byte_level()
     other = words.file_of(tmp_path / "other.gguf", "gpt2", names, merges, pre="qwen2")
-    old = cached.folder(whole, cache, "x")
+    old = conversion.folder(whole, cache, "x")
     os.utime(old, (1, 1))
-    new = cached.folder(other, cache, "y", disk_bytes=1)
+    new = conversion.folder(other, cache, "y", disk_bytes=1)
     assert not old.exists()
     assert new.is_dir()

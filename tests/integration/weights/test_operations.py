@@ -6,13 +6,13 @@ import pytest
 import torch
 from transformers import Qwen2ForCausalLM
 
-from runs.errors import ConfigError, NotFiniteError, SourceError, UnknownAlgorithmError
+from agent_forge.runs.errors import ConfigError, NotFiniteError, SourceError, UnknownAlgorithmError
+from agent_forge.weights import operations
+from agent_forge.weights.folders.checkpoint import digest
+from agent_forge.weights.operations import fresh, qwen2_init
+from agent_forge.weights.recipes import Transform
+from agent_forge.weights.tensors import Model
 from testing.models.toy_training import INIT, model
-from weights import operations
-from weights.folders.checkpoint import digest
-from weights.model import Model
-from weights.operations import fresh, qwen2_init
-from weights.recipes import Transform
 
 
 def line(place: float, start: Model, end: Model) -> Model:

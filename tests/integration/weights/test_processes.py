@@ -15,17 +15,15 @@ import pytest
 import torch
 from torch import distributed
 
-from runs.errors import ConfigError, UnavailableError
+from agent_forge.runs.errors import ConfigError, UnavailableError
+from agent_forge.weights.folders.checkpoint import digest
+from agent_forge.weights.recipes import Algorithm
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training import complete, room, team
+from agent_forge.weights.training.loop import Processes, Snapshot, Training, pinned, segment
+from agent_forge.weights.training.team import Team
 from testing.models.toy_training import model, recipe, streams
 from testing.waiting import PATIENCE
-from weights.folders.checkpoint import digest
-from weights.model import Model
-from weights.recipes import Algorithm
-from weights.training import complete, room, team
-from weights.training.loop import Snapshot, Training, segment
-from weights.training.pinned import pinned
-from weights.training.processes import Processes
-from weights.training.team import Team
 
 ROOT = Path(__file__).resolve().parents[3]
 COUNT = 2

@@ -8,14 +8,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from events import failpoints
-from runs.errors import SnapshotDamagedError, TamperedError, UnavailableError
+from agent_forge.events import failpoints
+from agent_forge.runs.errors import SnapshotDamagedError, TamperedError, UnavailableError
+from agent_forge.weights.folders.checkpoint import digest
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training import snapshots
+from agent_forge.weights.training.loop import Snapshot, segment
+from agent_forge.weights.training.snapshots import Snapshots
 from testing.models.toy_training import model, recipe, streams
-from weights.folders.checkpoint import digest
-from weights.model import Model
-from weights.training import snapshots
-from weights.training.loop import Snapshot, segment
-from weights.training.snapshots import Snapshots
 
 RECIPE = recipe()
 

@@ -8,15 +8,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runs import keys
-from runs.errors import ConfigError, NotFiniteError, SourceError
+from agent_forge.runs import keys
+from agent_forge.runs.errors import ConfigError, NotFiniteError, SourceError
+from agent_forge.weights import operations, svf
+from agent_forge.weights.folders.checkpoint import digest
+from agent_forge.weights.operations.mixture import role
+from agent_forge.weights.recipes import Transform
+from agent_forge.weights.tensors import Model
 from testing.models.toy_training import INIT, model
-from weights import operations
-from weights.folders.checkpoint import digest
-from weights.model import Model
-from weights.operations.mixture import role
-from weights.recipes import Transform
-from weights.svf import changes, decomposition
 
 SIZES = st.tuples(st.integers(1, 9), st.integers(1, 9))
 
@@ -38,7 +37,7 @@ def svd(parts: tuple[str, ...] = ("mlp",)) -> Model:
 @given(shape=SIZES, seed=st.integers(0, 1000))
 def test_factors_are_numpys_with_fixed_signs(shape: tuple[int, int], seed: int) -> None:
     given_ = matrix(shape, seed)
-    u, s, vt = decomposition.factors(given_)
+    u, s, vt = svf.factors(given_)
     own_u, own_s, own_vt = np.linalg.svd(given_.double().numpy(), full_matrices=False)
     assert np.allclose(s, own_s, atol=1e-12)
     assert np.allclose((u * s) @ vt, given_.double(), atol=1e-12)
@@ -53,28 +52,28 @@ def test_factors_are_numpys_with_fixed_signs(shape: tuple[int, int], seed: int) 
 def test_the_signs_do_not_depend_on_the_library() -> None:
     """A decomposition with all signs turned is given back as the same one."""
     given_ = matrix((6, 4), "signs")
-    u, s, vt = decomposition.factors(given_)
-    again = decomposition.factors(((-u) * s) @ (-vt))
+    u, s, vt = svf.factors(given_)
+    again = svf.factors(((-u) * s) @ (-vt))
     for one, other in zip((u, s, vt), again, strict=True):
         assert torch.allclose(one, other, atol=1e-9)
 
 
 def test_the_matrices_of_the_asked_parts_are_decomposed() -> None:
-    mlp = [n for n, *_ in decomposition.matrices(svd().weights)]
+    mlp = [n for n, *_ in svf.matrices(svd().weights)]
     assert len(mlp) == 6  # three in each of two blocks
     assert all(".mlp." in name for name in mlp)
-    both = [n for n, *_ in decomposition.matrices(svd(("attention", "mlp")).weights)]
+    both = [n for n, *_ in svf.matrices(svd(("attention", "mlp")).weights)]
     assert len(both) == 14  # and four more; biases are no matrices
     with pytest.raises(ConfigError, match="nothing to decompose"):
-        decomposition.decomposed({"model.norm.weight": torch.ones(3)}, ("mlp",))
+        svf.decomposed({"model.norm.weight": torch.ones(3)}, ("mlp",))
     broken = {"model.layers.0.mlp.up_proj.weight": torch.full((2, 2), float("nan"))}
     with pytest.raises(NotFiniteError, match="up_proj"):
-        decomposition.decomposed(broken, ("mlp",))
+        svf.decomposed(broken, ("mlp",))
 
 
 def vectors(*key: str) -> Model:
     """Vectors of fixed numbers around one."""
-    ones = changes.ones(svd().weights)
+    ones = svf.ones(svd().weights)
     drawn = {n: 1 + 0.3 * matrix((1, len(z)), n, *key)[0] for n, z in ones.items()}
     return Model({}, drawn)
 
@@ -148,14 +147,14 @@ def test_what_does_not_fit_is_refused() -> None:
             {"of": model()},
         )
     with pytest.raises(SourceError, match="the vectors do not fit"):
-        changes.of_vectors(svd().weights, {"x": torch.ones(2)})
+        svf.of_vectors(svd().weights, {"x": torch.ones(2)})
     whole = vectors("a").weights
     with pytest.raises(SourceError, match="there is no matrix other"):
-        changes.of_vectors(svd().weights, {**whole, "other": torch.ones(2)})
+        svf.of_vectors(svd().weights, {**whole, "other": torch.ones(2)})
     with pytest.raises(SourceError, match="only one of the two models has tensor"):
-        changes.of_model(model().weights, {})
+        svf.of_model(model().weights, {})
     with pytest.raises(SourceError, match="has shapes"):
-        changes.of_model({"a": torch.ones(2)}, {"a": torch.ones(3)})
+        svf.of_model({"a": torch.ones(2)}, {"a": torch.ones(3)})
     with pytest.raises(ConfigError, match="reads the input of"):
         operations.apply(Transform(operation="svf-decompose@1", params={"parts": ["mlp"]}), {})
     with pytest.raises(ConfigError, match="reads the input svd"):

@@ -9,11 +9,11 @@ import sys
 import pytest
 import torch
 
-from weights.threads import KERNEL_CACHES, KERNELS
+from agent_forge.weights.threads import KERNEL_CACHES, KERNELS
 
 WORK = """
 import sys, torch
-from weights.threads import KERNELS, set_threads
+from agent_forge.weights.threads import KERNELS, set_threads
 set_threads(1)
 row, kernel = torch.ones(2, 1, KERNELS + 50), torch.ones(1, 1, 3)
 for time in range(2):

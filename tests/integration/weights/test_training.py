@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from runs.errors import (
+from agent_forge.runs.errors import (
     ConfigError,
     DataError,
     SourceChangedError,
@@ -18,17 +18,17 @@ from runs.errors import (
     TrainingDivergedError,
     UnknownAlgorithmError,
 )
+from agent_forge.weights.folders.checkpoint import digest
+from agent_forge.weights.recipes import Algorithm, Train
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training import complete, loop
+from agent_forge.weights.training.canary import canary
+from agent_forge.weights.training.loop import Snapshot, Step, segment
+from agent_forge.weights.training.objectives import OBJECTIVES, Batch, next_token
+from agent_forge.weights.training.optimisers import OPTIMISERS
 from testing.models import toy_training
 from testing.models.toy_training import model, recipe, streams
 from testing.shares import one_quick
-from weights.folders.checkpoint import digest
-from weights.model import Model
-from weights.recipes import Algorithm, Train
-from weights.training import complete, pinned
-from weights.training.canary import canary
-from weights.training.loop import Snapshot, Step, segment
-from weights.training.objectives import OBJECTIVES, Batch, next_token
-from weights.training.optimisers import OPTIMISERS
 
 PRECISIONS = ("float32", "bfloat16")
 
@@ -227,12 +227,12 @@ def test_a_loss_far_above_its_average_ends_the_training_wherever_it_is_cut(
 @pytest.fixture
 def other_flags() -> Iterator[dict[str, Any]]:
     """Every flag at a value that no training has."""
-    before = pinned.flags()
-    for name, (_, write, value) in pinned.FLAGS.items():
+    before = loop.flags()
+    for name, (_, write, value) in loop.FLAGS.items():
         write((False, False) if name == "deterministic algorithms" else not value)
     torch.set_num_threads(2)
-    yield pinned.flags()
-    for name, (_, write, _) in pinned.FLAGS.items():
+    yield loop.flags()
+    for name, (_, write, _) in loop.FLAGS.items():
         write(before[name])
     torch.set_num_threads(before["threads"])
 
@@ -245,14 +245,14 @@ def test_flags_are_pinned_in_a_training_and_restored_also_after_an_error(
     state = torch.random.get_rng_state()
 
     def fail(step: Step) -> None:
-        seen.append(pinned.flags())
+        seen.append(loop.flags())
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
         carried_out(recipe(), report=fail, threads=1)
-    wanted = {name: value for name, (_, _, value) in pinned.FLAGS.items()}
+    wanted = {name: value for name, (_, _, value) in loop.FLAGS.items()}
     assert seen == [wanted | {"threads": 1}]
-    assert pinned.flags() == other_flags
+    assert loop.flags() == other_flags
     assert torch.equal(torch.random.get_rng_state(), state)
 
 

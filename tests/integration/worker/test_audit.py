@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from cli.main import forge
-from evomerge.run.state import RunState
-from evomerge.tasks.results.verify import RECIPE_FILE, comparable
-from runs.history.measured import difference
-from runs.home import Home
+from agent_forge.cli.main import forge
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.tasks.results.verify import RECIPE_FILE, comparable
+from agent_forge.runs.history.repository import difference
+from agent_forge.runs.home import Home
+from agent_forge.weights.storage.weight_cache import Artifacts
 from testing.models.toys import Toys
 from testing.verification import rebuilt, verified_again
 from testing.worlds.finished_run import FinishedRun
-from weights.storage.weight_cache import Artifacts
 
 
 @pytest.fixture(scope="module")

@@ -13,25 +13,26 @@ from click.testing import CliRunner, Result
 from fastapi.routing import APIRoute
 
 from agent_forge import ask
-from api.mcp.tools import BY_NAME
-from api.routes.control import router
-from cli.main import COMMANDS, forge
-from events import EventStore, New
-from events.databases.sqlite import open_store
-from evomerge.run import events as run_events
-from evomerge.run.state import RunState
-from runs.errors import ConfigError, ConflictError, NotFoundError, RunCancelledError
-from runs.history import audit, repository
-from runs.home import Home
-from runs.kinds import FURTHER
-from runs.kinds.commands import refusal
-from runs.kinds.controls import CONTROLS as TABLE
-from runs.kinds.decide import decide, due
-from runs.lists import queries
-from runs.record import user_events
-from runs.record.user_events import WISHES as CONTROLS
-from runs.record.user_events import Described
-from runs.streams import stream
+from agent_forge.api.mcp.resources import BY_NAME
+from agent_forge.api.routes.control import router
+from agent_forge.cli.main import COMMANDS, forge
+from agent_forge.events import EventStore, New
+from agent_forge.events.databases.sqlite import open_store
+from agent_forge.evomerge.run import events as run_events
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.runs.errors import ConfigError, ConflictError, NotFoundError, RunCancelledError
+from agent_forge.runs.history import audit, repository
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds import FURTHER
+from agent_forge.runs.kinds.controls import CONTROLS as TABLE
+from agent_forge.runs.kinds.controls import refusal
+from agent_forge.runs.kinds.decide import decide, due
+from agent_forge.runs.lists import queries
+from agent_forge.runs.record import events
+from agent_forge.runs.record.events import WISHES as CONTROLS
+from agent_forge.runs.record.events import Described
+from agent_forge.runs.streams import stream
+from agent_forge.worker.commands.control import control
 from testing.models.toys import Toys
 from testing.toy import toy_runs
 from testing.toy.toy_kind import KNOWN
@@ -39,7 +40,6 @@ from testing.waiting import PATIENCE, wait_until
 from testing.worlds import fake_runs, runs
 from testing.worlds.fake_world import RUN, SOURCES
 from testing.worlds.warm_process import Template
-from worker.commands.control import control
 
 SOURCE_IDS = {source.id for source in SOURCES}
 
@@ -208,7 +208,7 @@ def test_the_queue_has_the_highest_priority_first_then_the_oldest(store: EventSt
 
 
 def test_a_fork_of_a_cancelled_or_paused_run_goes_on(store: EventStore) -> None:
-    from worker.commands.fork import fork, plan
+    from agent_forge.worker.commands.fork import fork, plan
 
     half(store)
     control(store, RUN, run_events.Paused())
@@ -280,7 +280,7 @@ def test_python_asks_by_the_words_of_the_commands(tmp_path: Path, monkeypatch) -
 def test_command_route_and_tool_are_made_from_one_table() -> None:
     paths = {route.path for route in router.routes if isinstance(route, APIRoute)}
     for word, asked in TABLE.items():
-        assert COMMANDS[word] == ("cli.runs.control", asked.line)
+        assert COMMANDS[word] == ("agent_forge.cli.runs.control", asked.line)
         assert f"/runs/{{run}}/{word}" in paths
         assert BY_NAME[asked.tool_name].line == asked.line
 
@@ -320,12 +320,12 @@ def test_a_process_obeys_pause_resume_and_cancel_from_elsewhere(
         hold.touch()
         process = warm.start(home, failpoints=held)
         wait_until(lambda: toy_runs.state(home).started, "it has begun")
-        control(store, "r", user_events.Paused())
+        control(store, "r", events.Paused())
         hold.unlink()
         wait_until(lambda: _still(lambda: len(toy_runs.rows(home))), "it rests")
         state = toy_runs.state(home)
         assert (state.status, len(state.answers)) == ("paused", 1), "the task under way is recorded"
-        control(store, "r", user_events.Resumed())
+        control(store, "r", events.Resumed())
         out, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, err
         assert out.strip() == toy_runs.finish(whole).lineage_digest()
@@ -333,7 +333,7 @@ def test_a_process_obeys_pause_resume_and_cancel_from_elsewhere(
         hold.touch()
         process = warm.start(home, "c", failpoints=held)
         wait_until(lambda: toy_runs.state(home, "c").started, "it has begun")
-        control(store, "c", user_events.Cancelled(reason="enough"))
+        control(store, "c", events.Cancelled(reason="enough"))
         hold.unlink()
         _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode != 0

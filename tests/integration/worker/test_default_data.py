@@ -6,14 +6,14 @@ from collections import Counter
 
 import pytest
 
-from evaluation.data.builtin import corpus
-from evomerge.run import events
-from evomerge.run.state import RunState
-from evomerge.tasks.context import Bench
-from runs.kinds.asked import Asked
+from agent_forge.evaluation.data.builtin import corpus
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.tasks.context import Bench
+from agent_forge.runs.kinds.asked import Asked
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.commands import submit as plans
 from testing.models.toys import Toys
-from weights.storage.weight_cache import Artifacts
-from worker.commands import validate as plans
 
 
 def counts(bench: Bench) -> dict[str, dict[str, int]]:

@@ -13,28 +13,33 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from events import ConcurrencyError, Context, Event, EventStore, New
-from evomerge.run import events
-from evomerge.run.state import RunState
-from runs import imported_pasts
-from runs.errors import UnavailableError
-from runs.history import repository
-from runs.home import Home
-from runs.kinds.commands import refusal
-from runs.kinds.decide import due
-from runs.streams import stream
+from agent_forge.events import ConcurrencyError, Context, Event, EventStore, New
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.runs.errors import UnavailableError
+from agent_forge.runs.history import repository
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.controls import refusal
+from agent_forge.runs.kinds.decide import due
+from agent_forge.runs.streams import stream
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.commands import user_limits
+from agent_forge.worker.commands.control import control
+from agent_forge.worker.devices.child_main import Child
+from agent_forge.worker.queue import device_table
+from agent_forge.worker.queue.device_table import (
+    DEVICES,
+    Device,
+    Roster,
+    gpu_offers,
+    needs,
+    placements,
+)
+from agent_forge.worker.queue.dispatcher import Dispatcher
+from agent_forge.worker.queue.leases import LEASES, Leases
+from agent_forge.worker.queue.scheduler import Offer
 from testing.worlds import fake_runs
 from testing.worlds.fake_world import World
-from weights.storage.weight_cache import Artifacts
-from worker.commands import user_limits
-from worker.commands.control import control
-from worker.devices.child_main import Child
-from worker.queue import requirements
-from worker.queue.device_table import DEVICES, Device, Roster
-from worker.queue.dispatcher import Dispatcher
-from worker.queue.leases import LEASES, Leases
-from worker.queue.requirements import gpu_offers, needs, placements
-from worker.queue.scheduler import Offer
 
 PROFILE = "x|1|x|x|x|x"
 CPU = Offer(frozenset({"device:cpu"}), 1 << 40, PROFILE)
@@ -54,7 +59,7 @@ def store(home: Home) -> Iterator[EventStore]:
 @pytest.fixture(autouse=True)
 def _look_always(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step here takes a millisecond, and nothing must depend on how long it takes."""
-    monkeypatch.setattr("worker.queue.dispatcher.LOOK", -1.0)
+    monkeypatch.setattr("agent_forge.worker.queue.dispatcher.LOOK", -1.0)
 
 
 class Hand:
@@ -268,7 +273,7 @@ def test_the_past_of_a_fork_is_granted_to_nobody_until_somebody_takes_it_over(
         submit(there, "r", "ada")
         rows = there.read(stream("evomerge", "r"))
     one, hand = dispatcher(home), Hand(store, "d")
-    imported_pasts.note(store, "r", rows[-1].hash, Context("bob"))
+    repository.note(store, "r", rows[-1].hash, Context("bob"))
     store.adopt(stream("evomerge", "r"), rows)
     for leader in (one, dispatcher(home)):
         for _ in range(3):
@@ -385,7 +390,7 @@ def test_a_defect_of_ours_is_no_death_of_a_task(
 ) -> None:
     """Three deaths would quarantine it; the process is replaced, and the run waits with the reason."""
     monkeypatch.setenv("FORGE_HOME", str(home.folder))
-    monkeypatch.setattr("runs.kinds.decide.due", lambda state: 1 / 0)
+    monkeypatch.setattr("agent_forge.runs.kinds.decide.due", lambda state: 1 / 0)
     submit(store, "r", "ada")
     told = Child().do({"run": "r", "task": "start", "lease": "r/start", "fence": 1, "owner": "x"})
     assert told["ended"] == "refused"
@@ -399,7 +404,7 @@ def test_a_process_without_a_task_gives_its_memory_back(
 ) -> None:
     """It does so once, and still takes the next task."""
     monkeypatch.setenv("FORGE_HOME", str(home.folder))
-    monkeypatch.setattr("worker.devices.child_main.REST", 0.05)
+    monkeypatch.setattr("agent_forge.worker.devices.child_main.REST", 0.05)
     released: list[None] = []
     tasks: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
 
@@ -421,7 +426,7 @@ def test_devices_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
     With GPUs there is the CPU, too: else a run for it would wait for ever.
     """
-    monkeypatch.setattr(requirements.metadata, "version", lambda name: "2.13.0")
+    monkeypatch.setattr(device_table.metadata, "version", lambda name: "2.13.0")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-abc")
     monkeypatch.delenv("FORGE_THREADS", raising=False)
     found = placements("auto", 1)
@@ -437,7 +442,7 @@ def test_devices_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_torch_for_the_cpu_has_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requirements.metadata, "version", lambda name: "2.13.0+cpu")
+    monkeypatch.setattr(device_table.metadata, "version", lambda name: "2.13.0+cpu")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     assert [p.device for p in placements("auto", 1)] == ["cpu"]
     with pytest.raises(UnavailableError, match=r"torch is 2\.13\.0\+cpu"):
@@ -486,7 +491,7 @@ def test_a_grant_that_nobody_claims_is_taken_back(
     home: Home, store: EventStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A device whose process does not start must not hold a task up."""
-    monkeypatch.setattr("worker.queue.dispatcher.UNCLAIMED", 0.0)
+    monkeypatch.setattr("agent_forge.worker.queue.dispatcher.UNCLAIMED", 0.0)
     submit(store, "r", "ada")
     one, idle = dispatcher(home), Hand(store, "idle")
     one.step()
@@ -503,7 +508,7 @@ def test_a_grant_that_nobody_claims_is_taken_back(
 def test_a_claimed_task_is_not_taken_back(
     home: Home, store: EventStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("worker.queue.dispatcher.UNCLAIMED", 0.0)
+    monkeypatch.setattr("agent_forge.worker.queue.dispatcher.UNCLAIMED", 0.0)
     submit(store, "r", "ada")
     one, hand = dispatcher(home), Hand(store, "d")
     one.step()
@@ -538,7 +543,7 @@ def test_a_takeover_while_a_task_is_under_way_leaves_nothing_idle(
 def test_more_runs_than_are_kept_in_memory_all_end(
     home: Home, store: EventStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("worker.queue.run_cache.LOADED", 1)
+    monkeypatch.setattr("agent_forge.worker.queue.dispatcher.LOADED", 1)
     for number in range(3):
         submit(store, f"r{number}", f"u{number}")
     hands = [Hand(store, f"d{n}") for n in range(2)]
@@ -554,7 +559,7 @@ def test_a_run_that_was_set_aside_comes_back_when_something_is_recorded(
     submit(store, "r", "ada")
     one, hand = dispatcher(home), Hand(store, "d")
     with monkeypatch.context() as patch:
-        patch.setattr("worker.queue.run_cache.decide", lambda state: 1 / 0)
+        patch.setattr("agent_forge.worker.queue.dispatcher.decide", lambda state: 1 / 0)
         one.step()
         one.step()
     assert hand.granted() is None

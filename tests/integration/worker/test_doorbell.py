@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from agent_forge.worker.devices.local_servers import Redis
+from agent_forge.worker.queue.celery_wakeup import Bells, Listener, make_app, queue_of
 from testing.waiting import PATIENCE, wait_until
-from worker.devices.local_servers import Redis
-from worker.queue.celery_wakeup import Bells, Listener, make_app, queue_of
 
 DEVICE = "host/cpu"
 QUEUE = queue_of(DEVICE)

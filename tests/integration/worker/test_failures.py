@@ -12,29 +12,34 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from evaluation import autotune
-from evaluation.data.items import Text
-from evaluation.data.slices import SLICES
-from events import Context
-from evomerge.kind import EvoMerge
-from evomerge.run import events
-from evomerge.run.state import fold
-from evomerge.run.tasks import Build, Measure
-from evomerge.tasks import context, execute
-from evomerge.tasks.execute import carry_out
-from runs.errors import ConfigError, DataError, NotFoundError, RunFailedError, UnavailableError
-from runs.history.repository import load
-from runs.home import Home
-from runs.kinds.decide import decide
-from runs.kinds.tasks import Start
-from runs.streams import stream
+from agent_forge.evaluation import autotune
+from agent_forge.evaluation.data.items import Text
+from agent_forge.evaluation.data.slices import SLICES
+from agent_forge.events import Context
+from agent_forge.evomerge.kind import EvoMerge
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run.state import fold
+from agent_forge.evomerge.run.tasks import Build, Measure
+from agent_forge.evomerge.tasks import context, execute
+from agent_forge.evomerge.tasks.execute import carry_out
+from agent_forge.runs.errors import (
+    ConfigError,
+    DataError,
+    NotFoundError,
+    RunFailedError,
+    UnavailableError,
+)
+from agent_forge.runs.history.repository import load
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.decide import Start, decide
+from agent_forge.runs.streams import stream
+from agent_forge.weights.folders import checkpoint
+from agent_forge.weights.folders.checkpoint import digest
+from agent_forge.weights.storage import weight_cache
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.tasks import recorder, runner
 from testing.models.toys import Toys
 from testing.worlds import fake_runs, runs
-from weights.folders import checkpoint
-from weights.folders.checkpoint import digest
-from weights.storage import weight_cache
-from weights.storage.weight_cache import Artifacts
-from worker.tasks import recorder, runner
 
 
 @pytest.mark.slow

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cli.main import forge
-from events import Event
-from evomerge.run.events import Evaluated
-from evomerge.run.state import RunState
-from runs.history.measured import measurements
-from runs.home import Home
+from agent_forge.cli.main import forge
+from agent_forge.events import Event
+from agent_forge.evomerge.run.events import Evaluated
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.runs.history.repository import measurements
+from agent_forge.runs.home import Home
 from testing import forging
 from testing.miniatures import cognate_runs, pipeline_runs
 from testing.shares import one_quick

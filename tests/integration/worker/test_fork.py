@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from events import EventStore
-from events.databases.sqlite import open_store
-from evomerge import search
-from evomerge.run.rules.fork_rules import FIXED, WITH_STRATEGY
-from evomerge.run.state import RunState, fold
-from runs.errors import ConfigError, NotFoundError, TamperedError
-from runs.history import audit, repository
-from runs.streams import stream
+from agent_forge.events import EventStore
+from agent_forge.events.databases.sqlite import open_store
+from agent_forge.evomerge import search
+from agent_forge.evomerge.run.rules.fork_rules import FIXED, WITH_STRATEGY
+from agent_forge.evomerge.run.state import RunState, fold
+from agent_forge.runs.errors import ConfigError, NotFoundError, TamperedError
+from agent_forge.runs.history import audit, repository
+from agent_forge.runs.streams import stream
+from agent_forge.worker.commands.fork import fork, plan
+from agent_forge.worker.exports import chain_heads
 from testing.worlds import fake_runs
 from testing.worlds.fake_world import RUN
-from worker.commands.fork import fork, plan
-from worker.exports import chain_heads
 
 
 @pytest.fixture
@@ -136,9 +136,9 @@ def test_a_fork_of_what_has_not_started_takes_every_setting(store: EventStore) -
 
 def test_a_kept_elite_that_was_measured_has_begun_its_generation(tmp_path: Path) -> None:
     """Its score is on the old draw: the new candidates of that generation must be too."""
-    from events import New
-    from evomerge.run.tasks import Evaluate
-    from runs.kinds.decide import decide
+    from agent_forge.events import New
+    from agent_forge.evomerge.run.tasks import Evaluate
+    from agent_forge.runs.kinds.decide import decide
     from testing.worlds.fake_world import World
 
     store = open_store(tmp_path / "kept.db")
@@ -262,8 +262,8 @@ def test_places_without_a_future_are_refused(store: EventStore) -> None:
 
 def test_a_failed_run_is_tried_again_by_a_fork(tmp_path: Path) -> None:
     """What it tried in vain does not count any more."""
-    from events import New
-    from evomerge.run import events
+    from agent_forge.events import New
+    from agent_forge.evomerge.run import events
 
     store = open_store(tmp_path / "failed.db")
     fake_runs.submit(store)

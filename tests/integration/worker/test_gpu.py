@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 import torch
 
-from evaluation import autotune
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.data.packing import Packed
-from evaluation.measures import perplexity
-from evomerge.run import events
-from evomerge.run.tasks import Evaluate
-from evomerge.tasks.context import Bench
-from evomerge.tasks.execute import carry_out
-from runs.home import Home
+from agent_forge.evaluation import autotune
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.data.packing import Packed
+from agent_forge.evaluation.measures import perplexity
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run.tasks import Evaluate
+from agent_forge.evomerge.tasks.context import Bench
+from agent_forge.evomerge.tasks.execute import carry_out
+from agent_forge.runs.home import Home
+from agent_forge.weights.folders import checkpoint
+from agent_forge.weights.storage.weight_cache import Artifacts
 from testing.models.toys import Toys
 from testing.worlds import runs
-from weights.folders import checkpoint
-from weights.storage.weight_cache import Artifacts
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from runs.errors import ConfigError
-from runs.history import audit
-from runs.home import Home, processes, threads
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.history import audit
+from agent_forge.runs.home import Home, processes, threads
+from agent_forge.worker.tasks import helpers
 from testing.toy import toy_runs
 from testing.toy.toy_kind import KNOWN
 from testing.waiting import wait_until
 from tests.integration.cli.test_forge import call
-from worker.tasks import helpers
 
 
 @pytest.fixture

@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from events import Context, EventStore, New
-from events.databases.sqlite import open_store
-from events.projection import rebuild
-from runs.errors import ConfigError, ConflictError, NotFoundError
-from runs.history import audit, repository
-from runs.kinds.state import fold_into
-from runs.lists import finding, queries, run_names
-from runs.lists.projections import Runs
-from runs.record.user_events import Described
-from runs.streams import stream
+from agent_forge.events import Context, EventStore, New
+from agent_forge.events.databases.sqlite import open_store
+from agent_forge.events.projection import rebuild
+from agent_forge.runs.errors import ConfigError, ConflictError, NotFoundError
+from agent_forge.runs.history import audit, repository
+from agent_forge.runs.kinds.state import fold_into
+from agent_forge.runs.lists import finding, projections, queries
+from agent_forge.runs.lists.projections import Runs
+from agent_forge.runs.record.events import Described
+from agent_forge.runs.streams import stream
+from agent_forge.worker.commands import words
+from agent_forge.worker.commands.control import control
+from agent_forge.worker.commands.fork import fork, plan
 from testing.worlds import fake_runs
 from testing.worlds.fake_world import RUN, World, small
-from worker.commands import words
-from worker.commands.control import control
-from worker.commands.fork import fork, plan
 
 DAY = "evomerge-1128"
 A, B, C = "20261128-aaaaaa", "20261128-bbbbbb", "20261128-cccccc"
@@ -176,10 +176,10 @@ def test_notes_and_tags_have_bounds(store: EventStore) -> None:
 
 def test_names_of_files() -> None:
     day = "2026-11-28T09:00:00"
-    assert run_names.dated("my run (1)", day) == "my-run-1-1128"
-    assert run_names.dated("…", day) == "run-1128"
-    assert run_names.check(run_names.dated("x" * 300, day))
-    assert run_names.split("mini-1128-2") == ("mini-1128", 2)
-    assert run_names.split("mini-1") == ("mini-1", 1)
-    assert run_names.split("mini-02") == ("mini-02", 1)
-    assert run_names.split("mini-9999999999") == ("mini-9999999999", 1)
+    assert projections.dated("my run (1)", day) == "my-run-1-1128"
+    assert projections.dated("…", day) == "run-1128"
+    assert projections.check(projections.dated("x" * 300, day))
+    assert projections.split("mini-1128-2") == ("mini-1128", 2)
+    assert projections.split("mini-1") == ("mini-1", 1)
+    assert projections.split("mini-02") == ("mini-02", 1)
+    assert projections.split("mini-9999999999") == ("mini-9999999999", 1)

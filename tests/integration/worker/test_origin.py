@@ -13,25 +13,30 @@ import pytest
 import torch
 from fastapi.testclient import TestClient
 
-from api.app import create
-from api.options import Options
-from evomerge.run import events
-from evomerge.run.state import RunState
-from evomerge.tasks.results.champion import export
-from runs.errors import SourceError, UnavailableError
-from runs.home import Home
-from runs.kinds.origin import Origin
-from runs.record.user_events import Described
+from agent_forge.api.app import create
+from agent_forge.api.options import Options
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.tasks.results.champion import export
+from agent_forge.runs.errors import SourceError, UnavailableError
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.origin import Origin
+from agent_forge.runs.record.events import Described
+from agent_forge.weights.folders.checkpoint import (
+    SHARD_BYTES,
+    digest,
+    open_checkpoint,
+    write_weights,
+)
+from agent_forge.weights.folders.sources import resolve
+from agent_forge.weights.storage import inputs, model_origin
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.commands import accounts, model_registry
+from agent_forge.worker.commands.control import control
+from agent_forge.worker.tasks import runner
 from testing.models.toys import Toys
 from testing.worlds import runs
 from tests.integration.cli.test_forge import call, fails
-from weights.folders.checkpoint import SHARD_BYTES, digest, open_checkpoint, write_weights
-from weights.folders.sources import resolve
-from weights.storage import model_copies, model_origin
-from weights.storage.weight_cache import Artifacts
-from worker.commands import accounts, model_registry
-from worker.commands.control import control
-from worker.tasks import runner
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +229,7 @@ def test_a_model_of_a_run_has_the_config_and_tokenizer_of_the_run(
     source = state.started.sources[1]
     copy = home.artifacts / "models" / source.model
     mine = Path(shutil.copytree(copy, tmp_path / "source"))
-    (mine / model_copies.ORIGIN).unlink(missing_ok=True)
+    (mine / inputs.ORIGIN).unlink(missing_ok=True)
     exported(home, state, tmp_path / "champion")
 
     def settled(text: str, folder: Path) -> str:

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from evomerge.mergekit import parser
-from evomerge.mergekit.export_config import as_config
-from evomerge.recipes.recipe import Grouped, Mutate, Source
-from evomerge.reports.outputs.recipe_file import places, recipe_document
-from evomerge.run.state import RunState
-from evomerge.tasks import merge
-from evomerge.tasks.results.rebuild import rebuild
-from runs.errors import ConfigError, SourceChangedError
-from runs.home import Home
+from agent_forge.evomerge.mergekit import parser
+from agent_forge.evomerge.mergekit.export_config import as_config
+from agent_forge.evomerge.recipes.recipe import Grouped, Mutate, Source
+from agent_forge.evomerge.reports.outputs.recipe_file import places, recipe_document
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.tasks import merge
+from agent_forge.evomerge.tasks.results.rebuild import rebuild
+from agent_forge.runs.errors import ConfigError, SourceChangedError
+from agent_forge.runs.home import Home
+from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
 from testing.models.toys import Toys
 from testing.worlds import runs
 from testing.worlds.finished_run import FinishedRun
-from weights.folders.checkpoint import digest, open_checkpoint
 
 
 @pytest.fixture(scope="module")

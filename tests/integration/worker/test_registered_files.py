@@ -10,10 +10,10 @@ import gguf
 import numpy as np
 import pytest
 
+from agent_forge.weights.folders import made_folders
+from agent_forge.weights.folders.sources import resolve
 from tests.integration.cli.test_forge import call
 from tests.integration.weights.formats import test_gguf_source_tokens as words
-from weights.folders import made_folders
-from weights.folders.sources import resolve
 
 
 @pytest.fixture

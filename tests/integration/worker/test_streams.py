@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from events import ChainError, EventStore, PayloadError, chain
-from events.databases.sqlite import open_store
-from events.projection import gaps
-from evomerge.run.events import Paused
-from runs.lists import model_registry as reports_model_registry
-from worker.commands import accounts, user_limits
-from worker.commands import model_registry as commands_model_registry
-from worker.tasks.verify_streams import Evidence, named
+from agent_forge.events import ChainError, EventStore, PayloadError, chain
+from agent_forge.events.databases.sqlite import open_store
+from agent_forge.events.projection import gaps
+from agent_forge.evomerge.run.events import Paused
+from agent_forge.runs.lists import model_registry as reports_model_registry
+from agent_forge.worker.commands import accounts, user_limits
+from agent_forge.worker.commands import model_registry as commands_model_registry
+from agent_forge.worker.tasks.verify_streams import Evidence, named
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_evidence_is_every_row_of_a_stream(store: EventStore) -> None:
 
 
 def test_a_target_names_a_stream_or_a_run(store: EventStore) -> None:
-    from events import New
+    from agent_forge.events import New
 
     store.append("else/where", 0, [New(Paused(), "x")])
     assert [named(store, t) for t in ("users", "else/where", "r", "evomerge/users")] == [

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.chat.conversation import Message, Piece, Reply, Settings, fitting, limit
-from evaluation.chat.decoding import REPLACEMENT, Decoder
-from runs.errors import ConfigError
-from runs.system.plain_text import visible_lines
+from agent_forge.evaluation.chat.conversation import Message, Piece, Reply, Settings, fitting, limit
+from agent_forge.evaluation.chat.resident import REPLACEMENT, Decoder
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.system.plain_text import visible_lines
 
 
 class Bytes:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.data import items as data_items
-from evaluation.data.items import Problem, Question, Text
-from evaluation.data.slices import MEASURING_SHARES, SLICES, slice_of
-from evaluation.loading import load_items
-from evomerge import data_settings
-from evomerge.fitness.composite import Weighting
-from runs.errors import DataError
+from agent_forge.evaluation.data import items as data_items
+from agent_forge.evaluation.data.items import Problem, Question, Text
+from agent_forge.evaluation.data.slices import MEASURING_SHARES, SLICES, slice_of
+from agent_forge.evaluation.loading import load_items
+from agent_forge.evomerge import data_settings
+from agent_forge.evomerge.fitness.composite import Weighting
+from agent_forge.runs.errors import DataError
 
 #: A text in every slice: what a run needs at least.
 ENOUGH = [{"id": f"text-{s}", "text": f"some {s} text", "slice": s} for s in SLICES]

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.data.documents import Windows, documents, in_turn
-from evaluation.data.items import Text
-from runs.errors import DataError
+from agent_forge.evaluation.data.items import Text
+from agent_forge.evaluation.data.packing import Windows, documents, in_turn
+from agent_forge.runs.errors import DataError
 
 
 @dataclass

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from evaluation.verifiers.exact import Exact
-from evaluation.verifiers.form import FormVerifier, Parses, Pattern, check_patterns
-from runs.errors import ConfigError
+from agent_forge.evaluation.verifiers.exact import Exact
+from agent_forge.evaluation.verifiers.form import FormVerifier, Parses, Pattern, check_patterns
+from agent_forge.runs.errors import ConfigError
 
 
 def score(check: object, reply: str) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from evaluation.data.builtin import modular_chains
+from agent_forge.evaluation.data.builtin import modular_chains
 
 
 def test_every_number_is_the_sum_that_the_head_says() -> None:

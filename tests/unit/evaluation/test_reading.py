@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from evaluation.data import file_formats
-from evaluation.data import items as data_items
-from evomerge import data_settings
-from evomerge.fitness.composite import Weighting
-from runs.errors import DataError
+from agent_forge.evaluation.data import file_formats
+from agent_forge.evaluation.data import items as data_items
+from agent_forge.evomerge import data_settings
+from agent_forge.evomerge.fitness.composite import Weighting
+from agent_forge.runs.errors import DataError
 
 #: Enough rows that every slice has some.
 COUNT = 40

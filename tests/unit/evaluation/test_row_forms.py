@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from evaluation.data import items as data_items
-from evaluation.data import row_forms, training_texts
-from evaluation.data.items import Question, Text
-from runs.errors import DataError
+from agent_forge.evaluation.data import items as data_items
+from agent_forge.evaluation.data import row_forms, training_texts
+from agent_forge.evaluation.data.items import Question, Text
+from agent_forge.runs.errors import DataError
 
 COUNT = 40
 #: A text in every slice: what a run needs at least.

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from studies import training_pace, training_panels
-from studies.making.events import Advanced, Point
-from studies.making.making import MakingState
-from studies.observing import Observe, Observed
-from weights.recipes import Algorithm, Train
+from agent_forge.studies import training_pace, training_panels
+from agent_forge.studies.events import Observe, Observed
+from agent_forge.studies.making.making import Advanced, MakingState, Point
+from agent_forge.weights.recipes import Algorithm, Train
 
 
 def train(purpose: str, steps: int = 100, batch: int = 2, objective: str = "lm@1") -> Train:

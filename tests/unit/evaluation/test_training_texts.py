@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from evaluation.data import training_texts
-from evaluation.data.slices import SLICES
-from runs.errors import DataError, UnavailableError
+from agent_forge.evaluation.data import training_texts
+from agent_forge.evaluation.data.slices import SLICES
+from agent_forge.runs.errors import DataError, UnavailableError
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

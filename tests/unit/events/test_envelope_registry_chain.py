@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from events import (
+from agent_forge.events import (
     ConcurrencyError,
     Envelope,
     Event,

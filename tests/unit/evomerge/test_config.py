@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from evomerge import config as settings_of
-from evomerge.config import EvoMergeConfig, changed, changes, parse
-from evomerge.search.strategies import elite_loser
-from evomerge.search_settings import MODELS, EliteLoserSearch, TournamentSearch
-from evomerge.settings_table import flat_schema, settings
-from runs.errors import ConfigError
+from agent_forge.evomerge import config as settings_of
+from agent_forge.evomerge.config import EvoMergeConfig, changed, changes, parse
+from agent_forge.evomerge.search.strategies import elite_loser
+from agent_forge.evomerge.search_settings import MODELS, EliteLoserSearch, TournamentSearch
+from agent_forge.evomerge.settings_table import flat_schema, settings
+from agent_forge.runs.errors import ConfigError
 
 
 @pytest.mark.parametrize("value", [0, -1, True, 2.5, "all", 1 << 25, []])

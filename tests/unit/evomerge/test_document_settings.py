@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from evomerge import document_settings
-from evomerge.config import REFUSED, parse
-from runs.errors import ConfigError
+from agent_forge.evomerge import config
+from agent_forge.evomerge.config import REFUSED, parse
+from agent_forge.runs.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from runs.errors import ConfigError
 def test_what_is_taken_and_what_is_left_out(
     given: dict[str, Any], own: dict[str, Any], left: list[str]
 ) -> None:
-    found, out = document_settings.translated(given)
+    found, out = config.translated(given)
     assert (found, list(out)) == (own, left)
     assert all(out[name] == REFUSED[name] for name in left)
 
@@ -39,7 +39,7 @@ def test_no_early_stopping_holds_in_any_order(patience: str) -> None:
         {"early_stopping": False, patience: 5},
         {patience: 5, "early_stopping": False},
     ):
-        assert parse(document_settings.translated(given)[0]).convergence_patience == 0
+        assert parse(config.translated(given)[0]).convergence_patience == 0
 
 
 @pytest.mark.parametrize(
@@ -59,4 +59,4 @@ def test_no_early_stopping_holds_in_any_order(patience: str) -> None:
 )
 def test_what_contradicts_itself_is_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        document_settings.translated(given)
+        config.translated(given)

@@ -10,14 +10,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluation.data import outcomes
-from evaluation.data.outcomes import DomainOutcomes, Draw, Pool, Sizes
-from evaluation.measures.bootstrap import Comparison
-from evomerge.fitness import composite
-from evomerge.fitness.composite import Components, Reference, Weighting
-from evomerge.fitness.paired_bootstrap import ACCURACY_ROUNDING, MEAN_ROUNDING, compare, rounding
-from evomerge.fitness.per_item import Contest, Item, Tally, contest, tally
-from runs import keys
+from agent_forge.evaluation.data import outcomes
+from agent_forge.evaluation.data.outcomes import DomainOutcomes, Draw, Pool, Sizes
+from agent_forge.evaluation.measures.bootstrap import Comparison
+from agent_forge.evomerge.fitness import composite
+from agent_forge.evomerge.fitness.composite import Components, Reference, Weighting
+from agent_forge.evomerge.fitness.paired_bootstrap import (
+    ACCURACY_ROUNDING,
+    MEAN_ROUNDING,
+    Contest,
+    Item,
+    Tally,
+    compare,
+    contest,
+    rounding,
+    tally,
+)
+from agent_forge.runs import keys
 
 # ---- draws ---------------------------------------------------------------------------------
 

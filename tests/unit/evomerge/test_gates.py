@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.data import outcomes
-from evaluation.data.outcomes import DomainOutcomes, Draw, Draws, Outcomes
-from evomerge.fitness import early_stopping
-from evomerge.fitness.early_stopping import Gate
-from runs import keys
+from agent_forge.evaluation.data import outcomes
+from agent_forge.evaluation.data.outcomes import DomainOutcomes, Draw, Draws, Outcomes
+from agent_forge.evomerge.fitness import early_stopping
+from agent_forge.evomerge.fitness.early_stopping import Gate
+from agent_forge.runs import keys
 from testing.shares import one_quick
 
 

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.data.outcomes import DomainOutcomes, Outcomes
-from events import Envelope
-from evomerge.config import changed, parse
-from evomerge.fitness import composite
-from evomerge.fitness.composite import Components, Reference, Skills, Weighting
-from evomerge.fitness.paired_bootstrap import ACCURACY_ROUNDING, compare, rounding
-from evomerge.run.rules import fork_rules
-from evomerge.run.state import RunState
-from runs.errors import ConfigError
-from runs.history import audit
+from agent_forge.evaluation.data.outcomes import DomainOutcomes, Outcomes
+from agent_forge.events import Envelope
+from agent_forge.evomerge.config import changed, parse
+from agent_forge.evomerge.fitness import composite
+from agent_forge.evomerge.fitness.composite import Components, Reference, Skills, Weighting
+from agent_forge.evomerge.fitness.paired_bootstrap import ACCURACY_ROUNDING, compare, rounding
+from agent_forge.evomerge.run.rules import fork_rules
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.history import audit
 from testing.worlds.fake_world import World, small
 
 GOLDEN = Path(__file__).parents[2] / "golden"

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from cli import panels as terminal
-from events import Envelope
-from phases.cognate import figures, panels, recipes
-from phases.cognate.script import Cognate
-from runs import kinds
-from runs.kinds import default_panels
-from runs.kinds.state import fold_into
-from runs.panels import markdown
-from runs.panels.head import Panels
+from agent_forge.cli import panels as terminal
+from agent_forge.events import Envelope
+from agent_forge.phases.cognate import figures, panels, recipes
+from agent_forge.phases.cognate.script import Cognate
+from agent_forge.runs import kinds
+from agent_forge.runs.kinds import default_panels
+from agent_forge.runs.kinds.state import fold_into
+from agent_forge.runs.panels import tables
+from agent_forge.runs.panels.head import Panels
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -46,7 +46,7 @@ def test_the_result_is_a_sentence_everywhere(state: Any) -> None:
     assert words.endswith(
         f" bits per byte than the base (selection slice, {head.result.n:,} windows; 95 %: {between})"
     )
-    assert words in markdown.markdown(Panels(head=head, panels=()))
+    assert words in tables.markdown(Panels(head=head, panels=()))
     assert f"{words}." in default_panels.sentences(head)
 
 

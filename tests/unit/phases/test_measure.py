@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from phases.measure import figures as measuring
-from phases.measure.events import MeasureConfig, MeasureState, Started, Submitted
-from runs import kinds
-from runs.event_types import ModelReference, Profile, SourceRecord
-from runs.kinds.tasks import Start
-from studies.observing import RULES, Observed
+from agent_forge.phases.measure import script as measuring
+from agent_forge.phases.measure.script import MeasureConfig, MeasureState, Started, Submitted
+from agent_forge.runs import kinds
+from agent_forge.runs.event_types import ModelReference, Profile, SourceRecord
+from agent_forge.runs.kinds.decide import Start
+from agent_forge.studies.events import RULES, Observed
 
 KIND = kinds.of("measure")
 PROFILE = Profile(

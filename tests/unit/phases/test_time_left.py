@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from events import Envelope
-from runs import kinds
-from runs.kinds.state import fold_into
-from studies.training_plan import as_float32
+from agent_forge.events import Envelope
+from agent_forge.runs import kinds
+from agent_forge.runs.kinds.state import fold_into
+from agent_forge.studies.training_plan import as_float32
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 LOGS = sorted(GOLDEN.glob("bake-*.jsonl"))

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from events import Envelope
-from runs import kinds
-from runs.kinds.state import fold_into
-from runs.panels import markdown
-from runs.panels.head import Panels
-from studies.events import MODEL
-from studies.training_plan import as_float32
+from agent_forge.events import Envelope
+from agent_forge.runs import kinds
+from agent_forge.runs.kinds.state import fold_into
+from agent_forge.runs.panels import tables
+from agent_forge.runs.panels.head import Panels
+from agent_forge.studies.events import MODEL
+from agent_forge.studies.training_plan import as_float32
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 #: Golden logs of kinds whose result is one model.
@@ -30,7 +30,7 @@ def golden(name: str) -> Any:
 def said(state: Any) -> list[Any]:
     """What the head says of the result beside its value."""
     head = kinds.of(state.kind).head(state)
-    text = markdown.markdown(Panels(head=head, panels=()))
+    text = tables.markdown(Panels(head=head, panels=()))
     values = [fact.value for fact in head.facts if fact.name == "result"]
     assert all(f"- result: {value}" in text for value in values)
     return values

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from events import Envelope, canonical_json
-from pipeline.events import REGISTRY, Submitted
+from agent_forge.events import Envelope, canonical_json
+from agent_forge.pipeline.events import REGISTRY, Submitted
 
 LOG = Path(__file__).parents[2] / "golden" / "pipeline-2.jsonl"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pipeline.reports.family import tree
-from runs.panels.panels import Edge, Graph, Node
+from agent_forge.pipeline.report import tree
+from agent_forge.runs.panels.panels import Edge, Graph, Node
 
 
 def node(id_: str, ours: bool = True) -> Node:

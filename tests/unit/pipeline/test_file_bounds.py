@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.submission import file
-from pipeline.submission.file import parse
-from runs.errors import ConfigError
+from agent_forge.pipeline.submission import file
+from agent_forge.pipeline.submission.file import parse
+from agent_forge.runs.errors import ConfigError
 
 
 @pytest.mark.parametrize(

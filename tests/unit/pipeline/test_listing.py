@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from events import Envelope
-from pipeline import ladder, listing
-from pipeline.events import PipelineState
-from pipeline.panels import stages
-from runs.event_types import Figure
-from runs.kinds.state import fold_into
+from agent_forge.events import Envelope
+from agent_forge.pipeline import ladder, view
+from agent_forge.pipeline.events import PipelineState
+from agent_forge.pipeline.panels import stages
+from agent_forge.runs.event_types import Figure
+from agent_forge.runs.kinds.state import fold_into
 from testing.toy.toy_kind import KNOWN
 
 GOLDEN = sorted((Path(__file__).parents[2] / "golden").glob("pipeline-*.jsonl"))
@@ -38,7 +38,7 @@ def test_after_every_event_the_row_says_what_the_strip_says(path: Path) -> None:
     compared = 0
     for place, row in enumerate(rows, start=1):
         event = PipelineState.registry.load(row)
-        listing.note(entry, event)
+        view.note(entry, event)
         state: Any = fold_into(PipelineState(), rows[:place])
         strip = stages.stages(state, ())
         noted = json.loads(entry["stages"])
@@ -56,14 +56,14 @@ def test_a_forged_event_stops_no_list() -> None:
     events: list[Any] = [PipelineState.registry.load(row) for row in rows]
     ended = next(event for event in events if event.type == "phase_ended")
     entry: dict[str, Any] = {"stages": None, "done": None, "result": None}
-    listing.note(entry, ended)  # before `submitted`
+    view.note(entry, ended)  # before `submitted`
     assert entry["stages"] is None
-    listing.note(entry, events[0])
+    view.note(entry, events[0])
     before = json.loads(entry["stages"])
     for phase in (0, 99):
-        listing.note(entry, ended.model_copy(update={"phase": phase}))
+        view.note(entry, ended.model_copy(update={"phase": phase}))
     assert json.loads(entry["stages"]) == before
     strange = {"bytes": Figure(value=1.0).model_copy(update={"value": float("nan")})}
-    listing.note(entry, ended.model_copy(update={"phase": 1, "figures": strange}))
+    view.note(entry, ended.model_copy(update={"phase": 1, "figures": strange}))
     assert entry["bytes"] is None
     assert json.loads(entry["stages"])[0]["state"] in ("ended", "reused")

@@ -8,20 +8,20 @@ from typing import Any, get_args
 
 import pytest
 
-from cli.panels import MARKS
-from events import Envelope
-from pipeline import plan
-from pipeline.decide import due
-from pipeline.events import GateOverridden, PhaseEnded, PipelineState
-from pipeline.kind import Pipeline
-from pipeline.panels import stages
-from runs import kinds
-from runs.event_types import Figure
-from runs.history import repository
-from runs.panels.panels import Graph, Lines
-from runs.panels.stages import Stage, Standing
-from runs.record.journal import Child, Line
-from runs.record.user_events import Cancelled, Paused, Retried
+from agent_forge.cli.panels import MARKS
+from agent_forge.events import Envelope
+from agent_forge.pipeline import plan
+from agent_forge.pipeline.decide import due
+from agent_forge.pipeline.events import GateOverridden, PhaseEnded, PipelineState
+from agent_forge.pipeline.kind import Pipeline
+from agent_forge.pipeline.panels import stages
+from agent_forge.runs import kinds
+from agent_forge.runs.event_types import Figure
+from agent_forge.runs.history import repository
+from agent_forge.runs.panels.panels import Graph, Lines
+from agent_forge.runs.panels.stages import Stage, Standing
+from agent_forge.runs.record.events import Cancelled, Paused, Retried
+from agent_forge.runs.record.lineage import Child, Line
 from testing.toy.toy_kind import KNOWN
 from testing.toy.toy_state import Started, StepCompleted, Submitted, ToyConfig, ToyState
 from tests.unit.runs.test_pipelines import (

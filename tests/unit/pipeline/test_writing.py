@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.config import PipelineConfig
-from pipeline.submission import file, writing
+from agent_forge.pipeline.config import PipelineConfig
+from agent_forge.pipeline.submission import file
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 VALUES = st.recursive(
@@ -54,7 +54,7 @@ def configs(draw: st.DrawFn) -> dict[str, Any]:
 @given(configs())
 def test_what_is_written_is_read_again(config: dict[str, Any]) -> None:
     wanted = PipelineConfig.model_validate(config)
-    told = file.parse(writing.text(wanted.model_dump(mode="json", exclude_unset=True)))
+    told = file.parse(file.text(wanted.model_dump(mode="json", exclude_unset=True)))
     assert PipelineConfig.model_validate(told) == wanted
 
 
@@ -62,7 +62,7 @@ def test_a_file_looks_as_people_write_it() -> None:
     gates = [{"metric": "total", "at_least": 1.0, "at_most": None, "otherwise": "stop"}]
     phase = {"name": "one", "kind": "toy", "settings": {"seed": 1}, "models": {"base": ["m"]}}
     config = {"gates": [], "phases": [{**phase, "data": [], "gates": gates, "unchanged": None}]}
-    assert writing.text(config) == (
+    assert file.text(config) == (
         'gate = []\n\n[[phase]]\nname = "one"\nkind = "toy"\nsettings = { seed = 1 }\n'
         'models = { base = "m" }\n[[phase.gate]]\nmetric = "total"\nat_least = 1.0\n'
     )
@@ -70,4 +70,4 @@ def test_a_file_looks_as_people_write_it() -> None:
 
 def test_a_list_with_nothing_in_it_has_no_text() -> None:
     with pytest.raises(ValueError, match="no null"):
-        writing.text({"phases": [{"settings": {"a": [None]}}]})
+        file.text({"phases": [{"settings": {"a": [None]}}]})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runs.system.child_environment import OFFLINE, child_environment
+from agent_forge.runs.system.child_environment import OFFLINE, child_environment
 
 SECRETS = {
     "FORGE_ARTIFACT_KEY": "a",

@@ -12,17 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runs import kinds
-from runs.errors import ConfigError, NotFoundError, UnknownKindError
-from runs.history.audit import audit
-from runs.history.repository import fold
-from runs.kinds import commands, wording
-from runs.kinds.decide import decide, due, open_tasks, pending
-from runs.kinds.kind import Kind
-from runs.kinds.state import evolve
-from runs.kinds.tasks import Decision
-from runs.kinds.view import Outlook, changed
-from runs.record import user_events
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError, NotFoundError, UnknownKindError
+from agent_forge.runs.history.audit import audit
+from agent_forge.runs.history.repository import fold
+from agent_forge.runs.kinds import controls, wording
+from agent_forge.runs.kinds.decide import Decision, decide, due, open_tasks, pending
+from agent_forge.runs.kinds.kind import Kind
+from agent_forge.runs.kinds.state import evolve
+from agent_forge.runs.kinds.view import Outlook, changed
+from agent_forge.runs.record import events
 from testing.toy.toy_kind import KNOWN, ToyContext
 from testing.toy.toy_state import Counted, ToyState, digest_of
 from testing.toy.toy_world import RUN, ToyWorld
@@ -79,7 +78,7 @@ def test_failures_deaths_pauses_and_wishes_change_no_lineage(
     for number, (what, pick) in enumerate(happened):
         _happen(world, what, pick, number)
     if world.state.paused:
-        world.note(user_events.Resumed(), "resumed", "last")
+        world.note(events.Resumed(), "resumed", "last")
     while not world.state.ended:
         world.step()
     assert audit(world.rows) == []
@@ -95,13 +94,13 @@ def _happen(world: ToyWorld, what: str, pick: int, number: int) -> None:
     state = world.state
     tasks = open_tasks(state)
     wishes = {
-        "pause": user_events.Paused(),
-        "resume": user_events.Resumed(),
-        "retry": user_events.Retried(),
-        "priority": user_events.PriorityChanged(priority=pick),
+        "pause": events.Paused(),
+        "resume": events.Resumed(),
+        "retry": events.Retried(),
+        "priority": events.PriorityChanged(priority=pick),
     }
     if what in wishes:
-        if commands.refusal(state, wishes[what]) is None:
+        if controls.refusal(state, wishes[what]) is None:
             world.note(wishes[what], wishes[what].type, str(number))
     elif what == "answer" and not state.ended and not state.paused:
         if facts := due(state).facts:
@@ -140,7 +139,7 @@ def test_evolve_and_decide_change_no_state(finished: ToyWorld) -> None:
 
 
 def test_an_event_of_another_kind_is_no_part_of_a_run() -> None:
-    from evomerge.run.events import DiversityMeasured
+    from agent_forge.evomerge.run.events import DiversityMeasured
 
     event = DiversityMeasured.model_construct()
     with pytest.raises(TypeError, match="diversity_measured is not an event of a toy run"):
@@ -199,7 +198,7 @@ def test_a_retry_forgets_failures_deaths_and_quarantine(finished: ToyWorld) -> N
         world.die("count/0/1")
     while not world.state.failed:
         world.step()
-    world.note(user_events.Retried(), "retried", "1")
+    world.note(events.Retried(), "retried", "1")
     assert (world.state.status, world.state.quarantined) == ("running", {})
     assert world.run().lineage_digest() == finished.state.lineage_digest()
     assert audit(world.rows) == []
@@ -208,7 +207,7 @@ def test_a_retry_forgets_failures_deaths_and_quarantine(finished: ToyWorld) -> N
 def test_a_paused_run_has_something_due_and_nothing_to_do() -> None:
     world = ToyWorld()
     world.step()
-    world.note(user_events.Paused(), "paused", "1")
+    world.note(events.Paused(), "paused", "1")
     assert decide(world.state) == Decision()
     assert len(due(world.state).tasks) == len(open_tasks(world.state)) == 3
     assert pending(world.state) == []
@@ -216,11 +215,11 @@ def test_a_paused_run_has_something_due_and_nothing_to_do() -> None:
 
 def test_a_run_that_has_ended_accepts_only_what_makes_sense(finished: ToyWorld) -> None:
     state = finished.state
-    assert commands.refusal(state, user_events.Paused()) == "it has completed"
-    assert commands.refusal(state, user_events.Retried()) == "it has completed"
-    exported = user_events.Exported(recipe_id="", folder="", digest="0" * 64)
-    assert commands.refusal(state, exported) is None
-    assert commands.refusal(ToyWorld().state, exported)
+    assert controls.refusal(state, events.Paused()) == "it has completed"
+    assert controls.refusal(state, events.Retried()) == "it has completed"
+    exported = events.Exported(recipe_id="", folder="", digest="0" * 64)
+    assert controls.refusal(state, exported) is None
+    assert controls.refusal(ToyWorld().state, exported)
 
 
 # ---- words, defaults, the table --------------------------------------------------------------

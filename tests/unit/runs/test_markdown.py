@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from runs.panels import markdown
-from runs.panels.head import Fact, Head, Panels, Result
-from runs.panels.panels import Axis, Column, Lead, Lines, Metric, Series, Units
+from agent_forge.runs.panels import tables as markdown
+from agent_forge.runs.panels.head import Fact, Head, Panels, Result
+from agent_forge.runs.panels.panels import Axis, Column, Lead, Lines, Metric, Series, Units
 from testing.panels import EVERY
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from runs.errors import UnavailableError
-from runs.system import open_files
+from agent_forge.runs.errors import UnavailableError
+from agent_forge.runs.system import open_files
 
 
 @pytest.fixture

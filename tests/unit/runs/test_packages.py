@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from runs.errors import UnavailableError
-from runs.system import packages
+from agent_forge.runs.errors import UnavailableError
+from agent_forge.runs.system import packages
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from runs.errors import NotFoundError
-from runs.panels import tables, thinning
-from runs.panels.head import Head, Live, Panels, digits
-from runs.panels.panels import Axis, Front, Lines, Metric, Panel, Point, Series, Units
+from agent_forge.runs.errors import NotFoundError
+from agent_forge.runs.panels import tables, thinning
+from agent_forge.runs.panels.head import Head, Live, Panels, digits
+from agent_forge.runs.panels.panels import Axis, Front, Lines, Metric, Panel, Point, Series, Units
 from testing.panels import EVERY
 
 PANEL: TypeAdapter[Any] = TypeAdapter(Panel)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.system.patterns import Matcher
+from agent_forge.runs.system.patterns import Matcher
 
 #: Patterns of one character or of one position.
 _LEAVES = st.sampled_from(

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from events import Envelope
-from phases.measure import events as measure
-from phases.measure.events import MeasureConfig, MeasureState
-from pipeline import plan
-from pipeline.config import GateConfig, PipelineConfig
-from pipeline.decide import due
-from pipeline.events import (
+from agent_forge.events import Envelope
+from agent_forge.phases.measure import script as measure
+from agent_forge.phases.measure.script import MeasureConfig, MeasureState
+from agent_forge.pipeline import plan
+from agent_forge.pipeline.config import GateConfig, PipelineConfig
+from agent_forge.pipeline.decide import due
+from agent_forge.pipeline.events import (
     Completed,
     GateDecided,
     PassedThrough,
@@ -26,14 +26,13 @@ from pipeline.events import (
     Started,
     Submitted,
 )
-from pipeline.reports.document import markdown
-from runs import kinds
-from runs.event_types import Figure, MadeModel, ModelReference, Profile, SourceRecord
-from runs.history import reuse
-from runs.history.repository import fold
-from runs.kinds.tasks import Delegate
-from runs.record.events import Failed
-from runs.record.user_events import Retried
+from agent_forge.pipeline.report import markdown
+from agent_forge.runs import kinds
+from agent_forge.runs.event_types import Figure, MadeModel, ModelReference, Profile, SourceRecord
+from agent_forge.runs.history import children
+from agent_forge.runs.history.repository import fold
+from agent_forge.runs.kinds.decide import Delegate
+from agent_forge.runs.record.events import Failed, Retried
 from tests.golden.test_golden import rows_of
 from tests.golden.test_golden_kinds import FOLDER as GOLDEN
 from tests.golden.test_golden_kinds import LOGS
@@ -412,13 +411,13 @@ def test_equal_runs_have_one_identity_whatever_their_models_are_called() -> None
     first, second = measurement(model="1"), measurement(model="1")
     renamed = first.started.sources[0].model_copy(update={"name": "p.1-other"})
     second.started = first.started.model_copy(update={"sources": (renamed,), "warnings": ("x",)})
-    assert reuse.identity(first, "v1") == reuse.identity(second, "v1")
+    assert children.identity(first, "v1") == children.identity(second, "v1")
     for other in (
         (measurement(model="2"), "v1"),
         (first, "v2"),
         (measurement(model="1", documents={"a": 3}), "v1"),
     ):
-        assert reuse.identity(*other) != reuse.identity(first, "v1")
+        assert children.identity(*other) != children.identity(first, "v1")
 
 
 def test_specialists_of_the_data_s_domains_are_what_was_asked_for() -> None:

@@ -6,8 +6,8 @@ import unicodedata
 
 import pytest
 
-from runs.errors import ConfigError
-from runs.system.plain_text import check, check_name, for_reader, visible
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.system.plain_text import check, check_name, for_reader, visible
 
 STEERING = ["\0", "\n", "\t", "\x1b", "\x7f", "\x9b", "\u2028", "\ud800"]
 STEERING += ["\u061c", "\u200e", "\u202a", "\u202e", "\u2066", "\u2069"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runs.system.redaction import Address
+from agent_forge.runs.system.redaction import Address
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.event_types import Figure
-from runs.system.rounding import alike
+from agent_forge.runs.event_types import Figure
+from agent_forge.runs.system.rounding import alike
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.errors import ConfigError
-from runs.panels import seeds, thinning
-from runs.panels.panels import Lines, Series
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.panels import side_by_side, thinning
+from agent_forge.runs.panels.panels import Lines, Series
 from testing.panels import EVERY
 from testing.toy import long_kind
 
@@ -23,27 +23,27 @@ def series(y: list[float | None], x: list[int] | None = None, seed: int = 0) -> 
 
 def test_median_and_band_by_hand() -> None:
     """The median of an even number of seeds is the mean of the middle two."""
-    made = seeds.summary([series([1.0, 8.0]), series([3.0, 2.0]), series([2.0, 4.0])])
+    made = side_by_side.summary([series([1.0, 8.0]), series([3.0, 2.0]), series([2.0, 4.0])])
     assert made is not None
     assert (made.y, made.low, made.high) == ((2.0, 4.0), (1.0, 2.0), (3.0, 8.0))
-    two = seeds.summary([series([1.0, 8.0]), series([3.0, 2.0])])
+    two = side_by_side.summary([series([1.0, 8.0]), series([3.0, 2.0])])
     assert two is not None
     assert two.y == (2.0, 5.0)
 
 
 def test_a_gap_and_an_early_end_leave_the_others() -> None:
     """No seed is carried on beyond its last point."""
-    made = seeds.summary([series([1.0, None, None]), series([3.0, 5.0, None])])
+    made = side_by_side.summary([series([1.0, None, None]), series([3.0, 5.0, None])])
     assert made is not None
     assert (made.y, made.low) == ((2.0, 5.0, None), (1.0, 5.0, None))
-    short = seeds.summary([series([1.0]), series([3.0, 5.0])])
+    short = side_by_side.summary([series([1.0]), series([3.0, 5.0])])
     assert short is not None
     assert (short.x, short.y) == ((0, 1), (2.0, 5.0))
 
 
 def test_one_seed_and_places_that_do_not_ascend_are_not_summed_up() -> None:
-    assert seeds.summary([series([1.0])]) is None
-    assert seeds.summary([series([1.0, 2.0], [1, 1]), series([1.0, 2.0])]) is None
+    assert side_by_side.summary([series([1.0])]) is None
+    assert side_by_side.summary([series([1.0, 2.0], [1, 1]), series([1.0, 2.0])]) is None
 
 
 LINES = st.dictionaries(st.integers(0, 30), st.floats(-10, 10), min_size=1, max_size=12)
@@ -54,7 +54,7 @@ def test_seeds_of_different_places_are_read_between_their_points(made: list[dict
     """As numpy interpolates, at every place."""
     lines = [sorted(one.items()) for one in made]
     given_ = [series([y for _, y in one], [x for x, _ in one], n) for n, one in enumerate(lines)]
-    found = seeds.summary(given_)
+    found = side_by_side.summary(given_)
     assert found is not None
     assert found.x == tuple(sorted({x for one in made for x in one}))
     ends = [(min(one), max(one)) for one in made]

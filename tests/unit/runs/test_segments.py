@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from runs.errors import ConfigError
-from runs.home import segment_steps
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.home import segment_steps
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from typing import ClassVar
 import pytest
 from pydantic import BaseModel
 
-from runs import kinds
-from runs.errors import ConfigError
-from runs.kinds.setting_words import DATA, LIMITS, OTHER, TRAINING, Labels, labels_of
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.kinds.setting_words import DATA, LIMITS, OTHER, TRAINING, Labels, labels_of
 
 #: Settings whose name is a word that says what they are.
 WORDS = {

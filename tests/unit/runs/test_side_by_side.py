@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from runs.errors import ConfigError
-from runs.panels.head import Head, Result
-from runs.panels.panels import Axis, Lines, Metric, Panel, Series, Units
-from runs.panels.side_by_side import Seen, side_by_side
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.panels.head import Head, Result
+from agent_forge.runs.panels.panels import Axis, Lines, Metric, Panel, Series, Units
+from agent_forge.runs.panels.side_by_side import Seen, side_by_side
 
 LOSS = Metric(name="loss", better="down")
 

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from runs.kinds.origin import Ancestor
-from runs.lists.family import Generation, tree
-from runs.panels import thinning
-from runs.panels.panels import Timeline
-from runs.panels.stages import Bar, Lane
-from runs.panels.timeline import timeline
-from runs.record.journal import Child, Line, place_at
+from agent_forge.runs.kinds.origin import Ancestor
+from agent_forge.runs.lists.family import Generation, tree
+from agent_forge.runs.panels import thinning
+from agent_forge.runs.panels.panels import Timeline
+from agent_forge.runs.panels.stages import Bar, Lane, timeline
+from agent_forge.runs.record.lineage import Child, Line, place_at
 
 
 @dataclass

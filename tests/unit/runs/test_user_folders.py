@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from evaluation.data import items
-from evaluation.lm_eval import spec
-from evomerge.mergekit.parser import Reference
-from runs.errors import DataError, SourceError, UnavailableError
-from runs.home import Home
-from runs.system import user_folders
-from weights.folders import sources
+from agent_forge.evaluation.data import items
+from agent_forge.evaluation.lm_eval import spec
+from agent_forge.evomerge.mergekit.parser import Reference
+from agent_forge.runs import home
+from agent_forge.runs.errors import DataError, SourceError, UnavailableError
+from agent_forge.runs.home import Home
+from agent_forge.weights.folders import sources
 
 
 @pytest.fixture
@@ -64,4 +64,4 @@ def test_the_hub_s_cache_is_in_no_folder_called_tilde(monkeypatch: pytest.Monkey
     with pytest.raises(UnavailableError, match="Set HF_HOME"):
         sources.resolve("owner/name")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", "/somewhere")
-    user_folders.check_hub_cache()
+    home.check_hub_cache()

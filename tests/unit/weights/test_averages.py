@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from runs.errors import ConfigError, SourceError
-from weights import averages, operations
-from weights.model import Model
-from weights.recipes import Algorithm, Train, Transform
+from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.weights import averages, operations
+from agent_forge.weights.recipes import Algorithm, Train, Transform
+from agent_forge.weights.tensors import Model
 
 
 def training(steps: int, first: int = 0) -> Train:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from weights import buffer_pool
-from weights.storage.weight_cache import Artifacts
+from agent_forge.weights import buffer_pool
+from agent_forge.weights.storage.weight_cache import Artifacts
 
 
 @pytest.fixture(autouse=True)

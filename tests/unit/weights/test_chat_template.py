@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from weights.folders.chat_template import unusual
+from agent_forge.weights.folders.chat_template import unusual
 
 CHATML = (
     "{%- for message in messages %}{{- '<|im_start|>' + message.role + '\\n' }}"

@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cli.evomerge import merge, score
-from evaluation.task_context import TaskContext
-from evomerge.tasks import context as merging
-from evomerge.tasks import score as tasks_score
-from runs import kinds
-from runs.errors import ConfigError, UnavailableError
-from runs.record.device_setting import AUTO
-from weights import devices
-from weights.devices import check_device, of_run, out_of_memory, resolve
+from agent_forge.cli.evomerge import merge
+from agent_forge.evaluation.kept_items import TaskContext
+from agent_forge.evomerge.tasks import context as merging
+from agent_forge.evomerge.tasks import score as tasks_score
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError, UnavailableError
+from agent_forge.runs.home import Home
+from agent_forge.runs.record.device_setting import AUTO
+from agent_forge.weights import devices
+from agent_forge.weights.devices import check_device, of_run, out_of_memory, resolve
 
 
 class GpuIsFullError(RuntimeError):
@@ -123,6 +124,10 @@ def test_merges_and_scores_without_a_run_take_the_gpu(
         CliRunner().invoke(
             merge.merge_command, [str(config), "out", *words], catch_exceptions=False
         )
+    monkeypatch.setattr(tasks_score, "_references", lambda home, models, tell: models)
+    monkeypatch.setattr(tasks_score, "load_items", lambda *_, **__: ())
+    monkeypatch.setattr(tasks_score, "score", lambda *_: SimpleNamespace(context=1))
     for device in ("auto", "cpu"):
-        score._evaluator("model", {"endpoint": None, "device": device})
+        how = tasks_score.Measurement(device=device)
+        tasks_score.measure(Home(tmp_path), ["model"], how, print)
     assert asked == ["cuda:0", "cpu", "cuda:0", "cpu"]

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors import SafetensorError, safe_open
 
-from runs.errors import SourceError
-from weights.folders import safetensors_header
+from agent_forge.runs.errors import SourceError
+from agent_forge.weights.folders import safetensors_header
 
 GOOD = {
     "a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},

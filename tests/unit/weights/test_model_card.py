@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weights.folders import model_card
+from agent_forge.weights.folders import model_card
 
 
 def test_only_models_of_a_hub_are_named() -> None:

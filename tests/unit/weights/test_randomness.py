@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runs import keys
-from weights import randomness
+from agent_forge.runs import keys
+from agent_forge.weights import randomness
 
 KEY = (7, "model.layers.0.mlp.up_proj.weight", 1)
 

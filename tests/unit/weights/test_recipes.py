@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from weights.recipes import Algorithm, Source, Train, Transform
+from agent_forge.weights.recipes import Algorithm, Source, Train, Transform
 
 FIELDS: dict[str, Any] = {
     "objective": "lm@1",

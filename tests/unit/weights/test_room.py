@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from weights.training import room
+from agent_forge.weights.training import room
 
 
 def test_what_is_available_is_the_smaller_of_machine_and_container(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weights.training.schedules import Constant, Cosine, CosineBurst
+from agent_forge.weights.training.schedules import Constant, Cosine, CosineBurst
 
 
 def test_cosine_warms_up_and_decays_to_a_tenth() -> None:

@@ -10,11 +10,11 @@ import torch
 from huggingface_hub import constants
 from safetensors.torch import save_file
 
-from evomerge.run.events import ModelReference
-from runs.errors import SourceError, UnavailableError
-from weights.folders.checkpoint import open_checkpoint
-from weights.folders.hub_errors import not_fetched
-from weights.folders.sources import check_distinct, open_family, resolve
+from agent_forge.evomerge.run.events import ModelReference
+from agent_forge.runs.errors import SourceError, UnavailableError
+from agent_forge.weights.folders.checkpoint import open_checkpoint
+from agent_forge.weights.folders.gguf_names import not_fetched
+from agent_forge.weights.folders.sources import check_distinct, open_family, resolve
 
 HEAD = "lm_head.weight"
 EMBEDDING = "model.embed_tokens.weight"

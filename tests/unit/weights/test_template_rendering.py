@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from transformers.utils.chat_template_utils import render_jinja_template
 
-from runs.errors import SourceError
-from weights.folders import chat_template, template_rendering
+from agent_forge.runs.errors import SourceError
+from agent_forge.weights.folders import chat_template, template_rendering
 
 TALK = [
     {"role": "system", "content": "Be short. é \ud7ff"},

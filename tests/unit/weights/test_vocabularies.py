@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from weights.folders.vocabularies import Difference, added_differences, difference
+from agent_forge.weights.folders.vocabularies import Difference, added_differences, difference
 
 
 def tokenizer(folder: Path, vocabulary: Any, **more: Any) -> Path:

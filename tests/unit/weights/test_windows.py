@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runs.errors import DataError
-from weights.training.windows import Windows, seeded, stream_digest
+from agent_forge.runs.errors import DataError
+from agent_forge.weights.training.windows import Windows, seeded, stream_digest
 
 #: Each token says its stream and its place.
 STREAMS = {"a": np.arange(100, dtype=np.int32), "b": np.arange(1000, 1050, dtype=np.int32)}

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runs.errors import ConfigError
-from worker.exports import modelfile
+from agent_forge.runs.errors import ConfigError
+from agent_forge.worker.exports import modelfile
 
 #: Texts of what steers a Modelfile, and of what does not.
 _TEXTS = st.lists(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from worker.devices.child_process import Process
+from agent_forge.worker.devices.device import Process
 
 
 class Stopped(Exception):

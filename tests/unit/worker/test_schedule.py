@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.commands.user_limits import Limits
-from worker.queue.scheduler import Job, Needs, Offer, Scheduler
+from agent_forge.worker.commands.user_limits import Limits
+from agent_forge.worker.queue.scheduler import Job, Needs, Offer, Scheduler
 
 GPU = Needs(labels=frozenset({"gpu"}), memory=8)
 CPU_OFFER, GPU_OFFER = Offer(), Offer(labels=frozenset({"gpu"}), memory=16)

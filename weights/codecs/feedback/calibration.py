@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from runs.errors import ConfigError, NotFiniteError
+from agent_forge.runs.errors import ConfigError, NotFiniteError
 
 
 class Grams:

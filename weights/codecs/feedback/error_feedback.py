@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import torch
 
-from runs.errors import ConfigError
+from agent_forge.runs.errors import ConfigError
 
 #: Columns of a block.
 BLOCK = 128

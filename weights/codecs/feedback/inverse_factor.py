@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from runs.errors import ConfigError
-from weights.codecs.search.compiler import compiled
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.codecs.search.compiler import compiled
 
 
 @compiled

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from runs.errors import ConfigError, SourceError
+from agent_forge.runs.errors import ConfigError, SourceError
 
 #: The most bits that a value may have.
 MOST = 32

@@ -13,10 +13,10 @@ from typing import Literal
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from runs.errors import ConfigError, SourceError
-from weights.codecs import Coded
-from weights.codecs.matrices import part, restored, whole
-from weights.codecs.packing import bits
+from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.weights.codecs import Coded
+from agent_forge.weights.codecs.matrices import part, restored, whole
+from agent_forge.weights.codecs.packing import bits
 
 #: The largest float16; and the smallest that is above zero.
 MOST, LEAST = 65504.0, 2.0**-24

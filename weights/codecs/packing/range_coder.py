@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from runs.errors import ConfigError, SourceError, UnavailableError
-from runs.system import packages
+from agent_forge.runs.errors import ConfigError, SourceError, UnavailableError
+from agent_forge.runs.system import packages
 
 #: Symbols of the longest table.
 MOST_SYMBOLS = 4096

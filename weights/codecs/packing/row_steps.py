@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import torch
 
-from runs.errors import ConfigError, SourceError
-from weights.codecs import Coded
-from weights.codecs.matrices import part, whole
-from weights.codecs.packing import range_coder
-from weights.codecs.packing.range_coder import MOST_VALUE
+from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.weights.codecs import Coded
+from agent_forge.weights.codecs.matrices import part, whole
+from agent_forge.weights.codecs.packing import range_coder
+from agent_forge.weights.codecs.packing.range_coder import MOST_VALUE
 
 #: Parts of a range-coded vector.
 CODED = {"table": torch.uint8, "words": torch.uint8, "escaped": torch.int32}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from runs.errors import ConfigError, SourceError
+from agent_forge.runs.errors import ConfigError, SourceError
 
 #: Trits of a byte: 3⁵ = 243 fits 256.
 PER_BYTE = 5

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from weights import randomness
-from weights.codecs.search.compiler import compiled
+from agent_forge.weights import randomness
+from agent_forge.weights.codecs.search.compiler import compiled
 
 #: Centres whose distances are compared at a time.
 _BLOCK = 64
@@ -104,7 +104,7 @@ def _move(vectors, weights, nearest, errors, centres):  # pyright: ignore
 def assign(
     vectors: NDArray[np.float32], centres: NDArray[np.float32]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return [n] the nearest of [k, v] centres, the lowest of equals, and [n] squared distances."""
+    """Return [n] indices of the nearest centres (of equals the lowest) and [n] squared distances."""
     nearest, errors = np.empty(len(vectors), np.int64), np.empty(len(vectors))
     _assign(vectors, np.ascontiguousarray(centres.T), nearest, errors)
     return nearest, errors

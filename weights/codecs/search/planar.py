@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from weights.codecs.search.compiler import compiled
+from agent_forge.weights.codecs.search.compiler import compiled
 
 
 @compiled

@@ -9,8 +9,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from weights.codecs.search import lfsr
-from weights.codecs.search.compiler import compiled
+from agent_forge.weights.codecs.search import lfsr
+from agent_forge.weights.codecs.search.compiler import compiled
 
 #: Places that are searched together; tables of places are filled up to a multiple of it.
 TILE = 1024

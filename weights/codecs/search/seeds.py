@@ -30,8 +30,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from weights.codecs.search.compiler import compiled, compiled_fast
-from weights.codecs.search.seed_tables import LARGEST, TILE, Bases
+from agent_forge.weights.codecs.search.compiler import compiled, compiled_fast
+from agent_forge.weights.codecs.search.seed_tables import LARGEST, TILE, Bases
 
 #: Range of the 4-bit mantissas and of the 4-bit exponent (section 3.2).
 LOW, HIGH = -8, 7

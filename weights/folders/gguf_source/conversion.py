@@ -3,6 +3,8 @@
 A folder has one dtype. Quantised weights become float32: a block's scale times a code plus its minimum
 is what llama.cpp computes, and 16 bits do not hold it. Weights that are stored as F16 or BF16 keep that
 type if all other tensors fit into it without loss.
+
+Folders of converted GGUF files, in a cache (`weights.folders.made_folders`).
 """
 
 from __future__ import annotations
@@ -19,15 +21,17 @@ import numpy as np
 import torch
 from gguf import GGMLQuantizationType as Type
 
-from runs.errors import SourceError
-from weights.folders import companions, model_config, safetensors_places
-from weights.folders.checkpoint import INDEX, SHARD_BYTES
-from weights.folders.gguf_source import families, positions, tokens
-from weights.folders.gguf_source.header import Header, Tensor, types
-from weights.folders.gguf_source.metadata import Metadata
-from weights.folders.gguf_source.values import pieces
-from weights.folders.parameters import saved_name
-from weights.tensors import Shape, elements
+from agent_forge.runs.errors import SourceError
+from agent_forge.weights.folders import companions, made_folders, model_config, safetensors_places
+from agent_forge.weights.folders.checkpoint import INDEX, SHARD_BYTES, publish
+from agent_forge.weights.folders.gguf_note import NOTE
+from agent_forge.weights.folders.gguf_source import families, tokens
+from agent_forge.weights.folders.gguf_source import header as headers
+from agent_forge.weights.folders.gguf_source.header import Header, Tensor, types
+from agent_forge.weights.folders.gguf_source.metadata import Metadata, pieces
+from agent_forge.weights.folders.made_folders import DISK_BYTES
+from agent_forge.weights.folders.parameters import saved_name
+from agent_forge.weights.tensors import Shape, elements
 
 #: Types that are no codes: their numbers are as they were.
 PLAIN = {Type.F32: torch.float32, Type.F16: torch.float16, Type.BF16: torch.bfloat16}
@@ -79,7 +83,7 @@ def _placed(source: Metadata, module: Any) -> dict[str, tuple[Shape, str]]:
                 f"tensor {place} is {list(tensor.shape)}, and {list(shape)} is expected."
             )
         placed[name] = (shape, place)
-    used = {place for _, place in placed.values()} | set(positions.TENSORS)
+    used = {place for _, place in placed.values()} | set(families.TENSORS)
     if left := sorted(set(source.header.tensors) - used):
         raise source.error(
             f"tensor {left[0]} has no place in a {module.config.model_type} model of transformers."
@@ -192,3 +196,28 @@ def _fits(model: Converted, name: str, dtype: torch.dtype) -> bool:
 def _tensor(values: np.ndarray) -> torch.Tensor:
     """Return numbers as a tensor of their own, for numpy's may be a view of read-only bytes."""
     return torch.from_numpy(np.require(values, requirements=("C", "W")))
+
+
+#: Increased if the same file gives another folder.
+VERSION = 1
+
+
+def folder(file: Path, cache: Path, origin: str, disk_bytes: int = DISK_BYTES) -> Path:
+    """Return the model folder of a GGUF file in `cache`, making it if it is missing or damaged.
+
+    `origin` is the name that the file was given by.
+    Raise SourceError for a file that is no model here, NotFiniteError for one with NaN or Inf,
+    UnavailableError if the disk lacks space.
+    """
+    header = headers.read(file)
+    place = made_folders.place(cache, headers.stem(file), header.files, VERSION)
+
+    def make(hidden: Path) -> Mapping[str, Any]:
+        # imports torch and transformers
+
+        model = prepared(header)
+        made_folders.check_space(str(header.file), cache, bytes_of(model))
+        write(model, hidden)
+        return {"name": header.file.name, "rounded": rounded(header)}
+
+    return made_folders.settled(place, NOTE, origin, make, publish, disk_bytes)

@@ -7,17 +7,26 @@ shapes; three things change in their values, and are undone:
 - query and key rows of the families that llama.cpp rotates in pairs of neighbours;
 - Gemma's norms, which llama.cpp multiplies by as they are, and transformers adds 1 to;
 - the kernels of LFM2's convolutions, which have another dimension of 1 in transformers.
+
+Rotary positions of a GGUF file, as config.json of transformers has them (`rope_parameters`).
+
+llama.cpp multiplies cosines and sines of YaRN by 1 + 0.1 ln(factor) and by `attn_factor`, those of
+LongRoPE by `attn_factor` alone; transformers has the product as `attention_factor`. Llama 3's scaling
+is in a file as the divisors of all frequencies, `rope_freqs.weight`: its numbers are found again, and
+kept only if they give the same divisors.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from weights.folders.gguf_source import positions
-from weights.folders.gguf_source.metadata import Metadata
+import numpy as np
+
+from agent_forge.weights.folders.gguf_source.metadata import Metadata, read_vector, shortest
 
 #: Numbers of layers of the largest Gemma 2 and 3, whose attention is scaled by hidden_size / heads.
 _BY_HIDDEN = {"gemma2": 46, "gemma3": 62}
@@ -214,7 +223,7 @@ def config(source: Metadata, family: Family, vocabulary: int) -> Settings:
         "rms_norm_eps": source.number("attention.layer_norm_rms_epsilon"),
         "hidden_act": "silu",
         "tie_word_embeddings": "output.weight" not in source.header.tensors,
-        "rope_parameters": positions.parameters(source, rotated),
+        "rope_parameters": parameters(source, rotated),
     }
     if family.centred:
         del settings["hidden_act"]  # `hidden_activation` decides
@@ -224,3 +233,127 @@ def config(source: Metadata, family: Family, vocabulary: int) -> Settings:
 def _key_heads(source: Metadata, layers: int) -> tuple[str, int]:
     named = "attention.head_count_kv"
     return (named if source.value(named) is not None else "attention.head_count"), layers
+
+
+DIVISORS = "rope_freqs.weight"
+LONG, SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
+#: Tensors that are no weights: config.json has what they say.
+TENSORS = (DIVISORS, LONG, SHORT)
+
+
+def parameters(source: Metadata, dimensions: int) -> dict[str, Any]:
+    """Return `rope_parameters` of layers with full attention; `dimensions` of a head are rotated.
+
+    Raise SourceError for a scaling that llama.cpp does not have or that lacks a number.
+    """
+    base = source.number("rope.freq_base", 1e4)
+    stated: dict[str, Any] = {"rope_type": "default", "rope_theta": base}
+    if DIVISORS in source.header.tensors:
+        return stated | _divided(source, base, dimensions)
+    kind = source.text("rope.scaling.type", "none")
+    factor = source.number("rope.scaling.factor", source.number("rope.scale_linear", 1.0))
+    if kind == "longrope" or LONG in source.header.tensors:
+        return stated | _long(source, dimensions)
+    if kind == "yarn":
+        return stated | _yarn(source, factor)
+    if kind not in ("none", "linear"):
+        raise source.error(f"positions are scaled by {kind[:30]!r}, which is not known here.")
+    if factor not in (0.0, 1.0):
+        stated |= {"rope_type": "linear", "factor": factor}
+    return stated
+
+
+def _yarn(source: Metadata, factor: float) -> dict[str, Any]:
+    length = source.integer("rope.scaling.original_context_length")
+    if factor <= 1 or not length:
+        raise source.error(f"YaRN with the factor {factor:g} of {length} positions is none.")
+    stated = {
+        "rope_type": "yarn",
+        "factor": factor,
+        "original_max_position_embeddings": length,
+        "beta_fast": source.number("rope.scaling.yarn_beta_fast", 32.0),
+        "beta_slow": source.number("rope.scaling.yarn_beta_slow", 1.0),
+    }
+    attention = source.number("rope.scaling.attn_factor", 1.0)
+    if attention != 1:
+        stated["attention_factor"] = attention * (1 + 0.1 * math.log(factor))
+    return stated
+
+
+def _long(source: Metadata, dimensions: int) -> dict[str, Any]:
+    """Return LongRoPE's factors, which are tensors of the file."""
+    length = source.integer("rope.scaling.original_context_length")
+    if not length:
+        raise source.error("positions are scaled by LongRoPE of no length.")
+    return {
+        "rope_type": "longrope",
+        "long_factor": _vector(source, LONG, dimensions),
+        "short_factor": _vector(source, SHORT, dimensions),
+        "original_max_position_embeddings": length,
+        "attention_factor": source.number("rope.scaling.attn_factor", 1.0),
+    }
+
+
+def _vector(source: Metadata, name: str, dimensions: int) -> list[float]:
+    """Return the factors of all frequencies. Raise SourceError unless all are positive numbers."""
+    tensor = source.header.tensors.get(name)
+    if tensor is None or tensor.shape != (dimensions // 2,):
+        raise source.error(f"{name} is missing, or has not one number for {dimensions // 2}.")
+    values = read_vector(tensor)
+    if not (np.isfinite(values) & (values > 0)).all():
+        raise source.error(f"{name} holds numbers that divide no frequency.")
+    return [shortest(value) for value in values]
+
+
+def _divided(source: Metadata, base: float, dimensions: int) -> dict[str, Any]:
+    """Return the scaling whose divisors the file has: Llama 3's, else LongRoPE with these alone."""
+    divisors = _vector(source, DIVISORS, dimensions)
+    if all(divisor == 1 for divisor in divisors):
+        return {}
+    frequencies = base ** -(np.arange(0, dimensions, 2) / dimensions)
+    for low, high, length in _guesses(np.array(divisors), frequencies):
+        expected = llama3_divisors(frequencies, max(divisors), low, high, length)
+        if np.allclose(expected, divisors, rtol=1e-6):
+            return {
+                "rope_type": "llama3",
+                "factor": max(divisors),
+                "low_freq_factor": low,
+                "high_freq_factor": high,
+                "original_max_position_embeddings": length,
+            }
+    return {
+        "rope_type": "longrope",
+        "long_factor": divisors,
+        "short_factor": divisors,
+        "original_max_position_embeddings": source.integer("context_length"),
+        "attention_factor": 1.0,
+    }
+
+
+def llama3_divisors(
+    frequencies: np.ndarray, factor: float, low: float, high: float, length: float
+) -> np.ndarray:
+    """Return Llama 3's divisors: 1 for short wavelengths, `factor` for long ones, between in between.
+
+    The formula is that of transformers (`_compute_llama3_parameters`).
+    """
+    turns = length * frequencies / (2 * math.pi)
+    smooth = np.clip((turns - low) / (high - low), 0, 1)
+    return 1 / ((1 - smooth) / factor + smooth)
+
+
+def _guesses(divisors: np.ndarray, frequencies: np.ndarray) -> list[tuple[float, float, int]]:
+    """Return candidates for (low, high, length): Meta's, and those that two divisors lead to.
+
+    Between the bounds, (1/divisor − 1/factor) / (1 − 1/factor) = (turns − low) / (high − low) is a line
+    in the frequency; low is taken as 1, for only ratios matter.
+    """
+    guesses = [(1.0, 4.0, 1 << exponent) for exponent in (13, *range(4, 24))]
+    factor = divisors.max()
+    between = (divisors > 1 + 1e-6) & (divisors < factor * (1 - 1e-6))
+    if between.sum() >= 2:
+        smooth = (1 / divisors[between] - 1 / factor) / (1 - 1 / factor)
+        slope, offset = np.polyfit(frequencies[between] / (2 * math.pi), smooth, 1)
+        if slope > 0 > offset:
+            guesses.append((1.0, round(float(1 - 1 / offset), 3), round(float(-slope / offset))))
+    return guesses

@@ -21,9 +21,9 @@ import numpy as np
 from gguf import GGMLQuantizationType as Type
 from gguf import GGUFValueType as Value
 
-from runs.errors import SourceError
-from runs.system import open_files
-from weights.tensors import Shape, elements
+from agent_forge.runs.errors import SourceError
+from agent_forge.runs.system import open_files
+from agent_forge.weights.tensors import Shape, elements
 
 MAGIC = b"GGUF"
 #: Versions of the format that are read: 2 and 3 differ in the order of bytes alone.

@@ -11,7 +11,7 @@ import math
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from weights import randomness
+from agent_forge.weights import randomness
 
 
 class Noise(BaseModel):

@@ -21,9 +21,9 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from runs.errors import ConfigError
-from weights import block_names, randomness
-from weights.folders.model_config import described
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights import block_names, randomness
+from agent_forge.weights.folders.model_config import described
 
 #: Names of a layer's two matrices.
 DOWN, UP = "lora_A", "lora_B"
@@ -92,8 +92,8 @@ def count(settings: Mapping[str, Any], rank: int, names: Collection[str]) -> int
 
     Raises SourceError for a config that describes no model, and the errors of `chosen`.
     """
-    from weights.architectures.auto import AutoModelForCausalLM
-    from weights.architectures.auto_config import AutoConfig
+    from agent_forge.weights.architectures.auto import AutoModelForCausalLM
+    from agent_forge.weights.architectures.auto_config import AutoConfig
 
     with described("the config describes no model that can be built"), torch.device("meta"):
         config = AutoConfig.for_model(**dict(settings))

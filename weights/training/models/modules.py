@@ -1,19 +1,24 @@
-"""Modules to train: a model's architecture with its weights in torch's own memory, and back."""
+"""Modules to train: a model's architecture with its weights in torch's own memory, and back.
+
+Teacher of a distillation: a second model that a training reads, and the divergence from it.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+from torch.nn import functional as F
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from runs.errors import SourceError
-from weights.folders.model_config import described
-from weights.folders.parameters import fill as parameters_of
-from weights.folders.parameters import fill_buffers
-from weights.model import Model
-from weights.training.models import low_rank
-from weights.training.models.sharding import whole
+from agent_forge.runs.errors import SourceError
+from agent_forge.weights.folders.model_config import described
+from agent_forge.weights.folders.parameters import fill as parameters_of
+from agent_forge.weights.folders.parameters import fill_buffers
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training.models import low_rank
+from agent_forge.weights.training.models.sharding import whole
 
 #: Bytes at whose multiples torch begins tensors; kernels may compute others with other last bits.
 ALIGNED = 64
@@ -28,8 +33,8 @@ def build(model: Model, device: str = "cpu", attention: str = "sdpa", frozen: bo
     copy of each: one memory for all models of these weights. Raises SourceError if the config
     describes no such model, or names or shapes do not fit it.
     """
-    from weights.architectures.auto import AutoModelForCausalLM
-    from weights.architectures.auto_config import AutoConfig
+    from agent_forge.weights.architectures.auto import AutoModelForCausalLM
+    from agent_forge.weights.architectures.auto_config import AutoConfig
 
     with described("the config describes no model that can be built"):
         config = AutoConfig.for_model(**dict(model.config))
@@ -100,3 +105,34 @@ def weights(module: Any) -> dict[str, torch.Tensor]:
     Adapters are added to the matrices that they are of.
     """
     return {name: whole(p).to("cpu", copy=True).contiguous() for name, p in low_rank.merged(module)}
+
+
+#: Role of the teacher among a training's inputs.
+TEACHER = "teacher"
+
+
+class Teacher:
+    """A model that is asked for its predictions and never trained."""
+
+    def __init__(self, model: Model, device: torch.device, recipe: Train) -> None:
+        """Build the model as the trained one is built. Raises SourceError."""
+        module: Any = build(model, str(device), recipe.attention, frozen=True)
+        self._module = module.eval()
+        self.vocabulary = int(module.config.get_text_config().vocab_size)
+
+    @torch.no_grad()
+    def logits(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return the logits [rows, tokens, vocabulary] after each of the tokens [rows, tokens]."""
+        return self._module(input_ids=tokens).logits
+
+
+def divergence(
+    teacher_logits: torch.Tensor, logits: torch.Tensor, temperature: float = 1.0
+) -> torch.Tensor:
+    """Return the mean over tokens of KL(wanted ‖ given), nats, of two [rows, tokens, vocabulary].
+
+    Both distributions are softened: logits are divided by the temperature.
+    """
+    model_logs = (logits.flatten(0, 1).float() / temperature).log_softmax(-1)
+    teacher_logs = (teacher_logits.flatten(0, 1).float() / temperature).log_softmax(-1)
+    return F.kl_div(model_logs, teacher_logs, reduction="batchmean", log_target=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from weights.training.windows import Ids
+from agent_forge.weights.training.windows import Ids
 
 #: Ids [rows, tokens] int64 → logits [rows, tokens, vocabulary].
 Predict = Callable[[torch.Tensor], torch.Tensor]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from runs.errors import ConfigError
+from agent_forge.runs.errors import ConfigError
 
 #: Ridge, as a share of the mean of the Gram matrix's diagonal.
 RIDGE = 1e-3

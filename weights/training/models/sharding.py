@@ -15,8 +15,8 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from runs.errors import ConfigError
-from weights.recipes import Train
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.recipes import Train
 
 
 def check(recipe: Train) -> None:

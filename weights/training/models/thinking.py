@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 
-from runs.errors import ConfigError, SourceError
-from weights.model import Model
-from weights.thoughts import modeling_thoughts
-from weights.thoughts.modeling_thoughts import PART, Thoughts
-from weights.thoughts.parts import split
-from weights.training.models import modules
+from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.thoughts import modeling_thoughts
+from agent_forge.weights.thoughts.modeling_thoughts import PART, Thoughts
+from agent_forge.weights.thoughts.parts import split
+from agent_forge.weights.training.models import modules
 
 #: Difference of two float32 logits of one computation by two ways, at most.
 NEAR = 1e-3

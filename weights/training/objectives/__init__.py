@@ -26,25 +26,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from weights import algorithms
+from agent_forge.weights import algorithms
 
 if TYPE_CHECKING:
     import torch
 
 #: Name and version of an objective → its class.
 OBJECTIVES = {
-    "answers@1": "weights.training.objectives.answers:Answers",
-    "answers@2": "weights.training.objectives.answers_beside:AnswersBeside",
-    "bake@1": "weights.training.objectives.bake:Bake",
-    "cem@1": "weights.training.objectives.cem:Cem",
-    "distil@1": "weights.training.objectives.distil:Distil",
-    "lm@1": "weights.training.objectives.next_token:NextToken",
-    "lora@1": "weights.training.objectives.lora:Lora",
-    "reinforce@1": "weights.training.objectives.reinforce:Reinforce",
-    "svf@1": "weights.training.objectives.svf:Svf",
-    "svf@2": "weights.training.objectives.svf_of:SvfOf",
-    "ternary@1": "weights.training.objectives.ternary:Ternary",
-    "thoughts@1": "weights.training.objectives.thoughts:ThoughtsObjective",
+    "answers@1": "agent_forge.weights.training.objectives.answers:Answers",
+    "answers@2": "agent_forge.weights.training.objectives.answers_beside:AnswersBeside",
+    "bake@1": "agent_forge.weights.training.objectives.bake:Bake",
+    "cem@1": "agent_forge.weights.training.objectives.cem:Cem",
+    "distil@1": "agent_forge.weights.training.objectives.distil:Distil",
+    "lm@1": "agent_forge.weights.training.objectives.next_token:NextToken",
+    "lora@1": "agent_forge.weights.training.objectives.lora:Lora",
+    "reinforce@1": "agent_forge.weights.training.objectives.reinforce:Reinforce",
+    "svf@1": "agent_forge.weights.training.objectives.svf:Svf",
+    "svf@2": "agent_forge.weights.training.objectives.svf_of:SvfOf",
+    "ternary@1": "agent_forge.weights.training.objectives.ternary:Ternary",
+    "thoughts@1": "agent_forge.weights.training.objectives.thoughts:ThoughtsObjective",
 }
 
 #: Tensors of a step by name, all with the step's rows as first dimension.

@@ -16,12 +16,12 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
-from runs.errors import ConfigError, DataError, SourceChangedError
-from weights.model import Model
-from weights.recipes import Train
-from weights.training.objectives import Batch
-from weights.training.objectives.next_token import NoParams
-from weights.training.windows import Ids, drawn, stream_digest
+from agent_forge.runs.errors import ConfigError, DataError, SourceChangedError
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training.objectives import Batch
+from agent_forge.weights.training.objectives.next_token import NoParams
+from agent_forge.weights.training.windows import Ids, drawn, stream_digest
 
 
 def ends(stream: Ids) -> NDArray[np.int64]:

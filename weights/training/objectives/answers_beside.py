@@ -15,14 +15,14 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch.nn import functional as F
 
-from weights.model import Model
-from weights.recipes import Train
-from weights.training.models import embedding_noise, self_model
-from weights.training.models.embedding_noise import Noise
-from weights.training.models.self_model import SelfModel
-from weights.training.objectives import Batch
-from weights.training.objectives.answers import Answers
-from weights.training.windows import Ids
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training.models import embedding_noise, self_model
+from agent_forge.weights.training.models.embedding_noise import Noise
+from agent_forge.weights.training.models.self_model import SelfModel
+from agent_forge.weights.training.objectives import Batch
+from agent_forge.weights.training.objectives.answers import Answers
+from agent_forge.weights.training.windows import Ids
 
 
 class BesideParams(BaseModel):

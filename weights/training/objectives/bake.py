@@ -18,16 +18,15 @@ from typing import Any
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from runs.errors import ConfigError, DataError
-from weights import randomness
-from weights.model import Model
-from weights.recipes import Train
-from weights.training.models import prompted
-from weights.training.models.teacher import TEACHER, Teacher, divergence
-from weights.training.objectives import Batch
-from weights.training.objectives.next_token import check_streams
-from weights.training.trajectories import BAKED, OTHERS, Trajectory, unpack
-from weights.training.windows import Ids, Windows
+from agent_forge.runs.errors import ConfigError, DataError
+from agent_forge.weights import randomness
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training.models import prompted
+from agent_forge.weights.training.models.modules import TEACHER, Teacher, divergence
+from agent_forge.weights.training.objectives import Batch
+from agent_forge.weights.training.objectives.next_token import check_streams
+from agent_forge.weights.training.windows import BAKED, OTHERS, Ids, Trajectory, Windows, unpack
 
 #: Role of the model that the guards are of, if it is not the teacher.
 GUARD = "guard"

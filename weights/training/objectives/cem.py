@@ -17,15 +17,15 @@ from typing import Any, ClassVar
 import torch
 from pydantic import Field, ValidationInfo, field_validator
 
-from runs.errors import ConfigError
-from weights.model import Model
-from weights.recipes import Train
-from weights.training import cross_entropy, objectives
-from weights.training.cross_entropy import Normal
-from weights.training.models import modules
-from weights.training.objectives import Batch, Objective
-from weights.training.objectives.inner import InnerParams
-from weights.training.windows import Ids
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training import cross_entropy, objectives
+from agent_forge.weights.training.cross_entropy import Normal
+from agent_forge.weights.training.models import modules
+from agent_forge.weights.training.objectives import Batch, Objective
+from agent_forge.weights.training.objectives.inner import InnerParams
+from agent_forge.weights.training.windows import Ids
 
 #: Name of the deviations in the state, and beginning of the names of the inner objective's.
 DEVIATION, INNER = "deviation", "inner/"

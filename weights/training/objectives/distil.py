@@ -14,13 +14,13 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch.nn import functional as F
 
-from runs.errors import ConfigError
-from weights.model import Model
-from weights.recipes import Train
-from weights.training.models.teacher import TEACHER, Teacher, divergence
-from weights.training.objectives import Batch
-from weights.training.objectives.next_token import NextToken
-from weights.training.windows import Ids
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training.models.modules import TEACHER, Teacher, divergence
+from agent_forge.weights.training.objectives import Batch
+from agent_forge.weights.training.objectives.next_token import NextToken
+from agent_forge.weights.training.windows import Ids
 
 
 class DistilParams(BaseModel):

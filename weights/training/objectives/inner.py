@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from weights import algorithms
-from weights.recipes import Versioned
-from weights.training import objectives
+from agent_forge.weights import algorithms
+from agent_forge.weights.recipes import Versioned
+from agent_forge.weights.training import objectives
 
 
 class InnerParams(BaseModel):

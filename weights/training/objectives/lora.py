@@ -13,14 +13,14 @@ from typing import ClassVar
 import torch
 from pydantic import Field
 
-from runs.errors import ConfigError
-from weights.model import Model
-from weights.recipes import Train
-from weights.training import objectives
-from weights.training.models.low_rank import Adapters
-from weights.training.objectives import Batch, Objective
-from weights.training.objectives.inner import InnerParams
-from weights.training.windows import Ids
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training import objectives
+from agent_forge.weights.training.models.low_rank import Adapters
+from agent_forge.weights.training.objectives import Batch, Objective
+from agent_forge.weights.training.objectives.inner import InnerParams
+from agent_forge.weights.training.windows import Ids
 
 #: Objectives that change what layers compute, have further parameters, or some without gradients.
 OWN_LAYERS = ("cem", "lora", "svf", "ternary", "thoughts")

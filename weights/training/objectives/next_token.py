@@ -8,11 +8,11 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch.nn import functional as F
 
-from runs.errors import ConfigError, SourceChangedError
-from weights.model import Model
-from weights.recipes import Train
-from weights.training.objectives import Batch
-from weights.training.windows import Ids, Windows, stream_digest
+from agent_forge.runs.errors import ConfigError, SourceChangedError
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training.objectives import Batch
+from agent_forge.weights.training.windows import Ids, Windows, stream_digest
 
 
 class NoParams(BaseModel):

@@ -27,16 +27,16 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch.nn.utils import parametrize
 
-from runs.errors import ConfigError, DataError
-from weights import randomness
-from weights.model import Model
-from weights.recipes import Train
-from weights.training.models import prompted
-from weights.training.models.teacher import Teacher
-from weights.training.objectives import Batch
-from weights.training.objectives.answers import ends
-from weights.training.objectives.next_token import check_streams
-from weights.training.windows import Ids, drawn
+from agent_forge.runs.errors import ConfigError, DataError
+from agent_forge.weights import randomness
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training.models import prompted
+from agent_forge.weights.training.models.modules import Teacher
+from agent_forge.weights.training.objectives import Batch
+from agent_forge.weights.training.objectives.answers import ends
+from agent_forge.weights.training.objectives.next_token import check_streams
+from agent_forge.weights.training.windows import Ids, drawn
 
 #: Role of the model that a reply must stay near to.
 REFERENCE = "reference"

@@ -13,15 +13,15 @@ from typing import Any
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from runs.errors import ConfigError, SourceError
-from weights.model import Model
-from weights.recipes import Train
-from weights.svf import decomposition
-from weights.svf.vectors_module import Vectors
-from weights.training.models import modules
-from weights.training.objectives import Batch
-from weights.training.objectives.next_token import NextToken
-from weights.training.windows import Ids
+from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.weights import svf
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.svf import Vectors
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training.models import modules
+from agent_forge.weights.training.objectives import Batch
+from agent_forge.weights.training.objectives.next_token import NextToken
+from agent_forge.weights.training.windows import Ids
 
 #: Roles of the model whose singular values are scaled, and of its decomposition.
 OF, SVD = "of", "svd"
@@ -67,7 +67,7 @@ class Svf(NextToken):
                 "the objective svf reads the models of and svd, not "
                 f"{sorted(set(inputs) | set(recipe.inputs))}"
             )
-        sizes = {name: len(s) for name, _, s, _ in decomposition.matrices(inputs[SVD].weights)}
+        sizes = {name: len(s) for name, _, s, _ in svf.matrices(inputs[SVD].weights)}
         if {name: len(z) for name, z in start.weights.items()} != sizes:
             raise SourceError("the vectors to begin with are not those of the decomposition")
         model = modules.build(inputs[OF], device, recipe.attention)

@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 import torch
 from pydantic import Field
 
-from weights.model import Model
-from weights.recipes import Train
-from weights.training import objectives
-from weights.training.objectives import Batch, Objective
-from weights.training.objectives.inner import InnerParams
-from weights.training.objectives.svf import OF, SVD, Svf
-from weights.training.windows import Ids
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training import objectives
+from agent_forge.weights.training.objectives import Batch, Objective
+from agent_forge.weights.training.objectives.inner import InnerParams
+from agent_forge.weights.training.objectives.svf import OF, SVD, Svf
+from agent_forge.weights.training.windows import Ids
 
 
 class SvfOfParams(InnerParams):

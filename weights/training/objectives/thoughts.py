@@ -27,16 +27,16 @@ from typing import Any, Literal
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from runs.errors import ConfigError
-from weights.model import Model
-from weights.recipes import Train
-from weights.thoughts import modeling_thoughts as thinking
-from weights.thoughts.modeling_thoughts import Passed
-from weights.training.models import thinking as thinking_module
-from weights.training.models.teacher import TEACHER, Teacher, divergence
-from weights.training.objectives import Batch
-from weights.training.objectives.next_token import NextToken
-from weights.training.windows import Ids, seeded
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.thoughts import modeling_thoughts as thinking
+from agent_forge.weights.thoughts.modeling_thoughts import Passed
+from agent_forge.weights.training.models import thinking as thinking_module
+from agent_forge.weights.training.models.modules import TEACHER, Teacher, divergence
+from agent_forge.weights.training.objectives import Batch
+from agent_forge.weights.training.objectives.next_token import NextToken
+from agent_forge.weights.training.windows import Ids, seeded
 
 
 class ThoughtsParams(BaseModel):

@@ -14,16 +14,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from weights import algorithms
+from agent_forge.weights import algorithms
 
 if TYPE_CHECKING:
     import torch
 
 #: Name and version of an optimiser → its class.
 OPTIMISERS = {
-    "adamw@1": "weights.training.optimisers.adamw:AdamW",
-    "mugrokfast@1": "weights.training.optimisers.mugrokfast:MuGrokfast",
-    "none@1": "weights.training.optimisers.none:NoOptimiser",
+    "adamw@1": "agent_forge.weights.training.optimisers.adamw:AdamW",
+    "mugrokfast@1": "agent_forge.weights.training.optimisers.mugrokfast:MuGrokfast",
+    "none@1": "agent_forge.weights.training.optimisers.none:NoOptimiser",
 }
 
 

@@ -24,9 +24,9 @@ from typing import Any, Literal
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from runs.errors import ConfigError
-from weights.training.optimisers.grokfast import Grokfast
-from weights.training.optimisers.qk_clip import QKClip
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.training.optimisers.grokfast import Grokfast
+from agent_forge.weights.training.optimisers.qk_clip import QKClip
 
 #: What torch's two optimisers keep of a parameter between steps.
 MUON_SLOTS = ("momentum_buffer",)

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from runs.errors import ConfigError
+from agent_forge.runs.errors import ConfigError
 
 
 class AttentionError(ConfigError):

@@ -7,8 +7,8 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
-from runs.errors import UnavailableError
-from worker.queue.dispatcher import Measures
+from agent_forge.runs.errors import UnavailableError
+from agent_forge.worker.queue.dispatcher import Measures
 
 #: Histogram buckets in seconds: of appends, and of tasks.
 _APPENDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3)

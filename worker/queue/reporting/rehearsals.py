@@ -8,8 +8,8 @@ from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from runs import kinds
-from runs.kinds.state import State
+from agent_forge.runs import kinds
+from agent_forge.runs.kinds.state import State
 
 log = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from evomerge.merging.kernels.numba.compiler import compiled
-from evomerge.merging.kernels.numba.vectors import BLOCK
+from agent_forge.evomerge.merging.kernels.numba.compiler import compiled
+from agent_forge.evomerge.merging.kernels.numba.vectors import BLOCK
 
 #: Partial sums that a sum is added up in, side by side.
 _LANES = 32

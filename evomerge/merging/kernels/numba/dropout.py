@@ -6,8 +6,8 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
-from evomerge.merging.kernels.numba.compiler import compiled, intrinsic
-from evomerge.merging.kernels.numba.vectors import fill
+from agent_forge.evomerge.merging.kernels.numba.compiler import compiled, intrinsic
+from agent_forge.evomerge.merging.kernels.numba.vectors import fill
 
 _ZERO = np.float32(0)
 #: Philox-4x64 (Salmon et al. 2011, table 2).

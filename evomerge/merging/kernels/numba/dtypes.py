@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba import types
 from numba.np.numpy_support import carray
 
-from evomerge.merging.kernels.numba.compiler import compiled, intrinsic
+from agent_forge.evomerge.merging.kernels.numba.compiler import compiled, intrinsic
 
 #: Codes of the dtypes that numbers are stored in.
 FLOAT32, BFLOAT16, FLOAT16 = 0, 1, 2

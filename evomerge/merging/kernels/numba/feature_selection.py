@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from evomerge.merging.kernels.numba.compiler import compiled
-from evomerge.merging.kernels.numba.vectors import add_to, copy_to, fill, scale_by
+from agent_forge.evomerge.merging.kernels.numba.compiler import compiled
+from agent_forge.evomerge.merging.kernels.numba.vectors import add_to, copy_to, fill, scale_by
 
 _ZERO, _QUARTER = np.float32(0), np.float32(0.25)
 #: Partial sums that a sum is added up in, side by side; and those of each of four sums.

@@ -6,9 +6,9 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
-from evomerge.merging.kernels.numba.compiler import compiled, intrinsic
-from evomerge.merging.kernels.numba.dtypes import size_of
-from evomerge.merging.kernels.numba.vectors import BLOCK
+from agent_forge.evomerge.merging.kernels.numba.compiler import compiled, intrinsic
+from agent_forge.evomerge.merging.kernels.numba.dtypes import size_of
+from agent_forge.evomerge.merging.kernels.numba.vectors import BLOCK
 
 
 @intrinsic

@@ -7,15 +7,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evomerge.merging.kernels.numba.compiler import compiled
-from evomerge.merging.kernels.numba.dots import gram_block, lanes_of_sums
-from evomerge.merging.kernels.numba.dropout import drop_block
-from evomerge.merging.kernels.numba.dtypes import pick, store
-from evomerge.merging.kernels.numba.feature_selection import FOURS, select_row
-from evomerge.merging.kernels.numba.kth_magnitude import split_block
-from evomerge.merging.kernels.numba.sign_election import few_voters, vote_block
-from evomerge.merging.kernels.numba.three_inputs import are_alike, sum_of_three
-from evomerge.merging.kernels.numba.vectors import (
+from agent_forge.evomerge.merging.kernels.numba.compiler import compiled
+from agent_forge.evomerge.merging.kernels.numba.dots import gram_block, lanes_of_sums
+from agent_forge.evomerge.merging.kernels.numba.dropout import drop_block
+from agent_forge.evomerge.merging.kernels.numba.dtypes import pick, store
+from agent_forge.evomerge.merging.kernels.numba.feature_selection import FOURS, select_row
+from agent_forge.evomerge.merging.kernels.numba.kth_magnitude import split_block
+from agent_forge.evomerge.merging.kernels.numba.sign_election import few_voters, vote_block
+from agent_forge.evomerge.merging.kernels.numba.three_inputs import are_alike, sum_of_three
+from agent_forge.evomerge.merging.kernels.numba.vectors import (
     BLOCK,
     combine,
     fill,

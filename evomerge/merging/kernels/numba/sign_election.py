@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from evomerge.merging.kernels.numba.compiler import compiled
-from evomerge.merging.kernels.numba.vectors import BLOCK, copy_to, fill
+from agent_forge.evomerge.merging.kernels.numba.compiler import compiled
+from agent_forge.evomerge.merging.kernels.numba.vectors import BLOCK, copy_to, fill
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 #: A sum of weights below this counts as zero.

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numba.np.numpy_support import carray
 
-from evomerge.merging.kernels.numba.compiler import compiled
-from evomerge.merging.kernels.numba.dtypes import (
+from agent_forge.evomerge.merging.kernels.numba.compiler import compiled
+from agent_forge.evomerge.merging.kernels.numba.dtypes import (
     BFLOAT16,
     FLOAT32,
     floats_at,

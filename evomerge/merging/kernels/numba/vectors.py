@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from evomerge.merging.kernels.numba.compiler import compiled
-from evomerge.merging.kernels.numba.dtypes import FLOAT32, load
+from agent_forge.evomerge.merging.kernels.numba.compiler import compiled
+from agent_forge.evomerge.merging.kernels.numba.dtypes import FLOAT32, load
 
 #: Elements of a block: its workspace stays in the first caches.
 BLOCK = 1024

@@ -13,13 +13,13 @@ from mcp import Client
 from mcp_types import CallToolResult, TextContent
 from starlette.datastructures import State
 
-from api.mcp.server import server
-from api.options import Options
-from api.services import opened
-from runs.home import Home
+from agent_forge.api.mcp.server import server
+from agent_forge.api.options import Options
+from agent_forge.api.services import opened
+from agent_forge.runs.home import Home
+from agent_forge.worker.commands.accounts import Role, User
+from agent_forge.worker.devices import reading_process
 from tests.integration.kinds.conftest import ended, home, honest_home, toy_is_known
-from worker.commands.accounts import Role, User
-from worker.devices import reading_process
 
 __all__ = ["ended", "home", "honest_home", "toy_is_known"]
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from api.mcp.tools import TOOLS
-from api.options import Options
-from api.routes import panels
-from runs.errors import ConfigError
+from agent_forge.api.mcp.resources import TOOLS
+from agent_forge.api.options import Options
+from agent_forge.api.routes import runs
+from agent_forge.runs.errors import ConfigError
+from agent_forge.worker.commands.accounts import ROLES, Role
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_pipelines import TWO
 from tests.integration.api.mcp.conftest import Served, Talk
-from worker.commands.accounts import ROLES, Role
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "mcp.md"
 
@@ -158,7 +158,7 @@ def test_what_the_api_refuses_no_tool_starts(served: Served) -> None:
 
 
 def test_a_stopped_gate_is_overridden_with_a_reason(served: Served) -> None:
-    from runs.errors import RunFailedError
+    from agent_forge.runs.errors import RunFailedError
 
     stopping = {**TWO[0], "gates": [{"metric": "total", "at_least": 1e12}]}
     toy_pipelines.submit(served.home, [stopping, TWO[1]], "q")
@@ -201,7 +201,7 @@ def test_a_defect_says_nothing_of_the_server(
     def fail(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(panels, "compared", fail)
+    monkeypatch.setattr(runs, "compared", fail)
 
     async def ask(talk: Talk) -> str:
         return await talk.refused("compare_runs", run="r", other="r")

@@ -15,20 +15,20 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import TextResourceContents
 from pydantic import BaseModel
 
-from api.app import create
-from api.mcp import reading, resources
-from api.mcp.tool import Call, answered, as_json
-from api.mcp.tools import TOOLS
-from api.options import Options
-from api.problems import Problem
-from runs.errors import NotFoundError
-from runs.home import Home
-from runs.record.user_events import Paused
+from agent_forge.api.app import create
+from agent_forge.api.mcp import reading, resources
+from agent_forge.api.mcp.resources import TOOLS
+from agent_forge.api.mcp.tool import Call, answered, as_json
+from agent_forge.api.options import Options
+from agent_forge.api.problems import Problem
+from agent_forge.runs.errors import NotFoundError
+from agent_forge.runs.home import Home
+from agent_forge.runs.record.events import Paused
+from agent_forge.worker.commands import accounts
+from agent_forge.worker.commands.control import control
 from testing.toy import toy_runs
 from testing.worlds.fake_world import RUN
 from tests.integration.api.mcp.conftest import Served, Talk
-from worker.commands import accounts
-from worker.commands.control import control
 
 
 def rest(home: Home, *paths: str) -> list[Any]:

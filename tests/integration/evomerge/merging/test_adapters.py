@@ -15,13 +15,13 @@ from peft.utils.other import EMBEDDING_LAYER_NAMES
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from evomerge.mergekit import parser
-from evomerge.tasks import merge as tasks_merge
-from runs.errors import ConfigError, SourceError
+from agent_forge.evomerge.mergekit import parser
+from agent_forge.evomerge.tasks import merge as tasks_merge
+from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.weights.folders import adapter_folders
+from agent_forge.weights.folders.checkpoint import open_checkpoint
 from testing.models import toy_models
 from testing.models.toys import Toys
-from weights.folders import adapter_config
-from weights.folders.checkpoint import open_checkpoint
 
 ATTENTION = ["q_proj", "v_proj"]
 
@@ -220,7 +220,7 @@ def test_a_key_without_a_bearing_passes(toys: Toys, tmp_path: Path) -> None:
 
 def test_every_setting_of_peft_is_sorted() -> None:
     """A key that a later peft brings is refused; here its developers hear of it."""
-    sorted_ = adapter_config.READ | adapter_config.HARMLESS | adapter_config.OTHERWISE.keys()
+    sorted_ = adapter_folders.READ | adapter_folders.HARMLESS | adapter_folders.OTHERWISE.keys()
     left = {field.name for field in fields(LoraConfig)} - sorted_
     assert left == {"megatron_config", "velora_config", "monteclora_config"}
 

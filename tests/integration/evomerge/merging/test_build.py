@@ -9,14 +9,22 @@ from pathlib import Path
 import pytest
 import torch
 
-from evomerge.merging import builder as merging_builder
-from evomerge.merging.builder import Builder, Weights
-from evomerge.merging.weight_noise import add_noise
-from evomerge.recipes.recipe import PIPELINES, Genes, Merge, Mutate, Noise, Pipeline, Source
-from runs.errors import ConfigError
+from agent_forge.evomerge.merging import builder as merging_builder
+from agent_forge.evomerge.merging.builder import Builder, Weights
+from agent_forge.evomerge.merging.execute import add_noise
+from agent_forge.evomerge.recipes.recipe import (
+    PIPELINES,
+    Genes,
+    Merge,
+    Mutate,
+    Noise,
+    Pipeline,
+    Source,
+)
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.folders import checkpoint
 from testing.models import toy_models
 from testing.models.toy_tensors import Toys, distance, same
-from weights.folders import checkpoint
 
 LAYERS = (0, 2, 0)
 

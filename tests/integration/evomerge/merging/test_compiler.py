@@ -15,8 +15,8 @@ NUMBA = Path("evomerge", "merging", "kernels", "numba")
 
 MERGE = """
 import torch
-from evomerge.merging.kernels.numba import compiler
-from evomerge.merging.kernels.numba.vectors import add_to
+from agent_forge.evomerge.merging.kernels.numba import compiler
+from agent_forge.evomerge.merging.kernels.numba.vectors import add_to
 print(compiler._folder(), compiler.is_new())
 a = torch.ones(3).numpy()
 add_to(a, a)

@@ -10,9 +10,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from evomerge.mergekit import parser
-from evomerge.tasks import merge as tasks_merge
-from runs.errors import SourceError
+from agent_forge.evomerge.mergekit import parser
+from agent_forge.evomerge.tasks import merge as tasks_merge
+from agent_forge.runs.errors import SourceError
 from testing.models import families
 from testing.shares import one_quick
 

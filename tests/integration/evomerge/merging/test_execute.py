@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from evomerge.merging import tensor_ops
-from evomerge.merging.builder import Builder, Weights
-from evomerge.merging.execute import MemorySink, execute
-from evomerge.merging.kernels.chunks import Pool, Stretches
-from evomerge.merging.plan import plan, reads
-from evomerge.merging.safetensors_sink import JOURNAL, SafetensorsSink, mapped
-from evomerge.merging.tensor_ops import Models, Spec
-from evomerge.recipes import tensor_groups
-from evomerge.recipes.recipe import (
+from agent_forge.evomerge.merging import tensor_ops
+from agent_forge.evomerge.merging.builder import Builder, Weights
+from agent_forge.evomerge.merging.execute import MemorySink, execute
+from agent_forge.evomerge.merging.kernels.chunks import Pool, Stretches
+from agent_forge.evomerge.merging.plan import plan, reads
+from agent_forge.evomerge.merging.safetensors_sink import JOURNAL, SafetensorsSink, mapped
+from agent_forge.evomerge.merging.tensor_ops import Models, Spec
+from agent_forge.evomerge.recipes import tensor_groups
+from agent_forge.evomerge.recipes.recipe import (
     PIPELINES,
     Flow,
     Genes,
@@ -30,10 +30,10 @@ from evomerge.recipes.recipe import (
     Step,
     closure,
 )
-from runs.errors import ConfigError, NotFiniteError
+from agent_forge.runs.errors import ConfigError, NotFiniteError
+from agent_forge.weights.folders import checkpoint
 from testing.models.toy_tensors import Toys, same
 from testing.shares import one_quick
-from weights.folders import checkpoint
 
 #: Three blocks, tensors of several chunks, projections that write into the stream.
 SHAPES: dict[str, tuple[int, ...]] = {

@@ -12,26 +12,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
-from evaluation.backends.local_backend import ResidentModel
-from evomerge.merging import dataflow, folded_factors
-from evomerge.merging.builder import Builder
-from evomerge.recipes.recipe import RECIPE, Flow, Mutate, Noise, Step, blocks, label
-from evomerge.reports import report, search_statistics
-from evomerge.run.rules.strategy_input import told
-from evomerge.run.state import fold
-from evomerge.search import current
-from evomerge.search.genes import method_choice
-from evomerge.search.genes.genome import Space, space_of
-from evomerge.search.genes.path_genes import Paths
-from evomerge.search.proposals import Family
-from evomerge.search.strategies.cma_es import CmaEs
-from runs.errors import ConfigError, SourceError
-from runs.history import audit
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evomerge.merging import dataflow, folded_factors
+from agent_forge.evomerge.merging.builder import Builder
+from agent_forge.evomerge.recipes.recipe import RECIPE, Flow, Mutate, Noise, Step, blocks, label
+from agent_forge.evomerge.reports import report, search_statistics
+from agent_forge.evomerge.run.rules.strategy_input import told
+from agent_forge.evomerge.run.state import fold
+from agent_forge.evomerge.search import current
+from agent_forge.evomerge.search.genes import mutation
+from agent_forge.evomerge.search.genes.genome import Space, space_of
+from agent_forge.evomerge.search.genes.path_genes import Paths
+from agent_forge.evomerge.search.proposals import Family
+from agent_forge.evomerge.search.strategies.cma_es import CmaEs
+from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.runs.history import audit
+from agent_forge.weights import block_names, cost
+from agent_forge.weights.folders.checkpoint import open_checkpoint
 from testing.models import toy_models
 from testing.models.toy_tensors import Toys, same
 from testing.worlds.fake_world import BLOCK_COST, COST, World, small
-from weights import block_names, cost
-from weights.folders.checkpoint import open_checkpoint
 
 PATHS = Paths(blocks=3, sources=3, repeats=2, most=5)
 SEARCHING = ("tournament", "cma-es", "nsga2")
@@ -361,7 +361,7 @@ def test_what_techniques_earn_counts_under_their_names() -> None:
         species=("ties", "slerp"),
     )
     state = World(given).run()
-    assert set(method_choice.earned(told(state, 6))) <= {"ties", "slerp"}
+    assert set(mutation.earned(told(state, 6))) <= {"ties", "slerp"}
     assert search_statistics.genes(state)
     assert all("path" in row["technique"] for row in search_statistics.techniques(state))
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from evomerge.mergekit import parser
-from evomerge.tasks import merge as tasks_merge
+from agent_forge.evomerge.mergekit import parser
+from agent_forge.evomerge.tasks import merge as tasks_merge
+from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
 from testing.models import toy_models
-from weights.folders.checkpoint import digest, open_checkpoint
 
 LINEAR = """
 models:

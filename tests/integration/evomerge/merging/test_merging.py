@@ -18,14 +18,14 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
-from evomerge.mergekit import engine, parser
-from evomerge.merging import method_registry
-from evomerge.merging.execute import MemorySink, execute
-from evomerge.merging.kernels.chunks import Pool
-from evomerge.merging.safetensors_sink import SafetensorsSink
-from evomerge.merging.tensor_ops import Models, Read, Spec, merged
-from evomerge.tasks import merge as tasks_merge
-from runs.errors import (
+from agent_forge.evomerge.mergekit import engine, parser
+from agent_forge.evomerge.merging import method_registry
+from agent_forge.evomerge.merging.execute import MemorySink, execute
+from agent_forge.evomerge.merging.kernels.chunks import Pool
+from agent_forge.evomerge.merging.safetensors_sink import SafetensorsSink
+from agent_forge.evomerge.merging.tensor_ops import Models, Read, Spec, merged
+from agent_forge.evomerge.tasks import merge as tasks_merge
+from agent_forge.runs.errors import (
     ConfigError,
     ConflictError,
     ForgeError,
@@ -33,11 +33,11 @@ from runs.errors import (
     SourceChangedError,
     SourceError,
 )
-from runs.event_types import ModelReference
+from agent_forge.runs.event_types import ModelReference
+from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
 from testing.models import toy_models
 from testing.models.toys import Toys
 from testing.worlds.runs import REPOSITORY
-from weights.folders.checkpoint import digest, open_checkpoint
 
 LINEAR = """
 models:
@@ -201,8 +201,8 @@ def assert_scaled_path(source: Path, folder: Path, scale: float) -> None:
 
 def test_a_pipeline_is_what_a_run_builds(toys: Toys, tmp_path: Path) -> None:
     """The same stages, out of core: the same bits as a run's builder in memory."""
-    from evomerge.merging.builder import Builder
-    from evomerge.recipes.recipe import Genes, Pipeline, Source
+    from agent_forge.evomerge.merging.builder import Builder
+    from agent_forge.evomerge.recipes.recipe import Genes, Pipeline, Source
 
     text = TIES.format(**places(toys), method="slerp-ties-dfs").replace("weight: 0.5, ", "")
     found = merge(text, tmp_path / "out")
@@ -259,7 +259,7 @@ def test_the_same_bits_for_threads_and_shards(toys: Toys, tmp_path: Path, method
 
 
 def forge(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from cli.main import main; main()", *words]
+    command = [sys.executable, "-c", "from agent_forge.cli.main import main; main()", *words]
     return subprocess.run(
         command,
         cwd=REPOSITORY,
@@ -303,7 +303,7 @@ def test_what_a_crash_left_is_checked_before_it_is_kept(
     toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half-written tensors under a name in the journal are made again; whole ones are not."""
-    from evomerge.merging import safetensors_sink
+    from agent_forge.evomerge.merging import safetensors_sink
 
     text = TIES.format(**places(toys), method="ties")
     quiet = merge(text, tmp_path / "quiet")

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from evomerge.mergekit import parser
-from evomerge.tasks import merge as tasks_merge
-from runs.errors import ConfigError
+from agent_forge.evomerge.mergekit import parser
+from agent_forge.evomerge.tasks import merge as tasks_merge
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.folders.checkpoint import digest
 from testing.models.toys import Toys
 from tests.integration.evomerge.merging.test_merging import TIES, merge, places, tensors
-from weights.folders.checkpoint import digest
 
 ONE = "models: [{{model: {a}}}]\nbase_model: {base}\n"
 TWO = "models: [{{model: {a}, parameters: {{weight: 1}}}}, {{model: {b}, parameters: {{weight: 3}}}}]\n"

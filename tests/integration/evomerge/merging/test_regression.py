@@ -12,17 +12,17 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from evomerge.mergekit import parser, regression
-from evomerge.mergekit.plan import Layout, lay_out
-from evomerge.mergekit.regression import Regression, Text
-from evomerge.merging.kernels.chunks import Pool
-from evomerge.merging.methods import regmean
-from evomerge.tasks import merge as tasks_merge
-from runs.errors import ConfigError, DataError, NotFiniteError
+from agent_forge.evomerge.mergekit import parser, regression
+from agent_forge.evomerge.mergekit.plan import Layout, lay_out
+from agent_forge.evomerge.mergekit.regression import Regression, Text
+from agent_forge.evomerge.merging.kernels.chunks import Pool
+from agent_forge.evomerge.merging.methods import regmean
+from agent_forge.evomerge.tasks import merge as tasks_merge
+from agent_forge.runs.errors import ConfigError, DataError, NotFiniteError
+from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
 from testing.models import families, toy_models
 from testing.models.toys import Toys
 from testing.shares import one_quick
-from weights.folders.checkpoint import digest, open_checkpoint
 
 #: Architectures: windows and full attention, convolutions, norms behind blocks, partial rotation.
 KINDS = ("llama", "gemma3_text", "lfm2", "olmo2", "phi3", "gpt_neox", "qwen3", "granite", "smollm3")

@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from evomerge.merging.builder import Builder
-from evomerge.recipes.recipe import Recipe, Source
-from evomerge.run import events
-from evomerge.run.state import RunState, fold
-from evomerge.run.tasks import Build
-from evomerge.tasks.context import Bench
-from evomerge.tasks.execute import carry_out
-from runs.history.repository import history
-from runs.home import Home
-from runs.kinds.decide import open_tasks
+from agent_forge.evomerge.merging.builder import Builder
+from agent_forge.evomerge.recipes.recipe import Recipe, Source
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run.state import RunState, fold
+from agent_forge.evomerge.run.tasks import Build
+from agent_forge.evomerge.tasks.context import Bench
+from agent_forge.evomerge.tasks.execute import carry_out
+from agent_forge.runs.history.repository import history
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.decide import open_tasks
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.queue.leases import Leases
+from agent_forge.worker.tasks.runner import Worker
 from testing.models.toys import Toys
 from testing.worlds import runs
-from weights.storage.weight_cache import Artifacts
-from worker.queue.leases import Leases
-from worker.tasks.runner import Worker
 
 
 @pytest.fixture(scope="module")

@@ -12,14 +12,13 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
-from runs.errors import ConfigError, SourceError
+from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.weights.adapters import extraction
+from agent_forge.weights.adapters.extraction import Choice, Source
+from agent_forge.weights.adapters.pairs import PairFolder, truncated
+from agent_forge.weights.folders.checkpoint import open_checkpoint, write_weights
 from testing.models import toy_adapters, toy_models
 from tests.integration.cli.test_forge import call, fails
-from weights.adapters import extraction
-from weights.adapters.extraction import Choice, Source
-from weights.adapters.pairs import PairFolder
-from weights.adapters.truncation import truncated
-from weights.folders.checkpoint import open_checkpoint, write_weights
 
 
 @pytest.fixture(scope="module")

@@ -14,13 +14,13 @@ from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from runs.errors import ConfigError, ConflictError, ForgeError, SourceError
+from agent_forge.runs.errors import ConfigError, ConflictError, ForgeError, SourceError
+from agent_forge.weights import randomness
+from agent_forge.weights.adapters import merging
+from agent_forge.weights.adapters.choices import COMBINATIONS, PLAIN, Combination
+from agent_forge.weights.adapters.pairs import PREFIX, PairFolder
 from testing.models import toy_adapters, toy_models
 from tests.integration.cli.test_forge import call, fails
-from weights import randomness
-from weights.adapters import merging
-from weights.adapters.choices import COMBINATIONS, PLAIN, Combination
-from weights.adapters.pairs import PREFIX, PairFolder
 
 WEIGHTS = [0.7, -0.4, 1.3]
 DENSE = ("svd", "cat", "linear")

@@ -11,16 +11,16 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.loading import load_tokenizer
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.loading import load_tokenizer
+from agent_forge.weights import architectures
+from agent_forge.weights.architectures.auto import AutoModelForCausalLM
+from agent_forge.weights.folders import companions
+from agent_forge.weights.folders.checkpoint import open_checkpoint
+from agent_forge.weights.ternary import linears
 from testing.models import titans_toys
 from testing.models.toys import Toys
 from tests.integration.cli.test_forge import call
-from weights import architectures
-from weights.architectures.auto import AutoModelForCausalLM
-from weights.folders import companions
-from weights.folders.checkpoint import open_checkpoint
-from weights.ternary import linears
 
 CODE = {
     "block_titans_mag.py",
@@ -47,7 +47,7 @@ def complete(folder: Path) -> None:
     for name, content in architectures.code(config).items():
         assert (folder / name).read_bytes() == content
     model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False)
-    assert type(model).__module__.startswith("weights.")
+    assert type(model).__module__.startswith("agent_forge.weights.")
     assert "`trust_remote_code`" in (folder / "README.md").read_text("utf-8")
 
 
@@ -143,8 +143,8 @@ def test_other_architectures_have_no_code() -> None:
 
 def test_settings_that_would_run_for_ever_are_refused(toys: Toys, tmp_path: Path) -> None:
     """Before anything is built: config files come from anywhere."""
-    from runs.errors import SourceError
-    from weights.folders import model_config
+    from agent_forge.runs.errors import SourceError
+    from agent_forge.weights.folders import model_config
 
     config = json.loads((toys.base / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, "recursions": 10**9}), "utf-8")

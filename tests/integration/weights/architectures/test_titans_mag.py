@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from weights.architectures.auto import AutoModelForCausalLM
-from weights.architectures.auto_config import AutoConfig
-from weights.architectures.titans_mag import neural_memory
-from weights.architectures.titans_mag.neural_memory import Rates
+from agent_forge.weights.architectures.auto import AutoModelForCausalLM
+from agent_forge.weights.architectures.auto_config import AutoConfig
+from agent_forge.weights.architectures.titans_mag import neural_memory
+from agent_forge.weights.architectures.titans_mag.neural_memory import Rates
 
 SMALL = {
     "vocab_size": 40,

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import torch
 
+from agent_forge.weights.folders.checkpoint import digest
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training.loop import Snapshot, segment
+from agent_forge.weights.training.models import modules
+from agent_forge.weights.training.windows import stream_digest
 from testing.models import titans_toys, toy_training
 from testing.shares import one_quick
 from tests.golden.test_guards import machine
-from weights.folders.checkpoint import digest
-from weights.model import Model
-from weights.recipes import Train
-from weights.training.loop import Snapshot, segment
-from weights.training.models import modules
-from weights.training.windows import stream_digest
 
 #: Kind of model → digest of weights and state after 8 steps, by machine.
 GOLDEN = Path(__file__).parents[3] / "golden" / "titans_mag.json"
@@ -89,7 +89,7 @@ def test_other_objectives_train_it(objective: str) -> None:
 
 def test_items_of_a_row_are_trained_as_if_alone() -> None:
     """The loss of packed items is the mean of those of the items."""
-    from weights.training import objectives
+    from agent_forge.weights.training import objectives
 
     streams = toy_training.answers()
     digests = {name: stream_digest(ids) for name, ids in streams.items()}

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.errors import ConfigError, SourceError
-from weights.codecs.packing import bits
+from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.weights.codecs.packing import bits
 
 
 def test_the_first_value_takes_the_lowest_bits() -> None:

@@ -9,9 +9,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from runs.errors import ConfigError, NotFiniteError
+from agent_forge.runs.errors import ConfigError, NotFiniteError
+from agent_forge.weights.codecs.feedback.calibration import grams, token_counts
 from testing.models.toys import Toys
-from weights.codecs.feedback.calibration import grams, token_counts
 
 
 class Bare(torch.nn.Module):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from runs.errors import ConfigError, SourceError, UnknownAlgorithmError
-from weights import codecs, randomness
-from weights.codecs import Coded, chain
+from agent_forge.runs.errors import ConfigError, SourceError, UnknownAlgorithmError
+from agent_forge.weights import codecs, randomness
+from agent_forge.weights.codecs import Coded, chain
 
 
 def gaussian(rows: int, columns: int) -> torch.Tensor:

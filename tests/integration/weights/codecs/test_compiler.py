@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from weights.codecs.search import compiler
+from agent_forge.weights.codecs.search import compiler
 
 
 @pytest.mark.parametrize("decorate", [compiler.compiled, compiler.compiled_fast])

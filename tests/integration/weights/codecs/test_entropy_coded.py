@@ -13,11 +13,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.errors import ConfigError, SourceError, UnavailableError
+from agent_forge.runs.errors import ConfigError, SourceError, UnavailableError
+from agent_forge.weights import codecs
+from agent_forge.weights.codecs import Coded
+from agent_forge.weights.codecs.packing import range_coder
 from testing.models.layers import gram, matrix, weighted_error
-from weights import codecs
-from weights.codecs import Coded
-from weights.codecs.packing import range_coder
 
 
 def entropy(values: torch.Tensor) -> float:

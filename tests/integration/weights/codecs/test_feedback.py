@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from runs.errors import ConfigError
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.codecs.feedback.error_feedback import fed_back, inverse_factor
 from testing.models.layers import gram, matrix, weighted_error
-from weights.codecs.feedback.error_feedback import fed_back, inverse_factor
 
 STEP = 0.03
 

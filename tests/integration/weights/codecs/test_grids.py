@@ -10,10 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.errors import ConfigError, NotFiniteError, SourceError, UnknownAlgorithmError
+from agent_forge.runs.errors import ConfigError, NotFiniteError, SourceError, UnknownAlgorithmError
+from agent_forge.weights import codecs
+from agent_forge.weights.codecs import Coded
 from testing.models.layers import gram, matrix, weighted_error
-from weights import codecs
-from weights.codecs import Coded
 
 
 def there_and_back(name: str, weights: torch.Tensor, h: Any = None, **params: Any):

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from runs.errors import ConfigError, SourceError
-from weights import codecs, randomness
-from weights.codecs import Coded, hyper
-from weights.codecs.packing import bits
+from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.weights import codecs, randomness
+from agent_forge.weights.codecs import Coded, hyper
+from agent_forge.weights.codecs.packing import bits
 
 
 def gaussian(rows: int, columns: int) -> torch.Tensor:

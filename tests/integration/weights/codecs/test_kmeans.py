@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weights import randomness
-from weights.codecs.search import kmeans
+from agent_forge.weights import randomness
+from agent_forge.weights.codecs.search import kmeans
 
 
 def vectors(count: int, width: int) -> np.ndarray:

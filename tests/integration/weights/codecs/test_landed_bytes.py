@@ -8,9 +8,9 @@ import blake3
 import pytest
 import torch
 
-from events import canonical_json
-from weights import codecs
-from weights.codecs import CODECS
+from agent_forge.events import canonical_json
+from agent_forge.weights import codecs
+from agent_forge.weights.codecs import CODECS
 
 #: Codec, parameters → the first digits of the digest of header and parts, as version 1 wrote them.
 LANDED: list[tuple[str, dict[str, Any], str]] = [

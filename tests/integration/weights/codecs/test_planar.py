@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weights import randomness
-from weights.codecs.search import planar
+from agent_forge.weights import randomness
+from agent_forge.weights.codecs.search import planar
 
 PLACES = st.tuples(st.integers(-6, 6), st.integers(-6, 6))
 

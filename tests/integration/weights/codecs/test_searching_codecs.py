@@ -10,10 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from events import canonical_json
-from runs.errors import ConfigError, NotFiniteError, SourceError
-from weights import codecs, randomness
-from weights.codecs import Coded
+from agent_forge.events import canonical_json
+from agent_forge.runs.errors import ConfigError, NotFiniteError, SourceError
+from agent_forge.weights import codecs, randomness
+from agent_forge.weights.codecs import Coded
 
 #: Codec → settings that use all that it has.
 CASES: dict[str, dict[str, Any]] = {

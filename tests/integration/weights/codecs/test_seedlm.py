@@ -7,11 +7,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from runs.errors import SourceError
-from weights import codecs, randomness
-from weights.codecs import Coded
-from weights.codecs.search import lfsr, seed_tables
-from weights.codecs.search import seeds as seed_search
+from agent_forge.runs.errors import SourceError
+from agent_forge.weights import codecs, randomness
+from agent_forge.weights.codecs import Coded
+from agent_forge.weights.codecs.search import lfsr, seed_tables
+from agent_forge.weights.codecs.search import seeds as seed_search
 
 #: (C, P) of the two settings.
 GEOMETRIES = [(8, 3), (12, 4)]

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from runs.errors import ConfigError, NotFiniteError, SourceError
+from agent_forge.runs.errors import ConfigError, NotFiniteError, SourceError
+from agent_forge.weights import codecs
 from testing.models.layers import gram, matrix, weighted_error
-from weights import codecs
 
 
 def test_a_weight_beyond_half_of_the_scale_is_the_scale() -> None:

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.errors import ConfigError, SourceError
-from weights.codecs.packing import trits
+from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.weights.codecs.packing import trits
 
 
 def test_five_trits_are_the_digits_of_a_byte() -> None:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from runs.errors import ConfigError, SourceError
-from weights import codecs, randomness
-from weights.codecs import Coded
-from weights.codecs.feedback import inverse_factor
-from weights.codecs.packing import bits
+from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.weights import codecs, randomness
+from agent_forge.weights.codecs import Coded
+from agent_forge.weights.codecs.feedback import inverse_factor
+from agent_forge.weights.codecs.packing import bits
 
 
 def gaussian(rows: int, columns: int, *key: str | int) -> torch.Tensor:

@@ -13,15 +13,15 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from runs.errors import ConfigError, ConflictError, SourceError
-from runs.home import Home
+from agent_forge.runs.errors import ConfigError, ConflictError, SourceError
+from agent_forge.runs.home import Home
+from agent_forge.weights.folders.checkpoint import SHARD_BYTES, open_checkpoint, write_weights
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.ternary import linears, packing
+from agent_forge.weights.training.models import modules
+from agent_forge.worker.exports import bitnet_export
 from testing.models import ternary
 from testing.models.toys import Toys
-from weights.folders.checkpoint import SHARD_BYTES, open_checkpoint, write_weights
-from weights.model import Model
-from weights.ternary import linears, packing
-from weights.training.models import modules
-from worker.exports import bitnet_export
 
 IDS = torch.tensor([list(range(1, 41))])
 

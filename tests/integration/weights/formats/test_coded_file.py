@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM
 
 from agent_forge import load_coded, load_coded_tokenizer
-from evaluation.loading import load_tokenizer
-from runs.errors import (
+from agent_forge.evaluation.loading import load_tokenizer
+from agent_forge.runs.errors import (
     ConfigError,
     ForgeError,
     NotFiniteError,
@@ -32,14 +32,14 @@ from runs.errors import (
     UnavailableError,
     UnknownAlgorithmError,
 )
-from runs.system import bounded_files
+from agent_forge.runs.system import bounded_files
+from agent_forge.weights.folders import companions
+from agent_forge.weights.folders.checkpoint import INDEX, digest, open_checkpoint
+from agent_forge.weights.formats import coded_file
+from agent_forge.weights.formats.coded_file import CodedFile, CodedTensor
+from agent_forge.weights.formats.decompression import decompress, described
 from testing.models import coded_files
 from testing.models.toys import Toys
-from weights.folders import companions
-from weights.folders.checkpoint import INDEX, digest, open_checkpoint
-from weights.formats import coded_file, coded_header
-from weights.formats.coded_file import CodedFile, CodedTensor
-from weights.formats.decompression import decompress, described
 
 IDS = torch.arange(1, 41)[None]
 
@@ -299,10 +299,10 @@ def test_a_header_that_unpacks_to_too_much_is_refused_before_it_is_parsed(
 ) -> None:
     """A file of under 2 MB took gigabytes, and minutes of a processor."""
     text = zlib.compress((before + piece * times).encode(), 1)
-    sizes = coded_header.VERSION.to_bytes(4, "little") + len(text).to_bytes(8, "little")
+    sizes = coded_file.VERSION.to_bytes(4, "little") + len(text).to_bytes(8, "little")
     bad = tmp_path / "bad"
-    bad.write_bytes(coded_header.MAGIC + sizes + blake3.blake3(text).digest() + text)
-    monkeypatch.setattr("runs.system.bounded_files.json", None)
+    bad.write_bytes(coded_file.MAGIC + sizes + blake3.blake3(text).digest() + text)
+    monkeypatch.setattr("agent_forge.runs.system.bounded_files.json", None)
     with pytest.raises(SourceError, match=words):
         CodedFile(bad)
 
@@ -310,7 +310,7 @@ def test_a_header_that_unpacks_to_too_much_is_refused_before_it_is_parsed(
 def test_a_header_that_would_not_be_read_again_is_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coded_header, "MOST_BYTES", 1000)
+    monkeypatch.setattr(coded_file, "MOST_BYTES", 1000)
     weights = coded_file.code("one", torch.ones(2, 2), "rtn@1", {})
     with pytest.raises(SourceError, match="more than the 1,000 of a header"):
         coded_file.write(tmp_path / "bad", [weights], {"long": "a" * 1000})
@@ -426,7 +426,7 @@ def test_the_header_of_a_file_is_recorded(tmp_path: Path) -> None:
     coded_file.write(tmp_path / "a", [coded_file.code("w", tensor, "rtn@1", {"bits": 4})], {})
     raw = (tmp_path / "a").read_bytes()
     size = int.from_bytes(raw[12:20], "little")
-    assert raw[:8] == coded_header.MAGIC
+    assert raw[:8] == coded_file.MAGIC
     said = json.loads(zlib.decompress(raw[52 : 52 + size]))
     assert said["tensors"][0]["parts"] == [
         {"dtype": "U8", "name": "codes", "shape": [6]},

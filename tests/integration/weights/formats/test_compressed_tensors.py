@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from runs.errors import ConfigError, ConflictError, NotFiniteError, SourceError
-from runs.home import Home
+from agent_forge.runs.errors import ConfigError, ConflictError, NotFiniteError, SourceError
+from agent_forge.runs.home import Home
+from agent_forge.weights.folders.checkpoint import open_checkpoint
+from agent_forge.weights.formats import compressed_tensors_folder as format_
+from agent_forge.worker.exports import compressed_export
 from testing.models import families
 from testing.models.toys import Toys
 from tests.integration.cli.test_forge import call, fails
-from weights.folders.checkpoint import open_checkpoint
-from weights.formats import compressed_tensors_folder as format_
-from worker.exports import compressed_export
 
 IDS = torch.tensor([list(range(1, 41))])
 

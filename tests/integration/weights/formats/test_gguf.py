@@ -13,15 +13,15 @@ import torch
 from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from evaluation.loading import load_tokenizer
-from runs.errors import ConfigError, ConflictError, NotFiniteError, SourceError
-from runs.home import Home
+from agent_forge.evaluation.loading import load_tokenizer
+from agent_forge.runs.errors import ConfigError, ConflictError, NotFiniteError, SourceError
+from agent_forge.runs.home import Home
+from agent_forge.weights.folders.checkpoint import open_checkpoint
+from agent_forge.weights.formats import gguf_file, gguf_tokens
+from agent_forge.worker.exports import gguf_export
 from testing.models import families
 from testing.models.toys import Toys
 from testing.services.llama_cpp import LlamaCpp
-from weights.folders.checkpoint import open_checkpoint
-from weights.formats import gguf_file, gguf_tokens
-from worker.exports import gguf_export
 
 IDS = list(range(1, 41))
 #: Types whose blocks of 32 divide the rows of the models here.

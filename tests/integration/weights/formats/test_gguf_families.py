@@ -10,12 +10,12 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from runs.errors import SourceError
+from agent_forge.runs.errors import SourceError
+from agent_forge.weights.folders.checkpoint import open_checkpoint
+from agent_forge.weights.formats import gguf_architectures, gguf_file
 from testing.models.gguf_tokens import IDS, ROWS, TOKENS
 from testing.services.llama_cpp import LlamaCpp
 from testing.shares import one_quick
-from weights.folders.checkpoint import open_checkpoint
-from weights.formats import gguf_architectures, gguf_file
 
 SIZES = {
     "vocab_size": ROWS,

@@ -17,18 +17,18 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from evaluation.backends.local_backend import ResidentModel
-from evaluation.loading import load_items, load_tokenizer
-from evaluation.measures import rolling
-from runs.errors import ConfigError, DataError, SourceError, UnavailableError
-from runs.home import Home
+from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.loading import load_items, load_tokenizer
+from agent_forge.evaluation.measures import perplexity
+from agent_forge.runs.errors import ConfigError, DataError, SourceError, UnavailableError
+from agent_forge.runs.home import Home
+from agent_forge.weights.codecs.feedback import calibration
+from agent_forge.weights.folders.checkpoint import open_checkpoint
+from agent_forge.weights.formats import gguf_file, gguf_quantised, libllama
+from agent_forge.worker.exports import gguf_export
 from testing.models.toys import Toys
 from testing.services.llama_cpp import LlamaCpp
 from testing.shares import one_quick
-from weights.codecs.feedback import calibration
-from weights.folders.checkpoint import open_checkpoint
-from weights.formats import gguf_file, gguf_imatrix, gguf_quantised, libllama
-from worker.exports import gguf_export, gguf_measures
 
 
 @pytest.fixture(scope="module")
@@ -148,13 +148,13 @@ def test_bits_per_byte_in_llama_cpp_are_ours(wide: Path, data: str, tmp_path: Pa
     """The file is F32; documents, windows and start token are the same."""
     told = exported(wide, tmp_path / "m.gguf", "F32", measure=(data,))
     checkpoint, tokenizer = open_checkpoint(wide), load_tokenizer(str(wide))
-    split = gguf_measures.split_of(
+    split = gguf_export.split_of(
         checkpoint, tokenizer, load_items((data,), needed=("test",)), "test"
     )
     model = ResidentModel(wide, "cpu", checkpoint.tied)
     model.load(dict(checkpoint.tensors()))
     rates = [
-        sum(rolling.score(model, queue)) / sum(d.bytes for d in queue) / math.log(2)
+        sum(perplexity.score(model, queue)) / sum(d.bytes for d in queue) / math.log(2)
         for queue in split.values()
     ]
     assert len(rates) == 2
@@ -165,8 +165,8 @@ def test_importance_is_the_mean_of_squares_of_each_input(wide: Path, data: str) 
     """Two layers by hand: the embedding's norm before q, and silu(gate) · up before down."""
     checkpoint, tokenizer = open_checkpoint(wide), load_tokenizer(str(wide))
     items = load_items((data,), needed=("train",))
-    split = gguf_measures.split_of(checkpoint, tokenizer, items, "train")
-    means, tokens = gguf_measures.importance(checkpoint, split, lambda words: None)
+    split = gguf_export.split_of(checkpoint, tokenizer, items, "train")
+    means, tokens = gguf_export.importance(checkpoint, split, lambda words: None)
     windows = [w for queue in split.values() for d in queue for w in d.windows]
     assert tokens == sum(map(len, windows))
     weights = checkpoint.tensors()
@@ -198,7 +198,7 @@ def test_a_matrix_is_kept_in_the_format_of_llama_imatrix(tmp_path: Path) -> None
     """Sums and counts: names and keys are those of llama.cpp's tools/imatrix."""
     file = tmp_path / "i.gguf"
     mean = np.array([0.5, 0.25, 2.0], np.float32)
-    gguf_imatrix.write(file, {"blk.0.attn_q.weight": mean}, 1000, 512, "texts.jsonl")
+    libllama.write(file, {"blk.0.attn_q.weight": mean}, 1000, 512, "texts.jsonl")
     reader = gguf.GGUFReader(file)
     tensors = {tensor.name: tensor.data.ravel().tolist() for tensor in reader.tensors}
     assert tensors == {
@@ -210,7 +210,7 @@ def test_a_matrix_is_kept_in_the_format_of_llama_imatrix(tmp_path: Path) -> None
     assert reader.fields["imatrix.chunk_size"].contents() == 512
     assert reader.fields["imatrix.datasets"].contents() == ["texts.jsonl"]
     assert "general.architecture" not in reader.fields
-    assert gguf_imatrix.read(file)["blk.0.attn_q.weight"].tolist() == mean.tolist()
+    assert libllama.read(file)["blk.0.attn_q.weight"].tolist() == mean.tolist()
 
 
 @pytest.mark.usefixtures("library")
@@ -223,7 +223,7 @@ def test_a_kept_matrix_gives_the_same_file_and_one_of_another_model_is_refused(
     again = exported(wide, two, "IQ3_XXS", imatrix=(str(keep),))
     assert "bits_per_byte" not in again, "a matrix is no text"
     assert one.read_bytes() == two.read_bytes()
-    gguf_imatrix.write(keep, {"blk.0.attn_q.weight": np.ones(8, np.float32)}, 9, 512, "x")
+    libllama.write(keep, {"blk.0.attn_q.weight": np.ones(8, np.float32)}, 9, 512, "x")
     with pytest.raises(ConfigError, match="importance matrix of another model"):
         exported(wide, two, "IQ3_XXS", imatrix=(str(keep),))
     keep.write_bytes(b"GGUF" + b"\xff" * 64)
@@ -291,14 +291,14 @@ def test_a_matrix_that_cannot_be_used_is_refused(wide: Path, data: str, tmp_path
     """Sums of squares are not negative; a type that needs the whole matrix is not begun."""
     file, out = tmp_path / "i.gguf", tmp_path / "m.gguf"
     means = np.ones(256, np.float32)
-    gguf_imatrix.write(file, {"blk.0.attn_q.weight": -means}, 9, 512, "x")
+    libllama.write(file, {"blk.0.attn_q.weight": -means}, 9, 512, "x")
     with pytest.raises(SourceError, match="are no sums of squares"):
         exported(wide, out, "Q4_K_M", imatrix=(str(file),))
-    gguf_imatrix.write(file, {"blk.0.attn_q.weight": means}, 9, 512, "x")
-    checkpoint, read = open_checkpoint(wide), gguf_imatrix.read(file)
-    assert " covers 1 of " in gguf_measures.check_matrix(checkpoint, read, file)
+    libllama.write(file, {"blk.0.attn_q.weight": means}, 9, 512, "x")
+    checkpoint, read = open_checkpoint(wide), libllama.read(file)
+    assert " covers 1 of " in gguf_export.check_matrix(checkpoint, read, file)
     with pytest.raises(ConfigError, match=r"covers 1 of \d+ matrices .* IQ2_XXS needs all"):
-        gguf_measures.check_matrix(checkpoint, read, file, "IQ2_XXS")
+        gguf_export.check_matrix(checkpoint, read, file, "IQ2_XXS")
     with pytest.raises(ConfigError, match="is a matrix: give it alone"):
         exported(wide, out, "Q4_K_M", imatrix=(str(file), data))
     with pytest.raises(ConfigError, match="leave out --imatrix-out"):
@@ -332,7 +332,7 @@ def test_folders_of_exports_that_were_killed_are_removed(wide: Path, tmp_path: P
 
 
 def test_the_missing_package_is_named_with_its_command(wide: Path, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("runs.system.packages.installed", lambda module: False)
+    monkeypatch.setattr("agent_forge.runs.system.packages.installed", lambda module: False)
     with pytest.raises(
         UnavailableError, match=r"--type Q6_K needs the package llama-cpp-py-sync, "
     ):

@@ -16,10 +16,10 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from runs.errors import SourceError
+from agent_forge.runs.errors import SourceError
+from agent_forge.weights.folders.checkpoint import open_checkpoint
+from agent_forge.weights.formats import gguf_file, gguf_tokens
 from testing.services.llama_cpp import LlamaCpp
-from weights.folders.checkpoint import open_checkpoint
-from weights.formats import gguf_file, gguf_tokens
 
 TEXTS = (
     "The theory of the others is rather that one of these gathered there.",

@@ -16,13 +16,13 @@ from gguf import GGMLQuantizationType as Type
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from runs.errors import UnavailableError
+from agent_forge.runs.errors import UnavailableError
+from agent_forge.weights.folders.checkpoint import open_checkpoint
+from agent_forge.weights.folders.gguf_source import conversion, header
+from agent_forge.weights.formats import gguf_file, libllama
 from testing.shares import one_quick
 from tests.integration.weights.formats import test_gguf_families as families
 from tests.integration.weights.formats import test_gguf_gemma as gemma
-from weights.folders.checkpoint import open_checkpoint
-from weights.folders.gguf_source import cached, conversion, header
-from weights.formats import gguf_file, libllama
 
 #: Any tokens do that fit a merge: these tests give ids.
 NAMES = ("a", "b", "ab", *(f"t{i}" for i in range(3, families.ROWS)))
@@ -69,7 +69,7 @@ def test_every_family_computes_what_llama_cpp_computes(tmp_path: Path, case: str
     pytest.importorskip("xllamacpp")
     kind, more = CASES[case]
     file = written(kind, more, tmp_path)
-    folder = cached.folder(file, tmp_path / "cache", "x")
+    folder = conversion.folder(file, tmp_path / "cache", "x")
     given = load_file(tmp_path / "given/model.safetensors")
     assert load_file(folder / "model.safetensors").keys() == given.keys()
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
@@ -90,7 +90,7 @@ def test_every_family_computes_what_llama_cpp_computes(tmp_path: Path, case: str
 def test_a_file_gives_back_the_model_that_it_was_written_of(tmp_path: Path, case: str) -> None:
     """Weights to the bit (a norm's 1 that is added and taken away costs the last one), and config."""
     kind, more = CASES[case]
-    folder = cached.folder(written(kind, more, tmp_path), tmp_path / "cache", "x")
+    folder = conversion.folder(written(kind, more, tmp_path), tmp_path / "cache", "x")
     given = load_file(tmp_path / "given/model.safetensors")
     for name, tensor in load_file(folder / "model.safetensors").items():
         close = 1e-6 if kind.startswith("gemma") and "norm" in name else 0
@@ -157,7 +157,7 @@ def test_a_rounded_file_computes_nearer_to_llama_cpp_than_to_the_exact_model(
         except UnavailableError as error:
             pytest.skip(str(error))
         file = tmp_path / "coded.gguf"
-    folder = cached.folder(file, tmp_path / "cache", "x")
+    folder = conversion.folder(file, tmp_path / "cache", "x")
     read = AutoModelForCausalLM.from_pretrained(folder).eval()
     given = AutoModelForCausalLM.from_pretrained(tmp_path / "given").eval()
     ours, before = (families.logits(model, families.IDS) for model in (read, given))
@@ -187,5 +187,5 @@ def test_a_file_of_16_bits_becomes_a_folder_of_16_bits_if_nothing_is_lost(
             model.float().save_pretrained(folder)
         file = tmp_path / f"{exact}.gguf"
         gguf_file.write(open_checkpoint(folder), TOKENS, file, type_, "toy")
-        weights = load_file(cached.folder(file, tmp_path / "cache", "x") / "model.safetensors")
+        weights = load_file(conversion.folder(file, tmp_path / "cache", "x") / "model.safetensors")
         assert {tensor.dtype for tensor in weights.values()} == {dtype if exact else torch.float32}

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runs.errors import ForgeError, SourceError
+from agent_forge.runs.errors import ForgeError, SourceError
+from agent_forge.weights.folders.gguf_source import conversion, header
 from tests.integration.weights.formats import test_gguf_source_tokens as words
-from weights.folders.gguf_source import cached, conversion, header
 
 HUGE = (1 << 64) - 1
 STRING, ARRAY, UINT32 = 8, 9, 4
@@ -203,7 +203,7 @@ def test_numbers_that_are_not_finite_are_refused(good: bytes, tmp_path: Path) ->
     content[-8:] = np.array([np.nan, np.inf], np.float32).tobytes()
     (tmp_path / "m.gguf").write_bytes(content)
     with pytest.raises(ForgeError, match="NaN or Inf"):
-        cached.folder(tmp_path / "m.gguf", tmp_path / "cache", "x")
+        conversion.folder(tmp_path / "m.gguf", tmp_path / "cache", "x")
     assert not [place for place in (tmp_path / "cache").iterdir() if place.is_dir()]
 
 
@@ -213,8 +213,8 @@ def test_hostile_files_take_little_memory(tmp_path: Path) -> None:
         (tmp_path / f"{number}.gguf").write_bytes(content)
     program = (
         "import resource, sys; from pathlib import Path\n"
-        "from runs.errors import SourceError\n"
-        "from weights.folders.gguf_source import header\n"
+        "from agent_forge.runs.errors import SourceError\n"
+        "from agent_forge.weights.folders.gguf_source import header\n"
         "resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))\n"
         "for file in Path(sys.argv[1]).iterdir():\n"
         "    try: header.read(file)\n"

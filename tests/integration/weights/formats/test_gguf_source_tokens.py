@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer
 
-from runs.errors import SourceError
+from agent_forge.runs.errors import SourceError
+from agent_forge.weights.folders.gguf_source import conversion, tokens
 from testing.services.llama_cpp import LlamaCpp
 from testing.shares import one_quick
-from weights.folders.gguf_source import cached, splitting, tokens
 
 CODE = 'def f(x):\n\treturn {"a": x[1:-2] ** 3.14}  # naïve\n\n\n    if x != 0:\r\n        pass\n'
 TEXTS = (
@@ -106,7 +106,7 @@ def file_of(
 def compare(file: Path, cache_: Path, texts: tuple[str, ...] = TEXTS) -> Any:
     """Return the tokenizer; every text has llama.cpp's tokens, with and without bos and eos."""
     pytest.importorskip("xllamacpp")
-    tokenizer = AutoTokenizer.from_pretrained(cached.folder(file, cache_, "x"))
+    tokenizer = AutoTokenizer.from_pretrained(conversion.folder(file, cache_, "x"))
     theirs = LlamaCpp(file)
     for text in texts:
         assert tokenizer(text, add_special_tokens=False).input_ids == theirs.tokenize(text), text
@@ -115,7 +115,7 @@ def compare(file: Path, cache_: Path, texts: tuple[str, ...] = TEXTS) -> Any:
 
 
 #: One name of each way to split.
-WAYS = {way: name for name, way in splitting.SPLITTINGS.items()}
+WAYS = {way: name for name, way in tokens.SPLITTINGS.items()}
 
 
 @pytest.mark.parametrize("name", one_quick("smollm", *sorted(set(WAYS.values()) - {"smollm"})))
@@ -165,7 +165,7 @@ def readers(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, Any]]:
     names, scores = sentence_piece()
     kinds = dict.fromkeys(names[:256], tokens.BYTE) | {"<unk>": tokens.UNKNOWN}
     files.append(file_of(folder / "s.gguf", "llama", names, scores=scores, kinds=kinds))
-    places = [cached.folder(file, folder / "cache", "x") for file in files]
+    places = [conversion.folder(file, folder / "cache", "x") for file in files]
     return [
         (AutoTokenizer.from_pretrained(place), LlamaCpp(file))
         for place, file in zip(places, files, strict=True)
@@ -201,4 +201,4 @@ def test_a_tokenizer_that_is_not_known_is_refused_by_name(
     words: dict[str, Any] = {"merges": merges, "scores": [0.0], "pre": "smollm", **more}
     file = file_of(tmp_path / "m.gguf", model, names, **words)
     with pytest.raises(SourceError, match=what):
-        cached.folder(file, tmp_path / "cache", "x")
+        conversion.folder(file, tmp_path / "cache", "x")

@@ -11,13 +11,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from evaluation.loading import load_tokenizer
-from runs.errors import ConfigError, SourceError
+from agent_forge.evaluation.loading import load_tokenizer
+from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.weights.folders.checkpoint import open_checkpoint
+from agent_forge.weights.formats import gguf_file, gguf_tokens
 from testing.models import ternary
 from testing.models.toys import Toys
 from testing.services.llama_cpp import LlamaCpp
-from weights.folders.checkpoint import open_checkpoint
-from weights.formats import gguf_file, gguf_tokens
 
 IDS = list(range(1, 41))
 WIDE: dict[str, Any] = {
@@ -95,7 +95,7 @@ def test_widths_that_blocks_do_not_divide_are_refused_with_those_that_fit(
 
 def test_weights_that_are_not_ternary_are_refused(toys: Toys, tmp_path: Path, wide: Path) -> None:
     """The type would keep −d, 0 and d of each block: garbage that looks like a file."""
-    from weights.folders.checkpoint import SHARD_BYTES, write_weights
+    from agent_forge.weights.folders.checkpoint import SHARD_BYTES, write_weights
 
     folder = ternary.write(toys.base, tmp_path / "model", **WIDE)
     tensors = dict(open_checkpoint(folder).tensors())

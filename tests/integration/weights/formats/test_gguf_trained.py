@@ -18,12 +18,12 @@ import torch
 from torch.nn import functional
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from evaluation.data.builtin import corpus
-from evaluation.loading import load_tokenizer
+from agent_forge.evaluation.data.builtin import corpus
+from agent_forge.evaluation.loading import load_tokenizer
+from agent_forge.weights.folders.checkpoint import open_checkpoint
+from agent_forge.weights.formats import gguf_file, gguf_tokens
 from testing.models.toys import Toys
 from testing.services.llama_cpp import LlamaCpp
-from weights.folders.checkpoint import open_checkpoint
-from weights.formats import gguf_file, gguf_tokens
 
 LENGTH, STEPS, ROWS = 64, 150, 8
 TYPES = ("Q8_0", "Q5_1", "Q5_0", "Q4_1", "Q4_0")

@@ -11,13 +11,13 @@ from tokenizers import Regex, Tokenizer, models, trainers
 from tokenizers import pre_tokenizers as steps
 from transformers import PreTrainedTokenizerFast
 
-from evaluation.data.builtin import corpus
-from runs.errors import SourceError
+from agent_forge.evaluation.data.builtin import corpus
+from agent_forge.runs.errors import SourceError
+from agent_forge.weights.folders.checkpoint import open_checkpoint
+from agent_forge.weights.formats import byte_bpe, gguf_file
 from testing.models.toys import Toys
 from testing.services.llama_cpp import LlamaCpp
 from testing.shares import one_quick
-from weights.folders.checkpoint import open_checkpoint
-from weights.formats import byte_bpe, gguf_file, pre_tokenizers
 
 #: Rows of the toys' embedding.
 SIZE = 320
@@ -26,9 +26,9 @@ TEXTS = (
     "Größe, naïve — 日本 русский नमस्ते 'RE you've it's I'LL",
     "  two  spaces\t\r\n\n\n   end  ",
     "\n1\n 22\n  333 4444a b5",
-    pre_tokenizers.TEXT,
+    byte_bpe.TEXT,
 )
-WAYS = {name: way for way, name in pre_tokenizers.SPLITS.items()}
+WAYS = {name: way for way, name in byte_bpe.SPLITS.items()}
 
 
 def tokenizer(way: tuple[tuple[str, ...], bool]) -> Any:
@@ -37,11 +37,11 @@ def tokenizer(way: tuple[tuple[str, ...], bool]) -> Any:
     core: Any = Tokenizer(models.BPE(ignore_merges=whole))
     parts = [
         steps.Digits(individual_digits=True)
-        if pattern == pre_tokenizers.DIGITS
+        if pattern == byte_bpe.DIGITS
         else steps.Split(Regex(pattern), "isolated")
         for pattern in patterns
     ]
-    own = patterns in ((), (pre_tokenizers.DIGITS,))
+    own = patterns in ((), (byte_bpe.DIGITS,))
     level = steps.ByteLevel(add_prefix_space=False, use_regex=own)
     core.pre_tokenizer = steps.Sequence([*parts, level]) if parts else level
     trainer = trainers.BpeTrainer(
@@ -72,9 +72,9 @@ def test_llama_cpp_cuts_text_alike_by_the_name_of_each_way(
 def test_a_published_tokenizer_is_known_by_the_hash_of_its_tokens(monkeypatch) -> None:
     """The hash, not the steps: transformers may load a tokenizer with other steps than its file has."""
     trained = tokenizer(((), False))
-    ids = trained.encode(pre_tokenizers.TEXT)
+    ids = trained.encode(byte_bpe.TEXT)
     hashes = {hashlib.sha256(str(ids).encode()).hexdigest(): "smollm"}
-    monkeypatch.setattr(pre_tokenizers, "HASHES", hashes)
+    monkeypatch.setattr(byte_bpe, "HASHES", hashes)
     assert byte_bpe.of(trained, SIZE).split == "smollm"
 
 
@@ -98,6 +98,6 @@ def test_a_way_without_a_name_is_refused(step: Any) -> None:
 
 def test_the_text_and_the_hashes_are_those_of_the_converter() -> None:
     """Its text has this SHA-256; 64 digits a hash."""
-    digest = hashlib.sha256(pre_tokenizers.TEXT.encode()).hexdigest()
+    digest = hashlib.sha256(byte_bpe.TEXT.encode()).hexdigest()
     assert digest == "a36179c1e2b1cfcfbfad1dc779addad2ffc778201e4cf0d538bddeafa2c526da"
-    assert all(len(key) == 64 and int(key, 16) for key in pre_tokenizers.HASHES)
+    assert all(len(key) == 64 and int(key, 16) for key in byte_bpe.HASHES)

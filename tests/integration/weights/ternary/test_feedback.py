@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
-from runs.errors import ConfigError, NotFiniteError, SourceChangedError
+from agent_forge.runs.errors import ConfigError, NotFiniteError, SourceChangedError
+from agent_forge.weights import operations
+from agent_forge.weights.operations import ternary_feedback, ternary_pack
+from agent_forge.weights.recipes import Transform
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.ternary import quantiser
+from agent_forge.weights.training.models import modules
+from agent_forge.weights.training.windows import stream_digest
 from testing.models.toy_training import model, streams
-from weights import operations
-from weights.model import Model
-from weights.operations import ternary_feedback, ternary_pack
-from weights.recipes import Transform
-from weights.ternary import quantiser
-from weights.training.models import modules
-from weights.training.windows import stream_digest
 
 DIGESTS = {name: stream_digest(ids) for name, ids in streams().items()}
 
@@ -70,7 +70,7 @@ def test_a_model_is_rounded_on_its_own_layers_inputs() -> None:
     made = operations.apply(recipe(windows=4), {"of": model()}, streams)
     name = "model.layers.0.self_attn.q_proj.weight"
     module = modules.build(model()).eval()
-    from weights.training.windows import Windows
+    from agent_forge.weights.training.windows import Windows
 
     rows = Windows(streams(), dict.fromkeys(DIGESTS, 1.0), 4, 12, (0, "calibration")).rows(0)
     with torch.no_grad():

@@ -9,19 +9,19 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from runs.errors import ConfigError
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.folders.checkpoint import digest
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.ternary import linears, quantiser
+from agent_forge.weights.training.loop import segment
+from agent_forge.weights.training.models import modules
+from agent_forge.weights.training.objectives.ternary import Ternary
+from agent_forge.weights.training.team import Team
+from agent_forge.weights.training.team import segment as in_team
 from testing.models.toy_training import model, recipe, streams
 from testing.shares import one_quick
 from tests.integration.weights.test_training import bits, carried_out
-from weights.folders.checkpoint import digest
-from weights.model import Model
-from weights.recipes import Train
-from weights.ternary import linears, quantiser
-from weights.training.loop import segment
-from weights.training.models import modules
-from weights.training.objectives.ternary import Ternary
-from weights.training.team import Team
-from weights.training.team import segment as in_team
 
 TEACHER = {"teacher": "7" * 64}
 

@@ -9,13 +9,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.errors import ConfigError, NotFiniteError
+from agent_forge.runs.errors import ConfigError, NotFiniteError
+from agent_forge.weights import operations
+from agent_forge.weights.operations import ternary_pack
+from agent_forge.weights.recipes import Transform
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.ternary import quantiser
 from testing.models.toy_training import model
-from weights import operations
-from weights.model import Model
-from weights.operations import ternary_pack
-from weights.recipes import Transform
-from weights.ternary import quantiser
 
 SOURCE = {"of": "1" * 64}
 

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.errors import ConfigError, SourceError
-from weights.ternary import packing, quantiser
+from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.weights.ternary import packing, quantiser
 
 
 def drawn(rows: int, columns: int, seed: int) -> torch.Tensor:

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.errors import ConfigError, SourceError
-from weights.ternary import quantiser
+from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.weights.ternary import quantiser
 
 #: mean |W| = (0.5 + 1.5 + 0.2 + 0.1 + 1.0 + 0.3) / 6 = 0.6
 WEIGHT = torch.tensor([[0.5, -1.5, 0.2], [0.1, 1.0, -0.3]])

@@ -10,16 +10,16 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from runs.errors import ConfigError, DataError, SourceChangedError
+from agent_forge.runs.errors import ConfigError, DataError, SourceChangedError
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training.loop import Snapshot, segment
+from agent_forge.weights.training.models import modules
+from agent_forge.weights.training.objectives import Batch
+from agent_forge.weights.training.objectives.answers import Answers, ends
+from agent_forge.weights.training.windows import Ids, stream_digest
 from testing.models.toy_training import VOCABULARY, model, recipe
 from tests.integration.weights.test_training import bits
-from weights.model import Model
-from weights.recipes import Train
-from weights.training.loop import Snapshot, segment
-from weights.training.models import modules
-from weights.training.objectives import Batch
-from weights.training.objectives.answers import Answers, ends
-from weights.training.windows import Ids, stream_digest
 
 
 def stream(*items: tuple[list[int], list[int]]) -> Ids:

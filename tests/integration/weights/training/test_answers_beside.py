@@ -8,17 +8,17 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from runs.errors import ConfigError
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.training.loop import segment
+from agent_forge.weights.training.models import embedding_noise, modules
+from agent_forge.weights.training.models.embedding_noise import Noise
+from agent_forge.weights.training.models.self_model import untold
+from agent_forge.weights.training.objectives.answers import Answers
+from agent_forge.weights.training.objectives.answers_beside import AnswersBeside
 from testing.models.toy_training import model
 from tests.integration.weights.test_training import bits
 from tests.integration.weights.training.test_answers import STREAMS, training
-from weights.recipes import Train
-from weights.training.loop import segment
-from weights.training.models import embedding_noise, modules
-from weights.training.models.embedding_noise import Noise
-from weights.training.models.self_model import untold
-from weights.training.objectives.answers import Answers
-from weights.training.objectives.answers_beside import AnswersBeside
 
 NOISE = {"scale": 0.5, "first": 3, "upto": 6}
 SELF = {"weight": 0.2, "layer": 1}

@@ -10,20 +10,19 @@ import numpy as np
 import pytest
 import torch
 
-from runs.errors import ConfigError, DataError, SourceChangedError
+from agent_forge.runs.errors import ConfigError, DataError, SourceChangedError
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training.loop import segment
+from agent_forge.weights.training.models import modules, prompted
+from agent_forge.weights.training.models.modules import TEACHER
+from agent_forge.weights.training.objectives import bake
+from agent_forge.weights.training.objectives.bake import Bake
+from agent_forge.weights.training.windows import BAKED, OTHERS, Ids, Trajectory, stream_digest
 from testing.models import toy_baking, toy_training
 from testing.models.toy_baking import recipe, streams, trajectories
 from testing.shares import one_quick
 from tests.integration.weights.test_training import bits
-from weights.model import Model
-from weights.recipes import Train
-from weights.training.loop import segment
-from weights.training.models import modules, prompted
-from weights.training.models.teacher import TEACHER
-from weights.training.objectives import bake
-from weights.training.objectives.bake import Bake
-from weights.training.trajectories import BAKED, OTHERS, Trajectory
-from weights.training.windows import Ids, stream_digest
 
 ALONE = {"neutral": 0.0, "others": 0.0}
 
@@ -92,7 +91,7 @@ def test_the_guards_are_added_by_their_weights() -> None:
 
 def test_a_guard_of_its_own_replaces_the_teacher_in_the_guards_alone() -> None:
     """With the teacher as the guard nothing changes; with another, what its predictions say."""
-    from weights.training.objectives.bake import GUARD
+    from agent_forge.weights.training.objectives.bake import GUARD
 
     def lost(guard: Model | None, params: dict[str, Any]) -> float:
         given = {TEACHER: toy_training.model()} | ({GUARD: guard} if guard else {})

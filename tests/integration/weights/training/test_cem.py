@@ -9,15 +9,15 @@ import pytest
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from runs.errors import ConfigError
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights import svf
+from agent_forge.weights.folders.checkpoint import digest
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training import objectives
+from agent_forge.weights.training.loop import Snapshot, segment
 from testing.models import toy_training
 from tests.golden.operations import SVD, factored
-from weights.folders.checkpoint import digest
-from weights.model import Model
-from weights.recipes import Train
-from weights.svf import changes
-from weights.training import objectives
-from weights.training.loop import Snapshot, segment
 
 BEST = torch.tensor([0.7, -1.2, 0.1])
 
@@ -106,7 +106,7 @@ def test_vectors_are_searched_by_the_loss_of_text() -> None:
         batch=16,
         steps=20,
     )
-    start = Model({}, changes.ones(factored().weights))
+    start = Model({}, svf.ones(factored().weights))
     inputs = {"of": toy_training.model(), "svd": factored()}
     found = segment(own, start, None, toy_training.streams(), 0, 20, inputs=inputs, threads=1)
     assert set(found.weights) == set(start.weights)

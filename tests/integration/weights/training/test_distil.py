@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import torch
 
-from runs.errors import ConfigError
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights import operations
+from agent_forge.weights.recipes import Train, Transform
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training.loop import segment
+from agent_forge.weights.training.models import modules
+from agent_forge.weights.training.models.modules import divergence
+from agent_forge.weights.training.objectives.distil import Distil
 from testing.models.toy_training import model, recipe, streams
 from tests.integration.weights.test_training import bits, carried_out
-from weights import operations
-from weights.model import Model
-from weights.recipes import Train, Transform
-from weights.training.loop import segment
-from weights.training.models import modules
-from weights.training.models.teacher import divergence
-from weights.training.objectives.distil import Distil
 
 TEACHER = {"teacher": "7" * 64}
 

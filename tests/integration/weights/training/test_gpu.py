@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import distributed
 
-from runs.home import Home
+from agent_forge.runs.home import Home
+from agent_forge.weights.folders.checkpoint import digest
+from agent_forge.weights.recipes import Algorithm
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training import complete, team
+from agent_forge.weights.training.loop import Snapshot, segment
 from testing.miniatures import cognate_runs
 from testing.models.toy_training import model, recipe, streams
 from testing.worlds import runs
-from weights.folders.checkpoint import digest
-from weights.model import Model
-from weights.recipes import Algorithm
-from weights.training import complete, team
-from weights.training.loop import Snapshot, segment
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 

@@ -12,20 +12,20 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, GPT2Config
 
-from runs.errors import ConfigError
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights.folders.checkpoint import digest
+from agent_forge.weights.recipes import Algorithm, Train
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training import complete
+from agent_forge.weights.training.canary import canary
+from agent_forge.weights.training.loop import Snapshot, segment
+from agent_forge.weights.training.models import low_rank, modules, sharding
+from agent_forge.weights.training.models.low_rank import DOWN, UP, Adapters
+from agent_forge.weights.training.models.modules import TEACHER
+from agent_forge.weights.training.windows import stream_digest
 from testing.models import toy_baking, toy_training
 from testing.shares import one_quick
 from tests.integration.weights.test_training import bits
-from weights.folders.checkpoint import digest
-from weights.model import Model
-from weights.recipes import Algorithm, Train
-from weights.training import complete
-from weights.training.canary import canary
-from weights.training.loop import Snapshot, segment
-from weights.training.models import low_rank, modules, sharding
-from weights.training.models.low_rank import DOWN, UP, Adapters
-from weights.training.models.teacher import TEACHER
-from weights.training.windows import stream_digest
 
 KEY = (0, "toy")
 QWEN2 = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}

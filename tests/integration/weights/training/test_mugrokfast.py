@@ -13,15 +13,15 @@ from safetensors.torch import save as write_tensors
 from torch.nn import functional as F
 from transformers import Qwen2ForCausalLM
 
-from runs import keys
-from testing.models import toy_models
-from weights.training.optimisers.mugrokfast import (
+from agent_forge.runs import keys
+from agent_forge.weights.training.optimisers.mugrokfast import (
     PRESETS,
     MuGrokfast,
     OptimiserStateError,
     Settings,
     split,
 )
+from testing.models import toy_models
 
 PLAIN = Settings(grokfast_lambda=0, tau=None)
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 from transformers import Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
+from agent_forge.weights.training.optimisers.mugrokfast import MuGrokfast, Settings
+from agent_forge.weights.training.optimisers.qk_clip import AttentionError, QKClip, largest_logits
 from testing.models import toy_models
-from weights.training.optimisers.mugrokfast import MuGrokfast, Settings
-from weights.training.optimisers.qk_clip import AttentionError, QKClip, largest_logits
 
 IDS = torch.arange(2 * 12).reshape(2, 12) * 13 % 320
 LAYER, HEAD, SIZE = 1, 1, 4

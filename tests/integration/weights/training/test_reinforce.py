@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from runs.errors import ConfigError, DataError, SourceChangedError
+from agent_forge.runs.errors import ConfigError, DataError, SourceChangedError
+from agent_forge.weights import svf
+from agent_forge.weights.folders.checkpoint import digest
+from agent_forge.weights.recipes import Train
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training.loop import Snapshot, segment
+from agent_forge.weights.training.objectives.reinforce import Reinforce
+from agent_forge.weights.training.windows import stream_digest
 from testing.models import toy_training
 from testing.shares import one_quick
 from tests.golden.operations import SVD, factored
-from weights.folders.checkpoint import digest
-from weights.model import Model
-from weights.recipes import Train
-from weights.svf import changes
-from weights.training.loop import Snapshot, segment
-from weights.training.objectives.reinforce import Reinforce
-from weights.training.windows import stream_digest
 
 #: Tokens of the toy's vocabulary; the answer to the prompt (0, 1) is 2, and then the end.
 SIZE, RIGHT, END = 6, 2, 5
@@ -144,7 +144,7 @@ def vectors(**changes: Any) -> Train:
 
 def trained(own: Train, first: int, last: int, before: Snapshot | None = None) -> Snapshot:
     """Do some steps."""
-    start = before.weights if before else changes.ones(factored().weights)
+    start = before.weights if before else svf.ones(factored().weights)
     inputs = {"of": toy_training.model(), "svd": factored(), "reference": toy_training.model()}
     optimiser = before.optimiser if before else None
     streams = toy_training.ended()
@@ -154,7 +154,7 @@ def trained(own: Train, first: int, last: int, before: Snapshot | None = None) -
 def test_vectors_are_trained_by_it_with_the_same_bits_wherever_it_is_cut() -> None:
     own = vectors()
     through = trained(own, 0, 8)
-    assert set(through.weights) == set(changes.ones(factored().weights))
+    assert set(through.weights) == set(svf.ones(factored().weights))
     assert any(not torch.equal(z, torch.ones_like(z)) for z in through.weights.values())
     cut = trained(own, 3, 8, trained(own, 0, 3))
     assert digest(cut.weights | cut.optimiser) == digest(through.weights | through.optimiser)

@@ -9,18 +9,17 @@ from typing import Any
 import pytest
 import torch
 
-from runs.errors import ConfigError, SourceError
+from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.weights import operations, svf
+from agent_forge.weights.folders.checkpoint import digest
+from agent_forge.weights.recipes import Algorithm, Train, Transform
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.training.loop import segment
+from agent_forge.weights.training.models import modules
+from agent_forge.weights.training.objectives.svf import Svf
 from testing.models.toy_training import INIT, model, recipe, streams
 from testing.shares import one_quick
 from tests.integration.weights.test_training import bits
-from weights import operations
-from weights.folders.checkpoint import digest
-from weights.model import Model
-from weights.recipes import Algorithm, Train, Transform
-from weights.svf import changes
-from weights.training.loop import segment
-from weights.training.models import modules
-from weights.training.objectives.svf import Svf
 
 SVD = operations.complete(Transform(operation="svf-decompose@1", inputs={"of": INIT.id}))
 ONES = Transform(operation="svf-ones@1", inputs={"svd": SVD.id})
@@ -113,8 +112,8 @@ def test_the_gradient_is_that_of_differences() -> None:
         z = ones().weights
         moved = {**z, name: z[name].clone()}
         moved[name][0] += step
-        change = changes.of_vectors(inputs()["svd"].weights, moved)
-        folded = changes.added(model().weights, [change], [1.0])
+        change = svf.of_vectors(inputs()["svd"].weights, moved)
+        folded = svf.added(model().weights, [change], [1.0])
         plain = modules.build(Model(model().config, folded)).double()
         tokens = batch["tokens"]
         logits = plain(input_ids=tokens[:, :-1]).logits.flatten(0, 1)

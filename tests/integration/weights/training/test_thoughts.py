@@ -13,21 +13,21 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from runs.errors import ConfigError, SourceError
+from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.weights import operations
+from agent_forge.weights.folders.checkpoint import digest
+from agent_forge.weights.recipes import Train, Transform
+from agent_forge.weights.tensors import Model
+from agent_forge.weights.thoughts import modeling_thoughts as thinking
+from agent_forge.weights.thoughts import parts
+from agent_forge.weights.training.loop import segment
+from agent_forge.weights.training.models.thinking import build, check_heeds
+from agent_forge.weights.training.objectives.thoughts import ThoughtsObjective, predictions
+from agent_forge.weights.training.windows import stream_digest
 from testing.models import titans_toys
 from testing.models.toy_training import INIT, VOCABULARY, model, recipe, streams
 from testing.shares import one_quick
 from tests.integration.weights.test_training import bits
-from weights import operations
-from weights.folders.checkpoint import digest
-from weights.model import Model
-from weights.recipes import Train, Transform
-from weights.thoughts import modeling_thoughts as thinking
-from weights.thoughts import parts
-from weights.training.loop import segment
-from weights.training.models.thinking import build, check_heeds
-from weights.training.objectives.thoughts import ThoughtsObjective, predictions
-from weights.training.windows import stream_digest
 
 ADDED = operations.complete(
     Transform(operation="thoughts-init@1", inputs={"of": INIT.id}, params={"pause": True}, seed=4)

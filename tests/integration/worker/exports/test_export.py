@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from evomerge.tasks.results.champion import check_loads
-from runs.errors import ForgeError, UnavailableError
+from agent_forge.evomerge.tasks.results.champion import check_loads
+from agent_forge.runs.errors import ForgeError, UnavailableError
+from agent_forge.weights.folders.checkpoint import publish
 from testing.worlds.runs import REPOSITORY
-from weights.folders.checkpoint import publish
 
 _WRITER = """
 import sys
 from pathlib import Path
-from weights.folders.checkpoint import publish
+from agent_forge.weights.folders.checkpoint import publish
 def fill(folder):
     for name in ("a", "b"):
         (folder / name).write_text(sys.argv[2])

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from runs.errors import ConfigError, ConflictError, ForgeError, UnavailableError
+from agent_forge.runs.errors import ConfigError, ConflictError, ForgeError, UnavailableError
+from agent_forge.worker.exports import hub
 from testing.services.hub import Hub, Repository, serving
-from worker.exports import hub
 
 # Said by httpx of the way in which huggingface_hub sends a large file.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")

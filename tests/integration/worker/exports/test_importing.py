@@ -9,27 +9,34 @@ from pathlib import Path
 
 import pytest
 
-from events import ArchiveError, Envelope, EventStore, New, archive, canonical_json, chain
-from events.databases.sqlite import open_store
-from evomerge.run import events
-from runs import imported_pasts
-from runs.errors import ConfigError, ConflictError, UnavailableError
-from runs.history import repository
-from runs.history.audit import audit_stream
-from runs.home import Home
-from runs.kinds.asked import plan_of
-from runs.kinds.decide import decide
-from runs.lists import queries
-from runs.streams import stream
+from agent_forge.events import (
+    ArchiveError,
+    Envelope,
+    EventStore,
+    New,
+    archive,
+    canonical_json,
+    chain,
+)
+from agent_forge.events.databases.sqlite import open_store
+from agent_forge.evomerge.run import events
+from agent_forge.runs.errors import ConfigError, ConflictError, UnavailableError
+from agent_forge.runs.history import repository
+from agent_forge.runs.history.audit import audit_stream
+from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.asked import plan_of
+from agent_forge.runs.kinds.decide import decide
+from agent_forge.runs.lists import queries
+from agent_forge.runs.streams import stream
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.commands import accounts, user_limits
+from agent_forge.worker.commands.control import control
+from agent_forge.worker.commands.fork import fork, plan
+from agent_forge.worker.commands.submit import submit
+from agent_forge.worker.exports.archive import export, inspected, load
+from agent_forge.worker.queue.reporting import activity
+from agent_forge.worker.tasks.verify_streams import OTHERS
 from testing.worlds import fake_runs
-from weights.storage.weight_cache import Artifacts
-from worker.commands import accounts, user_limits
-from worker.commands.control import control
-from worker.commands.fork import fork, plan
-from worker.commands.submit import submit
-from worker.exports.archive import export, inspected, load
-from worker.queue.reporting import wait_reason
-from worker.tasks.verify_streams import OTHERS
 
 Rows = list[Envelope]
 
@@ -157,7 +164,7 @@ def test_a_forks_past_waits_too(there, here, cache, tmp_path: Path) -> None:
     assert (brought.waiting, brought.failed) == ([], [])
     entry = queries.row(here, "r") or {}
     assert (entry["status"], entry["head"]) == ("paused", here.read("evomerge/r")[-1].hash)
-    assert wait_reason.reason(entry, []) == "someone to resume it"
+    assert activity.reason(entry, []) == "someone to resume it"
     assert repository.load(here, name).completed
     assert inspected(tmp_path / "x.forge")[2] == []
     control(here, "r", events.PriorityChanged(priority=3), by="bob")
@@ -185,10 +192,8 @@ def test_archives_of_forks_and_of_their_parent_come_in_any_order(
         own = stream("evomerge", run)
         assert [r.hash for r in here.read(own)] == [r.hash for r in there.read(own)]
         assert (queries.row(here, run) or {})["status"] == repository.load(here, run).status
-    rows = here.everything(imported_pasts.STREAM)
-    assert [
-        f for f in audit_stream(rows, OTHERS[imported_pasts.STREAM]) if f.level == "error"
-    ] == []
+    rows = here.everything(repository.STREAM)
+    assert [f for f in audit_stream(rows, OTHERS[repository.STREAM]) if f.level == "error"] == []
 
 
 def test_a_run_that_had_failed_is_said_to_have(there, here, cache, tmp_path: Path) -> None:
@@ -199,7 +204,9 @@ def test_a_run_that_had_failed_is_said_to_have(there, here, cache, tmp_path: Pat
     rows = there.read("evomerge/half")
     file = packed(tmp_path / "x.forge", {"evomerge/half": rows}, "half")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("worker.exports.archive.audit", lambda rows: [])  # nothing of it had failed
+        patched.setattr(
+            "agent_forge.worker.exports.archive.audit", lambda rows: []
+        )  # nothing of it had failed
         brought = load(here, cache, file)
     assert (brought.waiting, brought.failed) == (["half"], ["half"])
     for event in (events.Retried(), events.Resumed()):
@@ -306,7 +313,7 @@ def test_weights_that_cannot_be_kept_are_an_error_and_nothing_is_recorded(
     """A home that cannot be written gave a warning, and exit code 0."""
     import torch
 
-    from weights.folders.checkpoint import digest, write_weights
+    from agent_forge.weights.folders.checkpoint import digest, write_weights
 
     weights = {"x": torch.zeros(3)}
     made = tmp_path / "made"
@@ -316,7 +323,7 @@ def test_weights_that_cannot_be_kept_are_an_error_and_nothing_is_recorded(
     file = tmp_path / "x.forge"
     archive.write(file, {"evomerge/r": there.read("evomerge/r")}, {}, {"run": "r"}, blobs)
     # The invented champion has no weights; these are taken for its own.
-    monkeypatch.setattr("worker.exports.archive.check_weights", lambda *given: None)
+    monkeypatch.setattr("agent_forge.worker.exports.archive.check_weights", lambda *given: None)
     (tmp_path / "artifacts").write_text("no folder")
     with pytest.raises(UnavailableError, match="cannot be kept"):
         load(here, Artifacts(tmp_path / "artifacts"), file)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from evaluation.loading import load_tokenizer
-from runs.errors import ConflictError
-from runs.home import Home
+from agent_forge.evaluation.loading import load_tokenizer
+from agent_forge.runs.errors import ConflictError
+from agent_forge.runs.home import Home
+from agent_forge.worker.exports import gguf_export, modelfile
 from testing.models.toys import Toys
-from worker.exports import gguf_export, modelfile
 
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + "

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from evomerge.run.state import fold
-from runs.errors import UnavailableError
-from runs.history import repository
-from runs.home import Home
-from runs.lists import tables
-from runs.system import packages
+from agent_forge.evomerge.run.state import fold
+from agent_forge.runs.errors import UnavailableError
+from agent_forge.runs.history import repository
+from agent_forge.runs.home import Home
+from agent_forge.runs.lists import tables
+from agent_forge.runs.system import packages
+from agent_forge.worker.exports import parquet
 from testing.worlds import fake_runs
 from tests.integration.cli.test_forge import call, fails
-from worker.exports import parquet
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from agent_forge.weights.storage.encryption import Keys
 from testing.services.artifact_stores import OLD
-from weights.storage.encryption_keys import Keys
 
 
 @pytest.fixture(params=["file", "memory"])

@@ -15,7 +15,9 @@ from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runs.errors import ConfigError, TamperedError, UnavailableError
+from agent_forge.runs.errors import ConfigError, TamperedError, UnavailableError
+from agent_forge.weights.storage.artifact_store import Entry, Manifest, Vault
+from agent_forge.weights.storage.encryption import CHUNK, HEADER, TAG, Keys, stored_size
 from testing.services.artifact_stores import (
     NAME,
     NEW,
@@ -28,10 +30,6 @@ from testing.services.artifact_stores import (
     refuses,
     source,
 )
-from weights.storage.artifact_store import Vault
-from weights.storage.encryption import CHUNK, HEADER, TAG, stored_size
-from weights.storage.encryption_keys import Keys
-from weights.storage.manifest import Entry, Manifest
 
 #: Every way in which a file can end in a chunk, and more chunks than are read at once.
 SIZES = [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK, 9 * CHUNK + 7]

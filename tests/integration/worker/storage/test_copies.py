@@ -12,27 +12,27 @@ from typing import Any
 
 import pytest
 
-from evaluation import kept_items
-from evomerge.merging.builder import Weights
-from evomerge.merging.dataflow import settings_for
-from evomerge.run.state import RunState
-from evomerge.tasks.context import Bench
-from evomerge.tasks.results import verify, verify_folder
-from runs.errors import SourceChangedError, SourceError, TamperedError, UnavailableError
-from runs.home import Home
-from runs.panels import report_html
+from agent_forge.evaluation import kept_items
+from agent_forge.evomerge.merging.builder import Weights
+from agent_forge.evomerge.merging.dataflow import settings_for
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.evomerge.tasks.context import Bench
+from agent_forge.evomerge.tasks.results import verify, verify_folder
+from agent_forge.runs.errors import SourceChangedError, SourceError, TamperedError, UnavailableError
+from agent_forge.runs.home import Home
+from agent_forge.runs.panels import report_html
+from agent_forge.weights.folders import companions
+from agent_forge.weights.folders.checkpoint import digest as digest_of
+from agent_forge.weights.folders.checkpoint import open_checkpoint
+from agent_forge.weights.storage import inputs
+from agent_forge.weights.storage.inputs import Copies, model_files
+from agent_forge.weights.storage.weight_cache import Artifacts
+from agent_forge.worker.exports import delivery
+from agent_forge.worker.tasks import runner
 from testing.models.toys import Toys
 from testing.verification import verified_again
 from testing.worlds import runs
 from testing.worlds.finished_run import FinishedRun
-from weights.folders import companions
-from weights.folders.checkpoint import digest as digest_of
-from weights.folders.checkpoint import open_checkpoint
-from weights.storage import model_copies
-from weights.storage.model_copies import Copies, model_files
-from weights.storage.weight_cache import Artifacts
-from worker.exports import delivery
-from worker.tasks import runner
 
 WEIGHTS = "model.safetensors"
 
@@ -296,7 +296,7 @@ def test_a_copy_has_the_model_and_nothing_else(mine: Toys, tmp_path: Path) -> No
     folder = mine.sources[0]
     (folder / "modeling_evil.py").write_text("raise SystemExit", "utf-8")
     first = Copies(tmp_path / "copies").take(folder)
-    assert {p.name for p in first.iterdir()} == {*model_files(folder), model_copies.ORIGIN}
+    assert {p.name for p in first.iterdir()} == {*model_files(folder), inputs.ORIGIN}
     moved = folder.rename(tmp_path / "moved")
     second = Copies(tmp_path / "others").take(moved)
     assert first.name == second.name
@@ -307,14 +307,14 @@ def test_a_model_that_is_being_written_is_refused(
     mine: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half of the old and half of the new file would be a third model."""
-    real = model_copies._copy
+    real = inputs._copy
 
     def slow(source: Path, target: Path) -> None:
         real(source, target)
         if source.name == WEIGHTS:
             rewrite(source.parent, keep_time=True)
 
-    monkeypatch.setattr(model_copies, "_copy", slow)
+    monkeypatch.setattr(inputs, "_copy", slow)
     with pytest.raises(SourceChangedError, match="was written to while it was copied"):
         Copies(tmp_path / "copies").take(mine.sources[0])
     assert not [p for p in (tmp_path / "copies").iterdir() if p.is_dir()]
@@ -325,7 +325,7 @@ def test_too_little_space_is_said_before_anything_is_copied(
 ) -> None:
     """With how much is needed and where."""
     usage = shutil.disk_usage(tmp_path)._replace(free=1000)
-    monkeypatch.setattr(model_copies.shutil, "disk_usage", lambda _: usage)
+    monkeypatch.setattr(inputs.shutil, "disk_usage", lambda _: usage)
     with pytest.raises(UnavailableError, match=r"its own copy .* source0 has .* GB free"):
         Copies(tmp_path / "copies").take(mine.sources[0])
 

@@ -11,10 +11,18 @@ import pytest
 from nacl import bindings as sodium
 from nacl.exceptions import CryptoError
 
-from runs.errors import ConfigError, TamperedError
-from weights.storage.encryption import CHUNK, HEADER, MANIFEST, TAG, seal, stored_size, unseal
-from weights.storage.encryption_keys import Keys
-from weights.storage.manifest import split
+from agent_forge.runs.errors import ConfigError, TamperedError
+from agent_forge.weights.storage.artifact_store import split
+from agent_forge.weights.storage.encryption import (
+    CHUNK,
+    HEADER,
+    MANIFEST,
+    TAG,
+    Keys,
+    seal,
+    stored_size,
+    unseal,
+)
 
 OLD = Keys({"old": b"o" * 32})
 NAME, OTHER = "ab" * 32, "cd" * 32

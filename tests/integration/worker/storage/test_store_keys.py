@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
-from runs.errors import ConfigError, TamperedError
+from agent_forge.runs.errors import ConfigError, TamperedError
+from agent_forge.weights.storage.artifact_store import Vault
+from agent_forge.weights.storage.encryption import CHUNK, HEADER, Keys
 from testing.services.artifact_stores import (
     NAME,
     NEW,
@@ -21,9 +23,6 @@ from testing.services.artifact_stores import (
     refuses,
     source,
 )
-from weights.storage.artifact_store import Vault
-from weights.storage.encryption import CHUNK, HEADER
-from weights.storage.encryption_keys import Keys
 
 
 def test_under_another_key_nothing_can_be_read(url: str, tmp_path) -> None:

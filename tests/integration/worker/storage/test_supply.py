@@ -6,18 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import kept_items
-from evaluation.data.items import SLICES
-from evaluation.kept_items import ITEMS
-from evomerge.run.events import ModelReference, SourceRecord
-from runs.errors import SourceChangedError, UnavailableError
+from agent_forge.evaluation import kept_items
+from agent_forge.evaluation.data.items import SLICES
+from agent_forge.evaluation.kept_items import ITEMS
+from agent_forge.evomerge.run.events import ModelReference, SourceRecord
+from agent_forge.runs.errors import SourceChangedError, UnavailableError
+from agent_forge.weights.folders import companions
+from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
+from agent_forge.weights.storage.artifact_store import Vault
+from agent_forge.weights.storage.encryption import Keys
+from agent_forge.weights.storage.inputs import Copies, Supply, stored
 from testing.models.toys import Toys
-from weights.folders import companions
-from weights.folders.checkpoint import digest, open_checkpoint
-from weights.storage.artifact_store import Vault
-from weights.storage.encryption_keys import Keys
-from weights.storage.inputs import Supply, stored
-from weights.storage.model_copies import Copies
 
 KEYS = Keys({"k": b"k" * 32})
 DIGEST = "ab" * 32

@@ -11,7 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from blake3 import blake3
 
-from runs.errors import UnavailableError
+from agent_forge.runs.errors import UnavailableError
+from agent_forge.weights.storage.artifact_store import STALE_SECONDS, Entry, Manifest, Vault
+from agent_forge.weights.storage.encryption import CHUNK, Keys
 from testing.services.artifact_stores import (
     NAME,
     NEW,
@@ -26,10 +28,6 @@ from testing.services.artifact_stores import (
     meanwhile,
     source,
 )
-from weights.storage.artifact_store import STALE_SECONDS, Vault
-from weights.storage.encryption import CHUNK
-from weights.storage.encryption_keys import Keys
-from weights.storage.manifest import Entry, Manifest
 
 
 @pytest.fixture

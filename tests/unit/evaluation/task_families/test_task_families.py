@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation import task_families
-from evaluation.task_families import FAMILIES, item, verify
-from evaluation.task_families.base import LEVELS, Draws, Item
-from evaluation.task_families.item_sets import items, slice_of_prompt
-from runs.errors import ConfigError
+from agent_forge.evaluation import task_families
+from agent_forge.evaluation.task_families import FAMILIES, item, verify
+from agent_forge.evaluation.task_families.base import LEVELS, Draws, Item
+from agent_forge.evaluation.task_families.item_sets import items, slice_of_prompt
+from agent_forge.runs.errors import ConfigError
 
 NAMES = [*FAMILIES, "automaton-30", "automaton-110"]
 families = st.sampled_from(NAMES)

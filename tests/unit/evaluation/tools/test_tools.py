@@ -11,15 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.tools import calls
-from evaluation.tools.base import LONGEST_OUTPUT, ToolError, cut
-from evaluation.tools.calculator import Calculator, evaluate
-from evaluation.tools.calls import FORMS, Call
-from evaluation.tools.memory import SLOTS, Memory, Recall, Remember
-from evaluation.tools.python import split
-from evaluation.tools.search import Index, Search
-from evaluation.tools.table import Table
-from evaluation.tools.toolbox import NAMES, Toolbox, World
+from agent_forge.evaluation.tools import calls
+from agent_forge.evaluation.tools.calculator import Calculator, evaluate
+from agent_forge.evaluation.tools.calls import FORMS, LONGEST_OUTPUT, Call, ToolError, cut
+from agent_forge.evaluation.tools.search import Index, Search
+from agent_forge.evaluation.tools.toolbox import (
+    NAMES,
+    SLOTS,
+    Memory,
+    Recall,
+    Remember,
+    Table,
+    Toolbox,
+    World,
+    split,
+)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evomerge.mergeability import forecast, report
-from evomerge.mergeability.forecast import Line, Point
+from agent_forge.evomerge.mergeability import forecast, report
+from agent_forge.evomerge.mergeability.forecast import Line, Point
 
 #: How much each of 40 windows differs from the mean, whatever the model.
 SPREAD = np.linspace(-1.0, 1.0, 40)

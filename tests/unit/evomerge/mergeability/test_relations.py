@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from evomerge.mergeability.relations import DIRECTIONS, leading, overlaps, relations
+from agent_forge.evomerge.mergeability.relations import DIRECTIONS, leading, overlaps, relations
 
 UP, NORM, EMBEDDING = (
     "model.layers.{}.mlp.up_proj.weight",

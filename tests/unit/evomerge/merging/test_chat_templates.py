@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from evomerge.mergekit.chat_templates import NAMED, chosen, stop_warning
-from runs.errors import ConfigError
+from agent_forge.evomerge.mergekit.model_folder import NAMED, chosen, stop_warning
+from agent_forge.runs.errors import ConfigError
 
 TALK = [
     {"role": "system", "content": "S"},

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from evomerge.mergekit import method_map
-from evomerge.mergekit.parameters import Settings, evaluate, gradient
-from evomerge.mergekit.parser import Document, Map, Reference, parse, read
-from runs.errors import ConfigError
+from agent_forge.evomerge.mergekit import method_map
+from agent_forge.evomerge.mergekit.method_map import Settings, evaluate, gradient
+from agent_forge.evomerge.mergekit.parser import Document, Map, Reference, parse, read
+from agent_forge.runs.errors import ConfigError
 
 TIES = """
 models:

@@ -7,10 +7,10 @@ import math
 import pytest
 import torch
 
-from evomerge.merging.kernels import inner_loops
-from evomerge.merging.kernels.chunks import CHUNK
-from evomerge.merging.methods import dare, linear, slerp, task_arithmetic, ties
-from runs.errors import ConfigError
+from agent_forge.evomerge.merging.kernels import inner_loops
+from agent_forge.evomerge.merging.kernels.chunks import CHUNK
+from agent_forge.evomerge.merging.methods import dare, linear, slerp, task_arithmetic, ties
+from agent_forge.runs.errors import ConfigError
 from testing.models.toy_tensors import close, t
 
 # ---- linear --------------------------------------------------------------------------------

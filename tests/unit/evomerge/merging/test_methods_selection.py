@@ -8,11 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evomerge.merging.methods import dfs, frankenmerge, linear, slerp, ties
-from evomerge.recipes import layer_choice
-from runs.errors import ConfigError
+from agent_forge.evomerge.merging.methods import dfs, frankenmerge, linear, slerp, ties
+from agent_forge.evomerge.recipes import tensor_groups
+from agent_forge.runs.errors import ConfigError
+from agent_forge.weights import block_names
 from testing.models.toy_tensors import close, t
-from weights import block_names
 
 # Small integers: sums of them are exact in float32, so that orders can be compared bit for bit.
 whole_numbers = st.lists(st.integers(-20, 20), min_size=6, max_size=6)
@@ -112,7 +112,7 @@ def test_frankenmerge_finds_blocks_and_groups_by_name():
     assert block_names.block_of("transformer.h.3.attn.weight") == 3
     assert block_names.block_of("model.norm.weight") is None
     names = ["model.layers.1.a", "model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"]
-    assert [layer_choice.group(name, 2) for name in names] == [1, 2, 3, 4]
+    assert [tensor_groups.group(name, 2) for name in names] == [1, 2, 3, 4]
     assert block_names.count(names) == 2
     assert block_names.count(["model.norm.weight"]) == 0
 

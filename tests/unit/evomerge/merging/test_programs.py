@@ -14,14 +14,14 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from evomerge.merging import method_registry
-from evomerge.merging.kernels import inner_loops
-from evomerge.merging.kernels.chunks import Merge, Pool, Stretches, as_rows, whole
-from evomerge.merging.kernels.fused_merge import Drop, Program, Vote, stacked
-from evomerge.merging.kernels.numba import dropout, dtypes
-from runs import keys
+from agent_forge.evomerge.merging import method_registry
+from agent_forge.evomerge.merging.kernels import inner_loops
+from agent_forge.evomerge.merging.kernels.chunks import Merge, Pool, Stretches, as_rows, whole
+from agent_forge.evomerge.merging.kernels.fused_merge import Drop, Program, Vote, stacked
+from agent_forge.evomerge.merging.kernels.numba import dropout, dtypes
+from agent_forge.runs import keys
+from agent_forge.weights import randomness
 from testing.waiting import PATIENCE
-from weights import randomness
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 CODES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}

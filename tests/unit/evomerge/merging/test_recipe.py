@@ -8,8 +8,8 @@ from itertools import combinations
 import pytest
 from pydantic import ValidationError
 
-from events import canonical_json
-from evomerge.recipes.recipe import (
+from agent_forge.events import canonical_json
+from agent_forge.evomerge.recipes.recipe import (
     PIPELINES,
     RECIPE,
     Genes,

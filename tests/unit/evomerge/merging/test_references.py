@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from evomerge.merging import method_registry, stages
-from evomerge.merging.kernels import inner_loops
-from evomerge.merging.kernels.chunks import CHUNK, Pool, Stretches, as_rows, whole
-from evomerge.merging.methods import (
+from agent_forge.evomerge.merging import method_registry, stages
+from agent_forge.evomerge.merging.kernels import inner_loops
+from agent_forge.evomerge.merging.kernels.chunks import CHUNK, Pool, Stretches, as_rows, whole
+from agent_forge.evomerge.merging.methods import (
     arcee_fusion,
     dare,
     dfs,
@@ -23,10 +23,10 @@ from evomerge.merging.methods import (
     slerp,
     ties,
 )
-from evomerge.recipes import layer_choice
-from evomerge.recipes.recipe import Genes, Merge
+from agent_forge.evomerge.recipes import tensor_groups
+from agent_forge.evomerge.recipes.recipe import Genes, Merge
+from agent_forge.weights import block_names, randomness
 from testing.models.toy_tensors import Toys
-from weights import block_names, randomness
 
 #: Technique → parameters that it is tried with.
 CASES: dict[str, list[dict[str, Any]]] = {
@@ -237,7 +237,7 @@ def test_frankenmerge_is_its_reference() -> None:
     toys, layers = Toys(), (1, 2, 0, 2, 1, 0)
     count = block_names.count(list(toys.origin))
     models = [
-        [{n: x for n, x in m.items() if layer_choice.group(n, count) == g} for g in range(6)]
+        [{n: x for n, x in m.items() if tensor_groups.group(n, count) == g} for g in range(6)]
         for m in toys.inputs()
     ]
     params = frankenmerge.Params(layers=layers)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from evomerge.merging.methods import regmean
+from agent_forge.evomerge.merging.methods import regmean
 
 
 def layers(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from evomerge.merging import method_registry
-from evomerge.merging.kernels.chunks import CHUNK, whole
-from evomerge.merging.methods import tsv_m
+from agent_forge.evomerge.merging import method_registry
+from agent_forge.evomerge.merging.kernels.chunks import CHUNK, whole
+from agent_forge.evomerge.merging.methods import tsv_m
 
 
 def merged(name: str, *inputs: torch.Tensor, **params: object) -> torch.Tensor:

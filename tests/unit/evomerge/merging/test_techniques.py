@@ -10,13 +10,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evomerge.merging import method_registry
-from evomerge.merging.kernels import inner_loops
-from evomerge.merging.kernels.chunks import CHUNK, Pool, Stretches, as_rows, whole
-from evomerge.merging.kernels.fused_merge import Voters
-from evomerge.merging.methods import breadcrumbs, della, karcher, model_stock, sce
-from evomerge.merging.methods.kth_magnitude import kth_magnitudes, reference
-from runs.errors import ConfigError
+from agent_forge.evomerge.merging import method_registry
+from agent_forge.evomerge.merging.kernels import inner_loops
+from agent_forge.evomerge.merging.kernels.chunks import CHUNK, Pool, Stretches, as_rows, whole
+from agent_forge.evomerge.merging.kernels.fused_merge import Voters
+from agent_forge.evomerge.merging.methods import breadcrumbs, della, karcher, model_stock, sce
+from agent_forge.evomerge.merging.methods.kth_magnitude import kth_magnitudes, reference
+from agent_forge.runs.errors import ConfigError
 from testing.models.toy_tensors import close, t
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from evomerge.merging import method_registry
-from evomerge.merging.kernels.chunks import CHUNK, Pool, Stretches, as_rows
-from evomerge.merging.methods import arcee_fusion, multislerp, nuslerp, ramplus_tl
-from runs.errors import ConfigError
+from agent_forge.evomerge.merging import method_registry
+from agent_forge.evomerge.merging.kernels.chunks import CHUNK, Pool, Stretches, as_rows
+from agent_forge.evomerge.merging.methods import arcee_fusion, multislerp, nuslerp, ramplus_tl
+from agent_forge.runs.errors import ConfigError
 from testing.models.toy_tensors import close, t
 
 

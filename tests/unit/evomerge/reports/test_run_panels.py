@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from events import Envelope
-from evomerge.reports import generation_rows, headline, report, search_statistics, skills
-from evomerge.reports.panels import distinct
-from evomerge.reports.pictures import lineage_graph
-from evomerge.run.state import RunState, fold
-from runs import kinds
-from runs.panels.head import Panels
+from agent_forge.events import Envelope
+from agent_forge.evomerge.reports import generation_rows, report, search_statistics, skills
+from agent_forge.evomerge.reports import rows as headline
+from agent_forge.evomerge.reports.panels import distinct
+from agent_forge.evomerge.reports.pictures import family_svg
+from agent_forge.evomerge.run.state import RunState, fold
+from agent_forge.runs import kinds
+from agent_forge.runs.panels.head import Panels
 from testing.worlds.fake_world import World
 
 GOLDEN = Path(__file__).parents[3] / "golden"
@@ -67,7 +68,7 @@ def agree(state: RunState) -> dict[str, Any]:
     if state.completed:
         _rivals(state, panels)
     if state.champion:
-        found = lineage_graph.lineage(state, state.champion)
+        found = family_svg.lineage(state, state.champion)
         assert [n.id for n in panels["lineage"].nodes] == [n["id"] for n in found["nodes"]]
         assert [n.value for n in panels["lineage"].nodes] == [n["score"] for n in found["nodes"]]
         assert len(panels["lineage"].edges) == len(found["edges"])

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from events import Envelope
-from evomerge.reports import generation_rows
-from evomerge.run.state import RunState, fold
-from runs.errors import ConfigError
-from runs.lists import tables
+from agent_forge.events import Envelope
+from agent_forge.evomerge.reports import generation_rows
+from agent_forge.evomerge.run.state import RunState, fold
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.lists import tables
 from testing.worlds.fake_world import World, small
 from tests.golden.test_golden import LOGS, rows_of
 

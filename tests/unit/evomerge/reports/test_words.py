@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evaluation.data.outcomes import DomainOutcomes
-from evaluation.measures.bootstrap import Comparison
-from evomerge.reports import report, skills, verdict
-from evomerge.run.state import RunState
-from runs.panels.panels import verdict as word_of
+from agent_forge.evaluation.data.outcomes import DomainOutcomes
+from agent_forge.evaluation.measures.bootstrap import Comparison
+from agent_forge.evomerge.reports import report, skills, verdict
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.runs.panels.panels import verdict as word_of
 from testing.worlds.fake_world import World
 
 

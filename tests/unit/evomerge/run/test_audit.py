@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from events import Envelope, New, canonical_json, chain
-from evomerge.run import events
-from runs import kinds
-from runs.history import audit
-from runs.history.audit import Anchor
-from runs.kinds.decide import open_tasks
+from agent_forge.events import Envelope, New, canonical_json, chain
+from agent_forge.evomerge.run import events
+from agent_forge.runs import kinds
+from agent_forge.runs.history import audit
+from agent_forge.runs.history.audit import Anchor
+from agent_forge.runs.kinds.decide import open_tasks
 from testing.worlds.fake_world import RUN, World, small
 
 Rows = list[Envelope]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from evomerge.run.state import fold
-from evomerge.run.views import generations
-from runs.errors import ConfigError, NotFoundError
-from runs.history import places as history
-from runs.history.places import Reference
-from runs.kinds.decide import decide
+from agent_forge.evomerge.run.state import fold
+from agent_forge.evomerge.run.views import generations
+from agent_forge.runs.errors import ConfigError, NotFoundError
+from agent_forge.runs.history import repository as history
+from agent_forge.runs.history.repository import Reference
+from agent_forge.runs.kinds.decide import decide
 from testing.worlds.fake_world import World
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from evomerge.run import events
-from evomerge.run.state import fold
-from evomerge.run.tasks import Evaluate
-from runs.history import audit
-from runs.kinds.commands import refusal
-from runs.kinds.decide import decide
-from runs.kinds.retries import DEATHS
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run.state import fold
+from agent_forge.evomerge.run.tasks import Evaluate
+from agent_forge.runs.history import audit
+from agent_forge.runs.kinds.controls import refusal
+from agent_forge.runs.kinds.decide import DEATHS, decide
 from testing.worlds.fake_world import SOURCES, World, small
 
 

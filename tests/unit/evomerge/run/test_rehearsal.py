@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evomerge.reports import search_statistics
-from evomerge.run import budget
-from evomerge.run.views.dry_run import rehearse
-from evomerge.search.strategies.elite_loser import EliteLoser
+from agent_forge.evomerge.reports import search_statistics
+from agent_forge.evomerge.run import state as budget
+from agent_forge.evomerge.run.views.dry_run import rehearse
+from agent_forge.evomerge.search.strategies.elite_loser import EliteLoser
 from testing.worlds.fake_world import World, small
 
 NAMES = ("elite-loser", "tournament", "cma-es", "nsga2", "auto")

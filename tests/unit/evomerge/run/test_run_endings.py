@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from evomerge.run import events
-from evomerge.run.state import RunState
-from runs.history import audit
-from runs.kinds.decide import decide
-from runs.kinds.retries import ATTEMPTS
-from runs.kinds.state import evolve
-from runs.kinds.tasks import Decision
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run.state import RunState
+from agent_forge.runs.history import audit
+from agent_forge.runs.kinds.decide import ATTEMPTS, Decision, decide
+from agent_forge.runs.kinds.state import evolve
 from testing.worlds import fake_world
 from testing.worlds.fake_world import SOURCES, World, all_alike, small
 

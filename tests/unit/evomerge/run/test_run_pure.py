@@ -9,16 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from events import Event
-from events.databases.sqlite import open_store
-from evomerge.fitness import composite
-from evomerge.recipes.recipe import Mutate
-from evomerge.run import events
-from evomerge.run.state import RunState, fold
-from evomerge.run.tasks import Build, ChooseLayers, Evaluate, Measure
-from runs.kinds.decide import decide
-from runs.kinds.state import evolve
-from runs.kinds.tasks import Decision, Start
+from agent_forge.events import Event
+from agent_forge.events.databases.sqlite import open_store
+from agent_forge.evomerge.fitness import composite
+from agent_forge.evomerge.recipes.recipe import Mutate
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run.state import RunState, fold
+from agent_forge.evomerge.run.tasks import Build, ChooseLayers, Evaluate, Measure
+from agent_forge.runs.kinds.decide import Decision, Start, decide
+from agent_forge.runs.kinds.state import evolve
 from testing.worlds import fake_world
 from testing.worlds.fake_world import BASE, RUN, SOURCES, World, small
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from cmaes import CMA
 
-from evomerge.search.strategies import covariance_adaptation
-from evomerge.search.strategies.covariance_adaptation import CovarianceAdaptation, rates
+from agent_forge.evomerge.search.strategies import covariance_adaptation
+from agent_forge.evomerge.search.strategies.covariance_adaptation import CovarianceAdaptation, rates
 
 Function = Callable[[np.ndarray], float]
 

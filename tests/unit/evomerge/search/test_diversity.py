@@ -7,7 +7,7 @@ import base64
 import numpy as np
 import pytest
 
-from evomerge.search import convergence, diversity
+from agent_forge.evomerge.search import diversity
 
 
 def sketch(*values: float) -> str:
@@ -72,4 +72,4 @@ def test_levels_begin_at_their_thresholds(value: float, expected: str):
 )
 def test_the_plateau_rule(scores: list[float | None], patience: int, expected: bool):
     """Less than 0.1 % relative improvement over `patience` generations."""
-    assert convergence.converged(scores, 0.001, patience) is expected
+    assert diversity.converged(scores, 0.001, patience) is expected

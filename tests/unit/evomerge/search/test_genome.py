@@ -7,9 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evomerge.merging.builder import Builder
-from evomerge.recipes import tensor_groups
-from evomerge.recipes.recipe import (
+from agent_forge.evomerge.merging.builder import Builder
+from agent_forge.evomerge.recipes import tensor_groups
+from agent_forge.evomerge.recipes.recipe import (
     RECIPE,
     SPECIES,
     Genes,
@@ -21,9 +21,9 @@ from evomerge.recipes.recipe import (
     Source,
     label,
 )
-from evomerge.search.genes.genome import DETAILS, Space, consensus
-from evomerge.search.proposals import Family
-from runs.errors import ConfigError
+from agent_forge.evomerge.search.genes.genome import DETAILS, Space, consensus
+from agent_forge.evomerge.search.proposals import Family
+from agent_forge.runs.errors import ConfigError
 from testing.models.toy_tensors import SHAPES, Toys, same
 
 SOURCES = tuple(Source(digest=f"{i:064x}") for i in range(4))

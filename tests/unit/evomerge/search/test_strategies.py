@@ -11,28 +11,30 @@ import pytest
 from cmaes import CMA
 from pydantic import Field
 
-from evaluation.data.outcomes import DomainOutcomes
-from evomerge import search, search_settings
-from evomerge.config import OPEN_END, parse
-from evomerge.recipes.recipe import Grouped, Recipe
-from evomerge.run import budget, events
-from evomerge.run.rules import ranking, strategy_input
-from evomerge.run.rules.decide import proposals
-from evomerge.run.state import RunState, fold
-from evomerge.run.tasks import Build, Evaluate
-from evomerge.search.genes import method_choice, step_size
-from evomerge.search.genes.genome import Space, consensus
-from evomerge.search.history import Generation, Measurements, Past
-from evomerge.search.proposals import Family, Proposal
-from evomerge.search.strategies import niching
-from evomerge.search.strategies.auto import Auto
-from evomerge.search.strategies.cma_es import CmaEs, Distribution, mask_seed
-from evomerge.search_settings import AutoSearch
-from runs import kinds
-from runs.errors import ConfigError, StrategyError
-from runs.history import audit
-from runs.kinds.decide import decide
-from runs.kinds.state import evolve
+from agent_forge.evaluation.data.outcomes import DomainOutcomes
+from agent_forge.evomerge import search, search_settings
+from agent_forge.evomerge.config import OPEN_END, parse
+from agent_forge.evomerge.recipes.recipe import Grouped, Recipe
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run import state as budget
+from agent_forge.evomerge.run.rules import decide as ranking
+from agent_forge.evomerge.run.rules import strategy_input
+from agent_forge.evomerge.run.rules.decide import proposals
+from agent_forge.evomerge.run.state import RunState, fold
+from agent_forge.evomerge.run.tasks import Build, Evaluate
+from agent_forge.evomerge.search.genes import mutation
+from agent_forge.evomerge.search.genes.genome import Space, consensus
+from agent_forge.evomerge.search.proposals import Family, Proposal
+from agent_forge.evomerge.search.strategies import niching
+from agent_forge.evomerge.search.strategies.auto import Auto
+from agent_forge.evomerge.search.strategies.cma_es import CmaEs, Distribution, mask_seed
+from agent_forge.evomerge.search.strategy import Generation, Measurements, Past
+from agent_forge.evomerge.search_settings import AutoSearch
+from agent_forge.runs import kinds
+from agent_forge.runs.errors import ConfigError, StrategyError
+from agent_forge.runs.history import audit
+from agent_forge.runs.kinds.decide import decide
+from agent_forge.runs.kinds.state import evolve
 from testing.worlds.fake_world import BASE, POOLS, SOURCES, World, quality, small
 
 NAMES = ("elite-loser", "tournament", "cma-es", "nsga2", "auto")
@@ -426,8 +428,8 @@ def test_mutation_follows_its_success(better: int, expected: float) -> None:
     first = bred(0, {"p": (1.0, ())})
     children = {f"c{i}": (2.0 if i < better else 0.5, ("p",)) for i in range(5)}
     told = past([first, bred(1, children)], {}, settings)
-    assert step_size.strength(told) == pytest.approx(expected, abs=1e-4)
-    assert step_size.strength(past([first], {}, parse({"strategy": "tournament"}))) == 1.0
+    assert mutation.strength(told) == pytest.approx(expected, abs=1e-4)
+    assert mutation.strength(past([first], {}, parse({"strategy": "tournament"}))) == 1.0
 
 
 def test_techniques_earn_by_being_in_the_better_half() -> None:
@@ -440,14 +442,14 @@ def test_techniques_earn_by_being_in_the_better_half() -> None:
             recipes[f"{name}{i}"] = recipe
     scores = {"ties0": 4.0, "ties1": 3.0, "task_arithmetic0": 2.0, "task_arithmetic1": 1.0}
     told = past([bred(0, {k: (v, ()) for k, v in scores.items()})], recipes, settings)
-    assert method_choice.earned(told) == {"ties": (2, 2), "task_arithmetic": (0, 2)}
+    assert mutation.earned(told) == {"ties": (2, 2), "task_arithmetic": (0, 2)}
     draws = iter([0.0, 0.74, 0.76, 0.99])
 
     class Fixed:
         def uniform(self) -> float:
             return next(draws)
 
-    found = [method_choice.chosen(told, ["ties", "task_arithmetic"], Fixed()) for _ in range(4)]  # pyright: ignore[reportArgumentType]
+    found = [mutation.chosen(told, ["ties", "task_arithmetic"], Fixed()) for _ in range(4)]  # pyright: ignore[reportArgumentType]
     assert found == ["ties", "ties", "task_arithmetic", "task_arithmetic"]
 
 
@@ -550,7 +552,7 @@ def test_the_clock_counts_between_events_and_stops_while_a_run_is_paused() -> No
 
 def test_a_clock_that_was_set_back_takes_no_time_away() -> None:
     """An hour back in the middle of a run gave negative wall seconds, and a budget without an end."""
-    from evomerge.reports import report
+    from agent_forge.evomerge.reports import report
 
     world = World(config("auto"))
     world.run_until(lambda state: state.generation == 1)

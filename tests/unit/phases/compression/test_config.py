@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from phases.compression.menu import MENU
-from phases.compression.settings import CompressionConfig
-from weights import algorithms, codecs
+from agent_forge.phases.compression.settings import MENU, CompressionConfig
+from agent_forge.weights import algorithms, codecs
 
 
 @pytest.mark.parametrize(

@@ -14,17 +14,16 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from phases.curriculum import dreams, figures, panels, report
-from phases.curriculum.dreams import Dream
-from phases.curriculum.events import Dreamed, Dreamt
-from phases.curriculum.figures import CurriculumRun
-from phases.curriculum.mixing import additions, mix
-from phases.curriculum.mixing.cells import Success
-from phases.curriculum.script import Curriculum
-from phases.curriculum.settings import CurriculumConfig
-from runs.errors import ConfigError
-from runs.event_types import Figure
-from runs.kinds.state import fold_into
+from agent_forge.phases.curriculum import figures, panels, recipes
+from agent_forge.phases.curriculum.figures import CurriculumRun
+from agent_forge.phases.curriculum.mixing import mix
+from agent_forge.phases.curriculum.mixing.frontier_rule import Success
+from agent_forge.phases.curriculum.recipes import Dream, Dreamed, Dreamt
+from agent_forge.phases.curriculum.script import Curriculum
+from agent_forge.phases.curriculum.settings import CurriculumConfig
+from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.event_types import Figure
+from agent_forge.runs.kinds.state import fold_into
 from tests.golden.test_golden import rows_of
 
 LOG = Path("tests/golden/curriculum-3.jsonl")
@@ -43,23 +42,23 @@ def recorded() -> CurriculumRun:
 
 def test_bursts_come_at_their_distance_and_never_last() -> None:
     asked = config(arms=("adaptive", "chaos"), burst_every=4)
-    having = [n for n in range(12) if additions.added(asked, "chaos", n)]
+    having = [n for n in range(12) if mix.added(asked, "chaos", n)]
     assert having == [3, 7]  # not 11, the last
-    assert all(additions.added(asked, "adaptive", n) == () for n in range(12))
+    assert all(mix.added(asked, "adaptive", n) == () for n in range(12))
     both = config(adds=("chaos", "dreams"), burst_every=4)
-    assert additions.added(both, "adaptive", 3) == ("chaos", "dreams")
-    assert additions.added(both, "adaptive", 4) == ("dreams",)
-    assert additions.added(both, "uniform", 3) == ()
+    assert mix.added(both, "adaptive", 3) == ("chaos", "dreams")
+    assert mix.added(both, "adaptive", 4) == ("dreams",)
+    assert mix.added(both, "uniform", 3) == ()
 
 
 def test_six_stages_are_even_parts_of_the_segments() -> None:
     asked = config(arms=("stages",))
-    found = [additions.stage(asked, "stages", n) for n in range(12)]
-    assert found[::2] == found[1::2] == [*additions.STAGES]
-    assert additions.added(asked, "stages", 7) == ("chaos",)
-    assert additions.added(asked, "stages", 8) == ("dreams",)
-    assert additions.added(asked, "stages", 11) == ("self_model",)
-    assert additions.stage(asked, "adaptive", 3) is None
+    found = [mix.stage(asked, "stages", n) for n in range(12)]
+    assert found[::2] == found[1::2] == [*mix.STAGES]
+    assert mix.added(asked, "stages", 7) == ("chaos",)
+    assert mix.added(asked, "stages", 8) == ("dreams",)
+    assert mix.added(asked, "stages", 11) == ("self_model",)
+    assert mix.stage(asked, "adaptive", 3) is None
 
 
 def test_tools_come_in_with_their_stage() -> None:
@@ -87,8 +86,8 @@ def test_passed_levels_are_dreamt_of_and_have_their_share() -> None:
         "addition/2": Success(0.9, 20),  # not above promote
         "tool-table/1": Success(1.0, 20),  # a tool's output is no dream
     }
-    assert additions.dreamt(asked, "adaptive", 0, seen) == ("addition/1",)
-    assert additions.dreamt(asked, "uniform", 0, seen) == ()
+    assert mix.dreamt(asked, "adaptive", 0, seen) == ("addition/1",)
+    assert mix.dreamt(asked, "uniform", 0, seen) == ()
     whole = mix.with_dreams(asked, {"addition/1": 0.25, "addition/2": 0.75}, ["a/1/dreams-x"])
     assert whole == pytest.approx({"addition/1": 0.2, "addition/2": 0.6, "a/1/dreams-x": 0.2})
     assert mix.with_dreams(asked, {"addition/1": 1.0}, []) == {"addition/1": 1.0}
@@ -123,7 +122,7 @@ def test_dreams_are_data_of_the_next_recipe() -> None:
     state, course = recorded().state, recorded().courses["dreams"]
     told = next(one for one in state.answers.values() if isinstance(one, Dreamed))
     sixth, chosen = course.segments[5], course.mixes[5]
-    (name,) = dreams.streams(told)
+    (name,) = recipes.streams(told)
     assert name == f"automaton-0/1/dreams-{told.recipe_id[:12]}"
     assert sixth.start == told.recipe_id
     assert sixth.data == chosen.mix
@@ -140,9 +139,9 @@ def test_after_a_lost_burst_the_next_segment_begins_before_it() -> None:
     assert found[4].start == found[3].start == found[2].id
     assert (found[4].first, found[4].carries) == (24, True)
     assert stages.burst(3) == pytest.approx((1 / 12, 1 / 24))
-    (one,) = report.bursts(stages)
+    (one,) = panels.bursts(stages)
     assert (one["segment"], one["returned"]) == (4, True)
-    assert [one["returned"] for one in report.bursts(courses["chaos"])] == [False]
+    assert [one["returned"] for one in panels.bursts(courses["chaos"])] == [False]
 
 
 def test_verdicts_follow_from_the_interval() -> None:
@@ -153,7 +152,7 @@ def test_verdicts_follow_from_the_interval() -> None:
         "better", "level", "level", "worse"
     ]  # fmt: skip
     leads = recorded().state.completed.figures
-    told = report.verdicts(leads)
+    told = panels.verdicts(leads)
     assert set(told) == {"chaos", "dreams", "self_model", "stages"}
     for arm, said in told.items():
         assert said == figures.verdict(leads[f"lead_of_{arm}"])
@@ -180,8 +179,8 @@ def test_panels_and_sentences_tell_of_them() -> None:
     assert any("segment 3 (chaos)" in line for line in said if line)
     assert any("segment 5 (dreams, from before the burst)" in line for line in said if line)
     assert any("of 1 cells" in line for line in said if line)
-    assert any("The arm dreams is" in line for line in report.sentences(run))
-    assert set(report.report(run)["verdicts"]) == set(figures.BESIDE)
+    assert any("The arm dreams is" in line for line in panels.sentences(run))
+    assert set(panels.report(run)["verdicts"]) == set(figures.BESIDE)
 
 
 def test_what_is_dreamt_answers_the_task() -> None:
@@ -190,7 +189,7 @@ def test_what_is_dreamt_answers_the_task() -> None:
     def why(items: int = 5, right: int = 3, cell: str = "addition/1") -> str | None:
         cells = {cell: Dreamt(digest="2" * 64, items=items, right=right)}
         event = Dreamed(recipe_id="1" * 64, cells=cells, digest="3" * 64, seconds=1.0)
-        return dreams.unasked(task, event, 5)
+        return recipes.unasked(task, event, 5)
 
     assert why() is None
     assert why(cell="addition/2") == "it dreamt of other tasks than those that were asked for"

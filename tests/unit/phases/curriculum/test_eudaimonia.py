@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.verifiers.form import matches
-from phases.prompt_baking.settings import BakeConfig
+from agent_forge.evaluation.verifiers.form import matches
+from agent_forge.phases.prompt_baking.settings import BakeConfig
 
 FOLDER = Path("examples/eudaimonia")
 

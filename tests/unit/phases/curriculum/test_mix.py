@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from phases.curriculum.events import Frontier
-from phases.curriculum.mixing.cells import Success, cell, cells
-from phases.curriculum.mixing.mix import choose
-from phases.curriculum.settings import EVIDENCE, CurriculumConfig
+from agent_forge.phases.curriculum.mixing.frontier_rule import Success, cell, cells
+from agent_forge.phases.curriculum.mixing.mix import choose
+from agent_forge.phases.curriculum.recipes import Frontier
+from agent_forge.phases.curriculum.settings import EVIDENCE, CurriculumConfig
 
 FAMILIES = ("addition", "brackets", "reversal")
 SETTINGS = {"families": FAMILIES, "levels": 4, "segments": 6, "patience": 3}

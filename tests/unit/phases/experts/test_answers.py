@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from phases.experts.events import Score, Scored
-from phases.experts.search.generations import Search
-from phases.experts.search.space import Space
-from phases.experts.settings import ExpertsConfig
+from agent_forge.phases.experts.recipes import Score, Scored
+from agent_forge.phases.experts.search.generations import Search
+from agent_forge.phases.experts.search.techniques import Space
+from agent_forge.phases.experts.settings import ExpertsConfig
 
 
 @pytest.mark.parametrize(

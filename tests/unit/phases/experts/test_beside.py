@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from phases.experts import beside
-from studies.observing import Observed
+from agent_forge.phases.experts import figures
+from agent_forge.studies.events import Observed
 
 
 def seen(rows: float, sums: float, text: float) -> Observed:
@@ -41,8 +41,8 @@ def drawn(arms: dict[str, Observed]) -> dict[str, dict[str, np.ndarray]]:
 
 
 def test_gains_and_damages_are_means_over_experts_and_other_domains() -> None:
-    found = beside.figures(["rows", "sums"], ARMS, drawn(ARMS))
-    assert set(found) == set(beside.FIGURES)
+    found = figures.figures(["rows", "sums"], ARMS, drawn(ARMS))
+    assert set(found) == set(figures.FIGURES)
     wanted = {
         "own": 0.3,
         "damage": 0.175,
@@ -60,5 +60,5 @@ def test_gains_and_damages_are_means_over_experts_and_other_domains() -> None:
 def test_without_adapters_or_experts_nothing_is_told() -> None:
     """Runs that trained no adapters have recorded no such figures."""
     own = {arm: one for arm, one in ARMS.items() if not arm.startswith("lora-")}
-    assert beside.figures(["rows", "sums"], own, drawn(own)) == {}
-    assert beside.figures([], ARMS, drawn(ARMS)) == {}
+    assert figures.figures(["rows", "sums"], own, drawn(own)) == {}
+    assert figures.figures([], ARMS, drawn(ARMS)) == {}

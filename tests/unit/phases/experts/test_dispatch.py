@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from phases.experts import dispatch
-from phases.experts.settings import ExpertsConfig
+from agent_forge.phases.experts import figures
+from agent_forge.phases.experts.settings import ExpertsConfig
 
 CONFIG = ExpertsConfig.model_validate({"points": 24, "rounds": 12})
 
 
 def test_the_mixture_of_a_domain_is_found() -> None:
     """Its loss is least where the first expert has 0.8 and the second −0.2."""
-    normal, losses = dispatch.begin(2), []
+    normal, losses = figures.begin(2), []
     assert normal.mean == (0.5, 0.5)
     for number in range(CONFIG.rounds):
-        asked = dispatch.points(CONFIG, "code", number, normal)
+        asked = figures.points(CONFIG, "code", number, normal)
         losses.append([(a - 0.8) ** 2 + (b + 0.2) ** 2 for a, b in asked])
-        normal = dispatch.follow(CONFIG, asked, losses[-1])
+        normal = figures.follow(CONFIG, asked, losses[-1])
     assert normal.mean == pytest.approx((0.8, -0.2), abs=0.05)
-    assert dispatch.factors(CONFIG, "code", 2, losses) == normal.mean
-    assert dispatch.factors(CONFIG, "math", 2, losses) != normal.mean
+    assert figures.factors(CONFIG, "code", 2, losses) == normal.mean
+    assert figures.factors(CONFIG, "math", 2, losses) != normal.mean
 
 
 def test_settings_that_contradict_each_other_are_refused() -> None:

@@ -9,20 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phases.experts.events import Factors, Score, Scored
-from phases.experts.search import techniques
-from phases.experts.search.generations import Search, ranked, spaces
-from phases.experts.search.objectives import (
+from agent_forge.phases.experts.recipes import Factors, Score, Scored
+from agent_forge.phases.experts.search import techniques
+from agent_forge.phases.experts.search.generations import (
     Bar,
+    Search,
     objectives,
     preferred,
+    ranked,
     ratios,
+    spaces,
     volume,
     whole,
 )
-from phases.experts.search.space import BOUNDS, SMALL, Space
-from phases.experts.settings import ExpertsConfig
-from studies.observing import Observed
+from agent_forge.phases.experts.search.techniques import BOUNDS, SMALL, Space
+from agent_forge.phases.experts.settings import ExpertsConfig
+from agent_forge.studies.events import Observed
 
 GIVEN = Observed(
     recipe_id="1" * 64,

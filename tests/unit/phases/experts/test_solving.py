@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from phases.experts import solving
-from studies.observing import Observed
+from agent_forge.phases.experts import solving
+from agent_forge.studies.events import Observed
 
 
 def seen(add: list[float], copy: list[float]) -> Observed:

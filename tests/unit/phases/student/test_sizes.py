@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from phases.student import StudentConfig, changes
-from runs.errors import ConfigError
+from agent_forge.phases.student import StudentConfig, changes
+from agent_forge.runs.errors import ConfigError
 
 #: The base of `forge cognate --preset tiny`: heads of 32.
 TINY = {

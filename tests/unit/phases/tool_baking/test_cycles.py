@@ -6,22 +6,22 @@ from typing import Any
 
 import pytest
 
-from phases.tool_baking import cycles
-from phases.tool_baking.events import CycleSwitched, IterationEnded
-from phases.tool_baking.settings import BakingConfig
+from agent_forge.phases.tool_baking import recipes
+from agent_forge.phases.tool_baking.recipes import CycleSwitched, IterationEnded
+from agent_forge.phases.tool_baking.settings import BakingConfig
 
 
 def test_moving_averages_and_slopes() -> None:
-    assert cycles.averages([0.0, 0.2, 0.4, 0.4], 2) == pytest.approx([0.0, 0.1, 0.3, 0.4])
-    assert cycles.slope([0.0, 0.1, 0.3]) == pytest.approx(0.15)  # (0.3 - 0) / 2
-    assert cycles.slope([0.1, 0.3, 0.4, 0.4]) == pytest.approx(0.1)  # 0.5 / 5
-    assert cycles.slope([0.5, 0.5]) == 0.0
+    assert recipes.averages([0.0, 0.2, 0.4, 0.4], 2) == pytest.approx([0.0, 0.1, 0.3, 0.4])
+    assert recipes.slope([0.0, 0.1, 0.3]) == pytest.approx(0.15)  # (0.3 - 0) / 2
+    assert recipes.slope([0.1, 0.3, 0.4, 0.4]) == pytest.approx(0.1)  # 0.5 / 5
+    assert recipes.slope([0.5, 0.5]) == 0.0
 
 
 def test_too_few_scores_have_no_slope() -> None:
-    assert cycles.newest_slope([0.1, 0.1], 2, 3) is None
-    assert cycles.newest_slope([0.1, 0.1, 0.1], 2, 3) == pytest.approx(0.0)
-    assert cycles.newest_slope([0.0, 0.2, 0.4, 0.4], 2, 3) == pytest.approx(0.15)
+    assert recipes.newest_slope([0.1, 0.1], 2, 3) is None
+    assert recipes.newest_slope([0.1, 0.1, 0.1], 2, 3) == pytest.approx(0.0)
+    assert recipes.newest_slope([0.0, 0.2, 0.4, 0.4], 2, 3) == pytest.approx(0.15)
 
 
 def switch(
@@ -33,7 +33,7 @@ def switch(
         IterationEnded(iteration=n, cycle=c, outcome=o, before=b, after=a, persona=None, why="")
         for n, (c, o, b, a) in enumerate(ends, 1)
     ]
-    return cycles.switch(config, iterations, switches)
+    return recipes.switch(config, iterations, switches)
 
 
 def verdict(found: CycleSwitched | None) -> tuple[str, str | None] | None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weights.training.cross_entropy import Normal, drawn, followed
+from agent_forge.weights.training.cross_entropy import Normal, drawn, followed
 
 Point = tuple[float, ...]
 

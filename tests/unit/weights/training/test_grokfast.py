@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from weights.training.optimisers.grokfast import Grokfast
+from agent_forge.weights.training.optimisers.grokfast import Grokfast
 
 
 def _parameter(gradient: list[float] | None) -> torch.nn.Parameter:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.errors import DataError
-from weights.training.trajectories import Trajectory, pack, unpack
+from agent_forge.runs.errors import DataError
+from agent_forge.weights.training.windows import Trajectory, pack, unpack
 
 IDS = st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=5).map(
     lambda ids: np.asarray(ids, np.int32)

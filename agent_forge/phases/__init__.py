@@ -1,1 +1,0 @@
-"""Phases by the source documents' paths."""

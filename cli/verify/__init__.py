@@ -1,1 +1,0 @@
-"""`forge verify`: a run is checked against its log, its models and the runs behind it."""

@@ -1,0 +1,205 @@
+"""Family `chain`: the symbol that several steps along arrows lead to.
+
+Family `lookup`: the value of a key in a table.
+
+Family `recall`: the value of a key that was told before a long stretch of filler.
+
+Family `reversal`: a word from its last letter to its first.
+
+Families `sort-digits` and `sort-letters`: symbols in order.
+
+Family `addition`: the sum of two numbers, digit by digit.
+
+Family `subtraction`: the difference of two numbers, digit by digit.
+
+Families `automaton-0` … `automaton-255`: the next state of an elementary cellular automaton.
+
+Wolfram 1983, "Statistical mechanics of cellular automata": the new value of a cell is the bit
+4 · left + 2 · own + right of the rule's number. The cells form a ring.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from string import ascii_lowercase, digits
+
+from agent_forge.evaluation.task_families.base import Draws, body, operands, spaced, two_numbers
+
+
+@dataclass(frozen=True)
+class Chain:
+    """`chain a > c b > a c > b : 2 a =` → `b`.
+
+    Level: ⌈level / 2⌉ steps among level + 2 symbols.
+    """
+
+    what = "the symbol that several steps along arrows lead to"
+
+    def prompt(self, level: int, draws: Draws) -> str:
+        """Return a random permutation as arrows, the number of steps and where they begin."""
+        symbols = draws.distinct(ascii_lowercase, level + 2)
+        ends = draws.distinct("".join(symbols), len(symbols))
+        arrows = " ".join(f"{a} > {b}" for a, b in zip(symbols, ends, strict=True))
+        return f"chain {arrows} : {(level + 1) // 2} {symbols[draws.below(len(symbols))]} ="
+
+    def answer(self, prompt: str) -> str:
+        """Return the symbol at the end. Raises ValueError for a prompt that is not of this family."""
+        *arrows, colon, steps, at = body(prompt, "chain")
+        if colon != ":" or not 0 < int(steps) < 10:
+            raise ValueError(f"{prompt!r} asks for no steps")
+        following = dict(zip(arrows[::3], arrows[2::3], strict=True))
+        for _ in range(int(steps)):
+            if at not in following:
+                raise ValueError(f"{prompt!r} has no arrow from {at}")
+            at = following[at]
+        return at
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """`look a 3 f 7 c 3 : f =` → `7`. Level: 2 to 11 keys, all different."""
+
+    what = "the value of a key in a table"
+
+    def prompt(self, level: int, draws: Draws) -> str:
+        """Return a random table of letters with digits, and one of its letters."""
+        keys = draws.distinct(ascii_lowercase, level + 1)
+        values = draws.some(digits, level + 1)
+        table = " ".join(f"{k} {v}" for k, v in zip(keys, values, strict=True))
+        return f"look {table} : {keys[draws.below(len(keys))]} ="
+
+    def answer(self, prompt: str) -> str:
+        """Return the digit after the key. Raises ValueError for a key that is not in the table."""
+        *table, colon, key = body(prompt, "look")
+        if colon != ":":
+            raise ValueError(f"{prompt!r} asks for no key")
+        return table[1::2][table[::2].index(key)]
+
+
+#: Keys, and the symbols of the filler: no symbol is both.
+KEYS, FILLER = "abcdefghijklmnop", "qrstuvwxyz"
+#: Symbols of filler at each level, 1 to 10.
+DISTANCES = (4, 8, 16, 32, 64, 96, 128, 160, 192, 256)
+PAIRS = 4
+
+
+@dataclass(frozen=True)
+class Recall:
+    """`recall a 3 f 7 c 3 k 0 : q r s t : f =` → `7`. Level: the length of the filler.
+
+    The filler runs through its symbols in order, from any of them: it is easily foreseen.
+    """
+
+    what = "the value of a key that was told before a stretch of filler"
+
+    def prompt(self, level: int, draws: Draws) -> str:
+        """Return four pairs, filler, and one of the keys."""
+        keys, values = draws.distinct(KEYS, PAIRS), draws.some(digits, PAIRS)
+        pairs = " ".join(f"{k} {v}" for k, v in zip(keys, values, strict=True))
+        start = draws.below(len(FILLER))
+        filler = (FILLER[(start + i) % len(FILLER)] for i in range(DISTANCES[level - 1]))
+        return f"recall {pairs} : {' '.join(filler)} : {keys[draws.below(PAIRS)]} ="
+
+    def answer(self, prompt: str) -> str:
+        """Return the digit after the key. Raises ValueError for a key that is not told."""
+        symbols = body(prompt, "recall")
+        pairs, key = symbols[: symbols.index(":")], symbols[-1]
+        return pairs[1::2][pairs[::2].index(key)]
+
+
+@dataclass(frozen=True)
+class Reversal:
+    """`reverse a b c =` → `c b a`. Level: 2 to 11 letters."""
+
+    what = "a word backwards"
+
+    def prompt(self, level: int, draws: Draws) -> str:
+        """Return random letters."""
+        return f"reverse {' '.join(draws.some(ascii_lowercase, level + 1))} ="
+
+    def answer(self, prompt: str) -> str:
+        """Return the letters backwards."""
+        return " ".join(reversed(body(prompt, "reverse")))
+
+
+@dataclass(frozen=True)
+class Sorting:
+    """`sort 4 1 4 =` → `1 4 4`. Level: 2 to 11 symbols, which may be equal."""
+
+    symbols: str
+
+    @property
+    def what(self) -> str:
+        """The task, in words."""
+        return f"the symbols of a list in order, of {self.symbols[0]} to {self.symbols[-1]}"
+
+    def prompt(self, level: int, draws: Draws) -> str:
+        """Return random symbols."""
+        return f"sort {' '.join(draws.some(self.symbols, level + 1))} ="
+
+    def answer(self, prompt: str) -> str:
+        """Return the symbols in ascending order."""
+        return " ".join(sorted(body(prompt, "sort")))
+
+
+@dataclass(frozen=True)
+class Addition:
+    """`add 1 7 + 5 =` → `2 2`. Level: digits of the numbers, 1 and 1 up to 6 and 5."""
+
+    what = "the sum of two numbers"
+
+    def prompt(self, level: int, draws: Draws) -> str:
+        """Return two random numbers."""
+        a, b = operands(level, draws)
+        return f"add {spaced(a)} + {spaced(b)} ="
+
+    def answer(self, prompt: str) -> str:
+        """Return the digits of the sum."""
+        a, b = two_numbers(prompt, "add", "+")
+        return spaced(a + b)
+
+
+@dataclass(frozen=True)
+class Subtraction:
+    """`subtract 1 7 - 5 =` → `1 2`. Level: digits, as of addition; the larger number is first."""
+
+    what = "the difference of two numbers"
+
+    def prompt(self, level: int, draws: Draws) -> str:
+        """Return two random numbers, the larger one first."""
+        a, b = sorted(operands(level, draws), reverse=True)
+        return f"subtract {spaced(a)} - {spaced(b)} ="
+
+    def answer(self, prompt: str) -> str:
+        """Return the digits of the difference."""
+        a, b = two_numbers(prompt, "subtract", "-")
+        return spaced(a - b)
+
+
+#: Number of rules: three cells have eight states.
+RULES = 256
+
+
+@dataclass(frozen=True)
+class Automaton:
+    """`step 0 1 0 0 0 0 =` → the next state. Level: 6, 8, …, 24 cells."""
+
+    rule: int
+
+    @property
+    def what(self) -> str:
+        """The task, in words."""
+        return f"the next state of the elementary cellular automaton of rule {self.rule}"
+
+    def prompt(self, level: int, draws: Draws) -> str:
+        """Return a random state."""
+        return f"step {' '.join(draws.some('01', 4 + 2 * level))} ="
+
+    def answer(self, prompt: str) -> str:
+        """Return the next state. Raises ValueError for a cell that is not 0 or 1."""
+        cells = [("0", "1").index(symbol) for symbol in body(prompt, "step")]
+        states = [
+            self.rule >> (4 * cells[i - 1] + 2 * cell + cells[(i + 1) % len(cells)]) & 1
+            for i, cell in enumerate(cells)
+        ]
+        return " ".join(map(str, states))

@@ -1,0 +1,130 @@
+"""Family `execution`: the value of a small program.
+
+Family `calculation`: arithmetic that is too large for the model.
+
+Family `table`: the value of a key in a table that the model does not see.
+
+Family `memory`: a fact is told in one session and asked for in another.
+
+Family `retrieval`: a fact of one document among many.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from string import ascii_lowercase, digits
+
+from agent_forge.evaluation.task_families.base import Draws, number
+from agent_forge.evaluation.tool_tasks.base import ToolItem
+from agent_forge.evaluation.tools.calculator import Calculator
+from agent_forge.evaluation.tools.calls import Call
+from agent_forge.evaluation.tools.toolbox import World
+
+
+@dataclass(frozen=True)
+class Execution:
+    """`run sum(i * i % 7 for i in range(30))` → `84`. Level: 10 to 1000 rounds and more."""
+
+    what = "the value of a program's expression"
+    tools = ("python",)
+
+    def item(self, level: int, draws: Draws) -> ToolItem:
+        """Return a random expression over a range."""
+        rounds = 10 + draws.below(10 * 3**level)
+        factor, modulus = 2 + draws.below(8), 3 + draws.below(17)
+        named = ("sum", "max")[draws.below(2)]
+        expression = f"{named}(i * i * {factor} % {modulus} for i in range({rounds}))"
+        values = [i * i * factor % modulus for i in range(rounds)]
+        answer = str(sum(values) if named == "sum" else max(values))
+        calls = ((Call("python", expression),),)
+        return ToolItem(
+            "execution", level, (f"run {expression}",), answer, World(), calls, self.tools
+        )
+
+
+@dataclass(frozen=True)
+class Calculation:
+    """`compute 48 * 73 =` → `3504`. Level: 2 to 6 digits of both numbers."""
+
+    what = "the value of a product, a sum or a difference"
+    tools = ("calc",)
+
+    def item(self, level: int, draws: Draws) -> ToolItem:
+        """Return two random numbers and an operator."""
+        a, b = number(draws, level + 1), number(draws, level + 1)
+        expression = f"{a} {'+-*'[draws.below(3)]} {b}"
+        answer, calls = Calculator().run(expression), ((Call("calc", expression),),)
+        return ToolItem(
+            "calculation", level, (f"compute {expression} =",), answer, World(), calls, self.tools
+        )
+
+
+@dataclass(frozen=True)
+class TableTask:
+    """`value of qf` → `482`. Level: tables of 4, 8, … 64 keys."""
+
+    what = "the value of a key in a table"
+    tools = ("table",)
+
+    def item(self, level: int, draws: Draws) -> ToolItem:
+        """Return a random table and one of its keys."""
+        rows: dict[str, str] = {}
+        while len(rows) < 2 << level:
+            rows["".join(draws.some(ascii_lowercase, 2))] = "".join(draws.some(digits, 3))
+        key = [*rows][draws.below(len(rows))]
+        calls = ((Call("table", key),),)
+        world = World(table=rows)
+        return ToolItem("table", level, (f"value of {key}",), rows[key], world, calls, self.tools)
+
+
+@dataclass(frozen=True)
+class MemoryTask:
+    """`note ab = 741`, and later `recall ab` → `741`. Level: 1 to 5 facts, one of them is asked for."""
+
+    what = "a fact of an earlier session"
+    tools = ("put", "get")
+
+    def item(self, level: int, draws: Draws) -> ToolItem:
+        """Return random facts with different keys, a session each, and the question for one."""
+        firsts = draws.distinct(ascii_lowercase, level)
+        facts = [
+            (first + draws.some(ascii_lowercase, 1)[0], "".join(draws.some(digits, 3)))
+            for first in firsts
+        ]
+        key, answer = facts[draws.below(level)]
+        notes = tuple(f"note {k} = {v}" for k, v in facts)
+        calls = (*((Call("put", f"{k} = {v}"),) for k, v in facts), (Call("get", key),))
+        questions = (*notes, f"recall {key}")
+        return ToolItem("memory", level, questions, answer, World(), calls, self.tools)
+
+
+NAMES = (
+    *("Ada", "Ben", "Cora", "Dan", "Eva", "Finn", "Gus", "Hana", "Ivo", "Jane", "Kurt", "Lea"),
+    *("Max", "Nora", "Otto", "Pia", "Quin", "Rosa", "Sam", "Tess", "Uwe", "Vera", "Will", "Zoe"),
+)
+PLACES = (
+    *("Bonn", "Cork", "Derby", "Essen", "Fulda", "Genoa", "Hanoi", "Izmir", "Jena", "Kyoto"),
+    *("Lima", "Malta", "Nice", "Oslo", "Porto", "Quito", "Riga", "Siena", "Tunis", "Vaduz"),
+)
+TRADES = ("a baker", "a doctor", "a farmer", "a painter", "a teacher")
+
+
+@dataclass(frozen=True)
+class Retrieval:
+    """`town of Nora` → `Oslo`. Level: corpora of 4, 8, … documents, at most one for each name."""
+
+    what = "a fact of one document among many"
+    tools = ("search",)
+
+    def item(self, level: int, draws: Draws) -> ToolItem:
+        """Return a random corpus and a name that it has."""
+        left, people = [*NAMES], list[tuple[str, str]]()
+        for _ in range(min(2 << level, len(NAMES))):
+            name = left.pop(draws.below(len(left)))
+            people.append((name, PLACES[draws.below(len(PLACES))]))
+        documents = tuple(
+            f"{name} is {TRADES[draws.below(len(TRADES))]}. Home: {place}" for name, place in people
+        )
+        name, answer = people[draws.below(len(people))]
+        calls, world = ((Call("search", name),),), World(documents=documents)
+        return ToolItem("retrieval", level, (f"town of {name}",), answer, world, calls, self.tools)

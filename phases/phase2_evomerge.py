@@ -1,0 +1,19 @@
+"""Phase 2 as the first source document imports it; it is in `agent_forge/documents.py`.
+
+The public API stands above the phases, so it is named as text and imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+#: Names that the document imports from here.
+NAMES = ("EvoMerge", "EvoMergeConfig")
+
+
+def __getattr__(name: str) -> Any:
+    """Return the class of the public API."""
+    if name in NAMES:
+        return getattr(import_module("agent_forge.documents"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,432 @@
+"""The report of a pipeline as Markdown: how it stands, quality, and a section a phase. Pure.
+
+A pipeline that is under way, or that has failed, has a report as well: of what is known so far.
+
+The family of a pipeline's result as a tree of text: each model below what was made of it. Pure.
+
+Sections of the phases in a pipeline's report. Pure.
+
+Runs of a pipeline's phases and measurements, read from the log for its report.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent_forge.events import Envelope
+from agent_forge.pipeline import decide, ladder, plan
+from agent_forge.pipeline.config import PhaseConfig
+from agent_forge.pipeline.events import GateDecided, PipelineState
+from agent_forge.pipeline.panels.lineage import lineage
+from agent_forge.pipeline.reports.words import code, count, plain, table, weights
+from agent_forge.runs import kinds
+from agent_forge.runs.event_types import MadeModel
+from agent_forge.runs.history import repository
+from agent_forge.runs.history.repository import Log
+from agent_forge.runs.kinds.kind import Kind
+from agent_forge.runs.kinds.outcome import figure_metric, figure_text
+from agent_forge.runs.panels.head import measured
+from agent_forge.runs.panels.panels import Graph, Node
+from agent_forge.runs.record import events as common
+from agent_forge.runs.system.durations import day, duration
+from agent_forge.runs.system.plain_text import visible
+
+
+def markdown(state: PipelineState, rows: Sequence[Envelope], children: Mapping[str, Child]) -> str:
+    """Return the report; `rows` are the pipeline's, `children` what `gathered` returns."""
+    phases = state.submitted.config.phases
+    names = " → ".join(phase.name for phase in phases)
+    lines = [f"# Pipeline {state.run}: {names}", "", *_opening(state, rows, children), ""]
+    lines += _overview(state, children)
+    lines += _ladder(state)
+    lines += _family(state, children)
+    lines.append("")
+    for number, phase in enumerate(phases, start=1):
+        lines += section(state, children, number, phase)
+    lines += ["## How to check this report", "", *_checking(state), ""]
+    return "\n".join(lines)
+
+
+def _opening(
+    state: PipelineState, rows: Sequence[Envelope], children: Mapping[str, Child]
+) -> list[str]:
+    """Return how the pipeline stands, what it gained, and how long it took."""
+    phases = len(state.numbers)
+    ended = sum(state.ended_phase(n) is not None for n in range(1, phases + 1))
+    sentences = []
+    if state.completed:
+        sentences.append(f"**The pipeline has completed.** {_result(state)}")
+    elif state.failed:
+        decision = decide.stopping(state)
+        why = decision.words(state.run) if decision else f"{plain(state.failed.reason)}."
+        sentences.append(f"**The pipeline has stopped.** {why}")
+    elif state.cancelled:
+        why = f": {plain(state.cancelled.reason)}" if state.cancelled.reason else ""
+        sentences.append(f"**The pipeline was cancelled{why}.**")
+    else:
+        sentences.append(
+            f"**The pipeline is {state.status}:** {ended} of {count(phases, 'phase')} "
+            f"{'has' if ended == 1 else 'have'} ended. This is what is known so far."
+        )
+    if gain := ladder.gain(state):
+        sentences.append(gain)
+    owner = plain(state.submitted.owner)
+    spent = [f"Submitted by {owner} on {day(rows[0].recorded_at)}."]
+    if state.spent.wall:
+        spent.append(f"It has taken {duration(state.spent.wall)} by the clock so far.")
+    if state.completed:
+        spent[-1] = spent[-1].replace("has taken", "took").replace(" so far", "")
+    if worked := _worked_in_all(state, children):
+        spent.append(f"Its runs took {duration(worked)} of device time.")
+    if saved := _saved(state, children):
+        spent.append(saved)
+    return [" ".join(sentences), "", " ".join(spent)]
+
+
+def _result(state: PipelineState) -> str:
+    """Return which models the pipeline gives, and why if its last phase was passed by."""
+    number = len(state.numbers)
+    last, name = plan.outgoing(state, number), state.named(number)
+    if (passed := state.passed.get(number)) is not None:
+        what = "".join(f" ({weights(model)})" for _, model in last.values())
+        missed = next(g for g in state.gates[number] if g.verdict == "pass unchanged")
+        return (
+            f"Its result is {code(passed.reference)}{what}: phase {name} passed it on unchanged, "
+            f"because {plain(decide.in_words(missed, state.submitted.config.phase(number).kind))}."
+        )
+    if not last:
+        return f"Its last phase, {name}, makes no model."
+    models = ", ".join(f"{code(f'{name}:{r}')} ({weights(m)})" for r, (_, m) in last.items())
+    return f"It gives {count(len(last), 'model')}: {models}."
+
+
+def _worked_in_all(state: PipelineState, children: Mapping[str, Child]) -> float:
+    """Return the seconds that devices worked for the pipeline; runs taken over are left out."""
+    reused = {
+        answer.child
+        for answer in state.answers.values()
+        if isinstance(answer, common.ChildEnded) and answer.reused
+    }
+    seconds = (child.state.spent.device for run, child in children.items() if run not in reused)
+    return state.spent.device + sum(seconds)
+
+
+def _saved(state: PipelineState, children: Mapping[str, Child]) -> str:
+    """Return how much work was taken from runs that had ended; empty if none was."""
+    taken = [
+        children[answer.child].state.spent.device
+        for answer in state.answers.values()
+        if isinstance(answer, common.ChildEnded) and answer.reused and answer.child in children
+    ]
+    saving = (
+        f"It took over {count(len(taken), 'run')} that had ended: {duration(sum(taken))} of work"
+    )
+    return f"{saving} not done again." if taken else ""
+
+
+def _overview(state: PipelineState, children: Mapping[str, Child]) -> list[str]:
+    """Return the table of phases."""
+    rows = [
+        (
+            str(number),
+            phase.name,
+            phase.kind,
+            stands(state, number),
+            _worked(state, number, children),
+            _judged(state, number),
+        )
+        for number, phase in enumerate(state.submitted.config.phases, start=1)
+    ]
+    return table(("", "phase", "kind", "state", "time of work", "gates"), rows)
+
+
+def _worked(state: PipelineState, number: int, children: Mapping[str, Child]) -> str:
+    """Return the time that devices worked for a phase and its measurement."""
+    ends = [state.ended_phase(number), state.measured_phase(number)]
+    runs = [end.child for end in ends if end] or [plan.child_name(state, number)]
+    done = [children[run].state.spent.device for run in runs if run in children]
+    return duration(sum(done)) if done else "–"
+
+
+def _judged(state: PipelineState, number: int) -> str:
+    """Return how many of a phase's gates were passed."""
+    decided = state.gates.get(number, ())
+    if not decided:
+        return "–" if state.ended_phase(number) else "open"
+    passed = sum(gate.verdict == "pass" for gate in decided)
+    return f"{passed} of {len(decided)} passed"
+
+
+def _ladder(state: PipelineState) -> list[str]:
+    """Return the quality of the models along the phases; empty if none was measured."""
+    rows = [rung.cells() for rung in ladder.ladder(state)]
+    if not rows:
+        return []
+    title = ["", "## Quality along the phases", ""]
+    return [*title, ladder.SAYS, "", *table(ladder.COLUMNS, rows)]
+
+
+def _family(state: PipelineState, children: Mapping[str, Child]) -> list[str]:
+    """Return what the result was made of, as a tree; empty if no phase has given a model."""
+    graph = lineage(state, [*children.values()])
+    if graph is None:
+        return []
+    says = (
+        "From the newest model that goes on back to the beginning; the kind of run that made each."
+    )
+    return ["", "## Family", "", says, "", *(f"    {line}" for line in tree(graph))]
+
+
+def _checking(state: PipelineState) -> list[str]:
+    """Return the commands that check what the report says, and the digests that it stands on."""
+    lines = [
+        "Every number above is in the log, which is a chain of hashes.",
+        "",
+        f"    forge verify {state.run} --origins",
+        f"    forge lineage {state.run}",
+        *([f"    forge verify {state.submitted.output_dir}"] if _written(state) else []),
+        "",
+        "The first derives every verdict again, compares every phase with its run, and follows the "
+        "models back to the text that they were trained on.",
+        "",
+    ]
+    if state.completed:
+        lines.append(f"Lineage digest: `{state.completed.lineage_digest}`")
+    return [*lines, f"Chain head: `{state.head}`"]
+
+
+def _written(state: PipelineState) -> bool:
+    """Return True if a folder was asked for whose name a shell takes as it is."""
+    folder = state.submitted.output_dir
+    return bool(state.completed and folder and re.fullmatch(r"[\w./-]+", folder))
+
+
+def tree(graph: Graph) -> list[str]:
+    """Return lines from the newest model that goes on back to what the pipeline began with.
+
+    A model that several others were made of stands once with all behind it, and then with `…`.
+    """
+    nodes = {node.id: node for node in graph.nodes}
+    behind = {id_: [e.source for e in graph.edges if e.target == id_] for id_ in nodes}
+    used = {edge.source for edge in graph.edges if nodes[edge.target].ours}
+    ends = [n.id for n in graph.nodes if n.ours and n.id not in used]
+    return [line for end in ends for line in _lines(end, nodes, behind, set(), "", "")]
+
+
+def _lines(
+    id_: str,
+    nodes: dict[str, Node],
+    behind: dict[str, list[str]],
+    shown_ids: set[str],
+    first: str,
+    rest: str,
+) -> Iterator[str]:
+    """Yield a node and what is behind it; `first` stands before its line, `rest` before the others."""
+    node = nodes[id_]
+    again = id_ in shown_ids and bool(behind[id_])
+    name = visible(" ".join(node.name.split()))
+    yield f"{first}{name} ({node.group}){' …' if again else ''}"
+    shown_ids.add(id_)
+    if again:
+        return
+    sources: Sequence[str] = behind[id_]
+    for number, source in enumerate(sources, start=1):
+        last = number == len(sources)
+        branch, below = ("└─ ", "   ") if last else ("├─ ", "│  ")
+        yield from _lines(source, nodes, behind, shown_ids, rest + branch, rest + below)
+
+
+#: Verdict of a gate → how the report says it.
+_VERDICTS = {"pass": "passed", "pass unchanged": "input passes on unchanged", "stop": "stops"}
+
+
+def section(
+    state: PipelineState,
+    children: Mapping[str, Child],
+    number: int,
+    phase: PhaseConfig,
+) -> list[str]:
+    """Return the section of a phase."""
+    kind = kinds.of(phase.kind)
+    what = f"{kind.line[:1].upper()}{kind.line[1:]} (kind {code(phase.kind)})."
+    lines = [
+        f"## {number}. {phase.name}",
+        "",
+        f"**{stands(state, number).capitalize()}.** {what}",
+        "",
+    ]
+    lines += [*_wanted(phase), *_course(state, number, children)]
+    ended = state.ended_phase(number)
+    if ended is not None:
+        child = children.get(ended.child)
+        lines += [*_models(ended.models, child), *_figures(state, number)]
+        lines += _own_words(child) if child else []
+    return [*lines, *_gates(state, number)]
+
+
+def _wanted(phase: PhaseConfig) -> list[str]:
+    """Return what the phase was asked for, as the pipeline's file has it."""
+    lines = [
+        f"- {plain(role)}: {', '.join(map(code, names))}" for role, names in phase.models.items()
+    ]
+    if phase.data:
+        lines.append(f"- data: {', '.join(map(code, phase.data))}")
+    if phase.settings:
+        settings = ", ".join(code(f"{name} = {value}") for name, value in phase.settings.items())
+        lines.append(f"- settings: {settings}")
+    return [*lines, ""] if lines else []
+
+
+def _course(state: PipelineState, number: int, children: Mapping[str, Child]) -> list[str]:
+    """Return the phase's runs, and what went wrong on the way."""
+    lines = [
+        f"Run {code(trouble.child)} {trouble.status}: {plain(trouble.reason)}."
+        for what in ("phase", "measure")
+        for trouble in state.troubles(number, what)
+    ]
+    ended, measured = state.ended_phase(number), state.measured_phase(number)
+    if ended is None:
+        name = plan.child_name(state, number)
+        if name in children and not children[name].state.ended:
+            lines.append(_under_way(name, children[name]))
+    elif ended.reused:
+        lines.append(
+            f"Run {code(ended.child)} had ended{_took(children.get(ended.child))}, with the same "
+            "settings, inputs, profile and version: the phase takes its result, and began no run."
+        )
+    else:
+        lines.append(f"Run {code(ended.child)} completed{_took(children.get(ended.child))}.")
+    if measured is not None:
+        how = "had measured an equal model" if measured.reused else "measured its model"
+        lines.append(f"Run {code(measured.child)} {how}{_took(children.get(measured.child))}.")
+    return [" ".join(lines), ""] if lines else []
+
+
+def _took(child: Child | None) -> str:
+    return "" if child is None else f" after {duration(child.state.spent.device)} of work"
+
+
+def _under_way(name: str, child: Child) -> str:
+    done, of = child.kind.progress(child.state)
+    far = f"{done} of {count(of, child.kind.unit)}" if of else f"{count(done, child.kind.unit)}"
+    return f"Run {code(name)} is {child.state.status}: {far} done."
+
+
+def _models(models: Mapping[str, MadeModel], child: Child | None) -> list[str]:
+    """Return the table of the phase's models."""
+    if not models:
+        return []
+    parameters: dict[str, int] = {}
+    if child is not None and child.state.completed:
+        model_rows = child.kind.models(child.state.completed, child.state)
+        parameters = {
+            row["digest"]: row["parameters"] for row in model_rows if row.get("parameters")
+        }
+    rows = [
+        (
+            plain(role),
+            f"{parameters[m.digest]:,}" if m.digest in parameters else "–",
+            f"`{m.digest[:16]}`",
+        )
+        for role, m in models.items()
+    ]
+    return ["Models:", "", *table(("model", "parameters", "weights (digest)"), rows), ""]
+
+
+def _figures(state: PipelineState, number: int) -> list[str]:
+    """Return the phase's figures, each with what it is."""
+    lines = []
+    for name, figure in state.figures(number).items():
+        kind = plan.giver(state.submitted.config.phase(number).kind, name)
+        words = kind.figures_of.get(name, "not known here").rpartition(": ")[2]
+        on = f" on {count(figure.n, 'item')}" if figure.n is not None else ""
+        lines.append(f"- {figure_text(kind, name, figure)}{on}: {words} ({code(name)})")
+    return ["Figures, with 95 % intervals where they are known:", "", *lines, ""] if lines else []
+
+
+def _own_words(child: Child) -> list[str]:
+    """Return what the phase's run says of itself."""
+    lines = child.kind.summary(child.state, child.rows)
+    return [*lines, ""] if lines else []
+
+
+def _gates(state: PipelineState, number: int) -> list[str]:
+    """Return the verdicts of the phase's gates, and who went on behind one."""
+    kind = state.submitted.config.phase(number).kind
+    lines = [f"- {_gate(decided, kind)}" for decided in state.gates.get(number, ())]
+    if (passed := state.passed.get(number)) is not None:
+        lines.append(f"- So {code(passed.reference)} goes on in the place of the phase's model.")
+    if (override := state.overridden.get(number)) is not None:
+        actor = state.asked_by.get(override, "a user")
+        lines.append(f"- {plain(actor)} let the pipeline go on: “{plain(override.reason)}”")
+    return ["Gates:", "", *lines, ""] if lines else []
+
+
+def _gate(decided: GateDecided, kind: str) -> str:
+    """Return a gate's verdict in words, with the figure of the phase's input if that is known."""
+    text, before, figure = decide.in_words(decided, kind), decided.baseline, decided.gate.metric
+    unit = figure_metric(plan.giver(kind, figure), figure).unit
+    beside = "" if before is None else f" (its input's is {measured(before, unit)})"
+    return f"{plain(text)}{beside}: **{_VERDICTS[decided.verdict]}**"
+
+
+def stands(state: PipelineState, number: int) -> str:
+    """Return how a phase stands, in a few words."""
+    ended, troubles = state.ended_phase(number), state.troubles(number)
+    if ended is None:
+        before = number == 1 or state.ended_phase(number - 1) is not None
+        if troubles and state.ended:
+            return troubles[-1].status
+        return "under way" if before and not state.ended and state.started else "not begun"
+    words = ["reused" if ended.reused else "ended"]
+    measured, tried = state.measured_phase(number), state.troubles(number, "measure")
+    if tried and measured is None:
+        words.append("not measured")
+    if number in state.passed:
+        words.append("passed unchanged")
+    if number in state.overridden:
+        words.append("overridden")
+    elif any(gate.verdict == "stop" for gate in state.gates.get(number, ())):
+        words.append("stopped")
+    return ", ".join(words)
+
+
+@dataclass(frozen=True)
+class Child:
+    """The run of a phase, or of a measurement, as the log has it."""
+
+    state: Any
+    rows: Sequence[Envelope]
+
+    @property
+    def run(self) -> str:
+        """The run's name."""
+        return self.state.run
+
+    @property
+    def kind(self) -> Kind:
+        """The run's kind."""
+        return kinds.of(self.state.kind)
+
+
+def gathered(log: Log, state: PipelineState) -> dict[str, Child]:
+    """Return run → child of a pipeline's phases and measurements, also of those under way."""
+    children: dict[str, Child] = {}
+    for number in state.numbers:
+        ends = {"phase": state.ended_phase(number), "measure": state.measured_phase(number)}
+        for what, ended in ends.items():
+            run, upto = (ended.child, ended.child_version) if ended else (None, None)
+            for name in [run] if run else _candidates(state, number, what):
+                if repository.stream_of(log, name) is not None:
+                    rows = list(repository.history(log, name, upto))
+                    children[name] = Child(repository.fold(rows), rows)
+    return children
+
+
+def _candidates(state: PipelineState, number: int, what: Any) -> list[str]:
+    """Return the names of runs that a phase without an end has had, the newest last."""
+    tried = [trouble.child for trouble in state.troubles(number, what)]
+    return list(dict.fromkeys([*tried, plan.child_name(state, number, what)]))
