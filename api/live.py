@@ -31,7 +31,7 @@ from agent_forge.api.access.authorization import VIEWER, Access, address, bearer
 from agent_forge.api.problems import UNPROCESSABLE, Problem, problem_of
 from agent_forge.api.routes import phases
 from agent_forge.api.schemas import bodies as schemas
-from agent_forge.api.state import views
+from agent_forge.api.state import run_cache
 from agent_forge.api.state.run_cache import Desk
 from agent_forge.events import Envelope, EventsError
 from agent_forge.runs import kinds
@@ -412,7 +412,7 @@ class Hub:
         if not kinds.is_run(row.stream):
             return None
         run = run_of(row.stream)
-        event = views.event(row, self._offset(run) + row.version, self._names(run))
+        event = run_cache.event(row, self._offset(run) + row.version, self._names(run))
         place = {"position": row.position, "run": run, "place": event["place"]}
         try:
             messages = self._also(run, row, event["data"])

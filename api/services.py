@@ -11,8 +11,7 @@ from agent_forge.api import problems
 from agent_forge.api.access.authorization import Access, Tickets
 from agent_forge.api.access.waiting import Seats
 from agent_forge.api.options import Options
-from agent_forge.api.processes.background_jobs import Work
-from agent_forge.api.processes.readers import Readers
+from agent_forge.api.processes.readers import Readers, Work
 from agent_forge.api.state.run_cache import Desk
 from agent_forge.runs.home import Home
 

@@ -15,7 +15,7 @@ from agent_forge.evomerge.run.answers import ANSWERS, unasked
 from agent_forge.evomerge.run.rules import fork_rules
 from agent_forge.evomerge.run.rules.decide import due
 from agent_forge.evomerge.run.state import RunState
-from agent_forge.evomerge.run.views import candidates, generations
+from agent_forge.evomerge.run.views import candidates, outlook
 from agent_forge.evomerge.view import RunView
 from agent_forge.runs.event_types import Figure, MadeModel
 from agent_forge.runs.kinds.architecture import Architecture
@@ -132,11 +132,11 @@ class EvoMerge(RunView, Kind[RunState]):
 
     def place_of(self, rows: Sequence[Envelope], unit: int) -> int:
         """Return the place where a generation is measured but not yet closed."""
-        return generations.before_close(rows, unit)
+        return outlook.before_close(rows, unit)
 
     def end_of(self, rows: Sequence[Envelope], unit: int) -> int:
         """Return the place right after a generation was closed."""
-        return generations.after_close(rows, unit)
+        return outlook.after_close(rows, unit)
 
     # ---- asking for a run --------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 A pipeline in the run list: its phases, as its own events say that they stand. Pure.
 
 `runs.lists.stages` says what is noted; a phase's entry equals what the strip of the page has
-(`pipeline.panels.stages`), but for what only the log of its run tells.
+(`pipeline.panels.along`), but for what only the log of its run tells.
 
 Rows of a pipeline for a tracker: one for each phase, with its figures and verdicts. Pure.
 """
@@ -33,7 +33,7 @@ from agent_forge.pipeline.events import (
     Submitted,
 )
 from agent_forge.pipeline.ladder import BITS, BYTES
-from agent_forge.pipeline.panels import along, gates, lineage, stages
+from agent_forge.pipeline.panels import along, gates, lineage
 from agent_forge.runs import kinds
 from agent_forge.runs.event_types import Figure
 from agent_forge.runs.kinds import default_panels
@@ -219,12 +219,12 @@ class PipelineView(View[PipelineState]):
 
     def _panels(self, state: PipelineState, runs: Sequence[Child] | None) -> Sequence[Panel]:
         """Return before and after, strip, quality and size, gates, timeline, phases, family."""
-        children, strip = runs or (), stages.strip(state, runs)
+        children, strip = runs or (), along.strip(state, runs)
         panels: list[Panel] = [*_ladder(state), strip, *along.along(state, children)]
         if (verdicts := gates.gates(state)) is not None:
             panels.append(verdicts)
         begun = [child for child in children if not child.reused]
-        if (times := timeline(begun, stages.names(state, begun))) is not None:
+        if (times := timeline(begun, along.names(state, begun))) is not None:
             panels.append(times)
         panels.append(self._table(state, strip, runs is not None))
         family = lineage.lineage(state, children)
@@ -240,7 +240,7 @@ class PipelineView(View[PipelineState]):
 
     def stages(self, state: PipelineState, children: Sequence[Child]) -> Sequence[Stage]:
         """Return the phases."""
-        return stages.stages(state, children)
+        return along.stages(state, children)
 
     def _table(self, state: PipelineState, strip: Strip, has_runs: bool) -> Units:
         """Return the phases with all of their models and figures; `has_runs`: their runs are known."""
@@ -477,7 +477,7 @@ def _forked(stages: list[dict[str, Any]], config: PipelineConfig) -> list[dict[s
 
 
 def _state(record: dict[str, Any]) -> str:
-    """Return how a phase stands by the pipeline's events: `pipeline.panels.stages` in its order."""
+    """Return how a phase stands by the pipeline's events: `pipeline.panels.along` in its order."""
     if record["overridden"]:
         return "overridden"
     if record["stopped"]:

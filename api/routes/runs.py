@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse
 from agent_forge.api.access.authorization import VIEWER, User
 from agent_forge.api.problems import Problem
 from agent_forge.api.schemas import bodies as schemas
-from agent_forge.api.state import children, views
+from agent_forge.api.state import children, run_cache
 from agent_forge.api.state import children as heads
 from agent_forge.api.state.run_cache import Desk
 from agent_forge.runs import kinds
@@ -142,10 +142,10 @@ def run(request: Request, run: str, at: int | None = AT, upto: int | None = UPTO
             more |= {"submitted_at": row["submitted_at"], "updated_at": row["updated_at"]}
         more |= _words(row, name)
         if at in (None, state.place):
-            body = desk.seen(name, "run", state, views.run)
+            body = desk.seen(name, "run", state, run_cache.run)
             return tagged(request, {**_with_origin(desk, body), **more})
     with desk.state(name, at) as state:
-        body = views.run(state)
+        body = run_cache.run(state)
     (_, last), *_ = desk.events(name, body["place"] - 1, None, 1)[0]
     # Of a past place nothing can be asked but a fork; its newest event is the one of that place.
     past = {"updated_at": last.recorded_at, "allowed": ["fork"]}
@@ -198,7 +198,7 @@ def page_of_events(
     with desk.state(name) as state:
         names = wording.names(state)
     event_rows, total = desk.events(name, after, before, limit)
-    rows = [views.event(row, place, names) for place, row in event_rows]
+    rows = [run_cache.event(row, place, names) for place, row in event_rows]
     last = rows[-1]["place"] if rows else None
     done = last is None or (last >= total if before is None else last <= 1)
     return {"events": rows, "total": total, "next": None if done else last}

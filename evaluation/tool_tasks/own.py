@@ -18,8 +18,7 @@ from agent_forge.evaluation.sandbox.sandbox import Sandbox
 from agent_forge.evaluation.task_families.item_sets import SHARES
 from agent_forge.evaluation.tool_tasks.base import ToolItem
 from agent_forge.evaluation.tools.calls import Call, Form, ToolError
-from agent_forge.evaluation.tools.repository import Repository
-from agent_forge.evaluation.tools.toolbox import World
+from agent_forge.evaluation.tools.toolbox import Repository, World
 from agent_forge.evaluation.verifiers.program import parsed
 from agent_forge.runs.errors import DataError
 

@@ -18,9 +18,8 @@ from agent_forge.evaluation.data.items import Item
 from agent_forge.evaluation.data.outcomes import DomainOutcomes, Outcomes
 from agent_forge.evaluation.data.packing import Packed, pack
 from agent_forge.evaluation.data.slices import Slice
-from agent_forge.evaluation.evaluate import Judge, evaluate, measurable, why_not_run
+from agent_forge.evaluation.evaluate import Judge, Metered, evaluate, measurable, why_not_run
 from agent_forge.evaluation.loading import load_items, load_tokenizer
-from agent_forge.evaluation.metered import Metered
 from agent_forge.evomerge.data_settings import given
 from agent_forge.evomerge.fitness import composite
 from agent_forge.evomerge.fitness.composite import Components, Weighting

@@ -26,7 +26,7 @@ from agent_forge.evaluation.answers import Encoded, encode, rows, stream
 from agent_forge.evaluation.backends.backend import LocalModel
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evaluation.task_families import item_sets
-from agent_forge.evaluation.task_families.base import Item
+from agent_forge.evaluation.task_families.families import Item
 from agent_forge.evaluation.task_families.item_sets import items
 from agent_forge.evaluation.training_text import kept_text
 from agent_forge.evaluation.training_text.kept_text import ITEMS, STREAMS

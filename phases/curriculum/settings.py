@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from agent_forge.evaluation.task_families.base import LEVELS
+from agent_forge.evaluation.task_families.families import LEVELS
 from agent_forge.runs.kinds.setting_words import DATA, LIMITS, TRAINING, Labels
 from agent_forge.runs.record.device_setting import AUTO, DEVICE
 from agent_forge.studies.settings import KNOWN, Domain, Positive, TokensConfig, Watched, distinct

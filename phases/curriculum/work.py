@@ -12,7 +12,7 @@ from agent_forge.evaluation.answers import Encoded, solved
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evaluation.sandbox.sandbox import Sandbox
-from agent_forge.evaluation.tool_tasks.speech import Speech
+from agent_forge.evaluation.tool_tasks.episodes import Speech
 from agent_forge.evaluation.training_text import kept_text
 from agent_forge.evaluation.training_text.kept_text import ITEMS, Text
 from agent_forge.evaluation.trajectories.kept import LazyStreams

@@ -38,8 +38,7 @@ from agent_forge.phases.experts.recipes import (
 from agent_forge.phases.experts.search.generations import Search, spaces
 from agent_forge.phases.experts.settings import ExpertsConfig
 from agent_forge.phases.experts.solving import SOLVED
-from agent_forge.runs.errors import ConfigError, SourceError
-from agent_forge.runs.event_types import SourceRecord
+from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import Asked, Checked, Lookup, Plan
 from agent_forge.runs.kinds.decide import Task
@@ -55,14 +54,12 @@ from agent_forge.studies.settings import MIX
 from agent_forge.studies.study import Study
 from agent_forge.studies.study_view import Prose
 from agent_forge.studies.training_panels import BITS
-from agent_forge.studies.training_plan import READINGS
 from agent_forge.weights.recipes import Train
 
 if TYPE_CHECKING:
     from agent_forge.phases.experts.work import Context
     from agent_forge.runs.kinds.kind import Kind
     from agent_forge.studies.work import Costs
-    from agent_forge.weights.folders.checkpoint import Checkpoint
 
 
 #: Settings that choose among measured mixtures: who survives, is a finalist, may be the result.
@@ -407,13 +404,8 @@ def _compared(run: Run) -> dict[str, Observe]:
     return {**run.arms, **run.known.get("fitted", {}), **further}
 
 
-#: Roles of the given model, and of the further models of mixtures.
+#: Role of the further models of mixtures.
 MERGES = "merges"
-
-
-def added(config: ExpertsConfig, user_domains: Sequence[str]) -> tuple[str, ...]:
-    """Return the domains of built-in text beside the user's: the neutral one if they lack it."""
-    return () if config.neutral in user_domains or config.neutral not in MIX else (config.neutral,)
 
 
 def plan(kind: Kind, request: Asked, lookup: Lookup) -> Plan:
@@ -431,7 +423,7 @@ def plan(kind: Kind, request: Asked, lookup: Lookup) -> Plan:
             f"{kind.title} has no models {unknown[0]!r}: it has {MODEL} and {MERGES}."
         )
     base_request = replace(request, models={MODEL: request.models.get(MODEL, ())})
-    base = submission.plan(kind, base_request, lookup, added)
+    base = submission.plan(kind, base_request, lookup, recipes.added)
     aliases = {**ALIASES, **lookup.aliases}
     names = [str(name) for name in request.models.get(MERGES, ())]
     merges = tuple(resolve(name, aliases, lookup.named) for name in names)
@@ -469,43 +461,8 @@ def check(plan: Plan) -> Checked:
 
     base = submission.opened(plan)
     for reference in plan.fields[MERGES]:
-        check_alike(reference.name, open_checkpoint(Path(reference.path)), base)
+        recipes.check_alike(reference.name, open_checkpoint(Path(reference.path)), base)
     config: Any = plan.config
     if base.positions is not None and config.prompt >= base.positions:
         raise ConfigError(f"prompt is {config.prompt}, the model takes {base.positions} tokens.")
     return submission.checked(plan, base)
-
-
-def check_alike(name: str, opened: Checkpoint, base: Checkpoint) -> None:
-    """Raise SourceError unless a further model has the tensors of the given one."""
-    other = {tensor: shape for tensor, (_, shape) in opened.shapes.items()}
-    base_shapes = {tensor: shape for tensor, (_, shape) in base.shapes.items()}
-    every = sorted({**base_shapes, **other})
-    if lacking := [tensor for tensor in every if base_shapes.get(tensor) != other.get(tensor)]:
-        raise SourceError(
-            f"model {name} is not of the given model's architecture: tensor {lacking[0]} differs."
-        )
-
-
-def alike(records: Sequence[SourceRecord]) -> list[str]:
-    """Return a note for each model whose weights are those of one before: it adds nothing."""
-    names: dict[str, str] = {}
-    notes = []
-    for record in records:
-        if record.digest in names:
-            notes.append(f"models {names[record.digest]} and {record.name} have the same weights.")
-        names.setdefault(record.digest, record.name)
-    return notes
-
-
-def readings(submitted: Submitted, started: Started) -> list[str]:
-    """Return a note for each text that its expert reads more than `READINGS` times over."""
-    tokens, notes = submitted.config.reads(started.context), []
-    for domain in recipes.trainable(submitted, started):
-        times = tokens / started.tokens[domain]
-        if times > READINGS:
-            notes.append(
-                f"an expert of {domain} reads its text {times:.0f} times over: give it more text, "
-                "or fewer tokens to train on."
-            )
-    return notes

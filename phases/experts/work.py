@@ -27,12 +27,12 @@ from agent_forge.evaluation.answers import Encoded, encode, rows, solved, stream
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data import training_texts
 from agent_forge.evaluation.data.packing import Ids, Packed
-from agent_forge.evaluation.task_families.base import Item
+from agent_forge.evaluation.task_families.families import Item
 from agent_forge.evaluation.task_families.item_sets import items
 from agent_forge.evaluation.training_text import kept_text
 from agent_forge.evaluation.training_text.kept_text import ITEMS, STREAMS, Text
 from agent_forge.events import Event
-from agent_forge.phases.experts import figures, recipes, scoring, script
+from agent_forge.phases.experts import figures, recipes, scoring
 from agent_forge.phases.experts.recipes import (
     EXPERT,
     MEASURE,
@@ -139,7 +139,7 @@ class Context(work.Context):
         submitted = self.state.submitted
         if not submitted.data:
             return ()
-        return script.added(submitted.config, training_texts.domains(submitted.data))
+        return recipes.added(submitted.config, training_texts.domains(submitted.data))
 
     def _merge(self, place: int) -> Model:
         """Return a further model. Raises SourceChangedError for other weights."""
@@ -149,8 +149,8 @@ class Context(work.Context):
 
     def notes(self, started: Started) -> Sequence[str]:
         """Return a note for each text that an expert's training reads many times over."""
-        same = script.alike((started.model, *started.merges))
-        return [*same, *script.readings(self.state.submitted, started)]
+        same = recipes.alike((started.model, *started.merges))
+        return [*same, *recipes.readings(self.state.submitted, started)]
 
     def held_out(self, on: str) -> dict[str, Packed]:
         """Return domain → the packed items of a slice; of the search, the windows that it reads."""
@@ -413,7 +413,7 @@ class Context(work.Context):
         reference = self.state.submitted.merges[place]
         folder = self._cache.supply.model(reference, None)
         opened = open_checkpoint(folder, Path(reference.path))
-        script.check_alike(reference.name, opened, open_checkpoint(self.donor))
+        recipes.check_alike(reference.name, opened, open_checkpoint(self.donor))
         record = recorded(reference, folder, opened)
         self._cache.supply.share_model(folder)
         return record

@@ -11,9 +11,8 @@ from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.measures.perplexity import score_windows
 from agent_forge.evaluation.sandbox.sandbox import Sandbox
 from agent_forge.evaluation.tool_tasks.base import ToolItem
-from agent_forge.evaluation.tool_tasks.episodes import Bounds, Player
+from agent_forge.evaluation.tool_tasks.episodes import Bounds, Player, Speech
 from agent_forge.evaluation.tool_tasks.item_sets import digest
-from agent_forge.evaluation.tool_tasks.speech import Speech
 from agent_forge.evaluation.trajectories import kept, sampling
 from agent_forge.evaluation.trajectories.sampled import Sampled
 from agent_forge.events import Event, failpoints

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from agent_forge.evaluation.data_packages import check_packages
+from agent_forge.evaluation.loading import check_packages
 from agent_forge.pipeline import plan as plans
 from agent_forge.pipeline.config import ITEMS, PhaseConfig, PipelineConfig
 from agent_forge.pipeline.events import PipelineState, Started, Submitted

@@ -63,9 +63,9 @@ def measure(order: dict[str, Any]) -> dict[str, Any]:
 
 def gguf_types(order: dict[str, Any]) -> dict[str, Any]:
     """Return the types of GGUF file that the model at the order's `path` can be written as."""
-    from agent_forge.worker.exports import gguf_types
+    from agent_forge.worker.exports import gguf_export
 
-    return {"types": gguf_types.fitting(Path(order["path"]))}
+    return {"types": gguf_export.fitting(Path(order["path"]))}
 
 
 def draw_report(order: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from agent_forge.evaluation.search.operators import Draws
+from agent_forge.evaluation.search.pareto import Draws
 from agent_forge.evomerge.config import EvoMergeConfig
 from agent_forge.evomerge.recipes.recipe import (
     PIPELINES,

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import math
 
-from agent_forge.evaluation.search import operators, pareto
-from agent_forge.evaluation.search.operators import Draws
-from agent_forge.evaluation.search.pareto import Survivor
+from agent_forge.evaluation.search import pareto
+from agent_forge.evaluation.search.pareto import Draws, Survivor
 from agent_forge.evomerge.config import EvoMergeConfig
 from agent_forge.evomerge.fitness.composite import Components
 from agent_forge.evomerge.recipes.recipe import Flow, Grouped
@@ -114,7 +113,7 @@ class Nsga2(Strategy):
     ) -> tuple[Grouped | Flow, tuple[str, ...]]:
         mother, father = (pareto.tournament(parents, draws) for _ in range(2))
         a, b = (space.point(past.recipes[id_], past.recipes) for id_ in (mother, father))
-        point = operators.polynomial(operators.binary(a, b, draws), draws)
+        point = pareto.polynomial(pareto.binary(a, b, draws), draws)
         point = rerouted(point, space, draws)
         recipe = space.recipe(point, mask_seed(past.config))
         return recipe, tuple(dict.fromkeys((mother, father)))

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from agent_forge.weights.folders.gguf_source.metadata import Metadata
+from agent_forge.weights.folders.gguf_source.header import Metadata
 
 #: Kinds of tokens (llama.cpp, `llama_token_type`).
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
