@@ -438,7 +438,7 @@ class Hub:
                 done |= {"task_id": run, **kind.ending(state), "reason": data.get("reason")}
             if row.type == Completed.type:
                 return [done]
-            detail = wording.gist(kind.name, row.type, data, self._names(run))
+            detail = wording.summary_line(kind.name, row.type, data, self._names(run))
             title = f"The run {'was ' if row.type == Cancelled.type else ''}{row.type}"
             return [{**done, "type": "error", "title": title, "detail": detail, "message": detail}]
         return []

@@ -49,7 +49,7 @@ def names(run: Run, trainings: Mapping[str, Train], given: str | None) -> dict[s
     return names | {recipe.id: name for name, recipe in run.recipes.items()}
 
 
-def gist(
+def summary_line(
     study: Figured, type_: str, data: Mapping[str, Any], names: Mapping[str, str]
 ) -> str | None:
     """Return the telling part of an event on one line; None for a type that not every study has."""

@@ -231,7 +231,7 @@ def event(row: Envelope, place_: int, names: wording.Names | None = None) -> dic
         "schema": row.schema,
         "actor": row.actor,
         "recorded_at": row.recorded_at,
-        "gist": wording.gist(row.stream.partition("/")[0], row.type, data, names),
+        "gist": wording.summary_line(row.stream.partition("/")[0], row.type, data, names),
         "data": data,
         "key": row.key,
         "hash": row.hash,

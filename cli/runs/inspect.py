@@ -295,9 +295,9 @@ def print_event(row: Any, place: int, as_json: bool) -> None:
         whole = {"place": place, **row._asdict(), "data": json.loads(row.data)}
         emit(whole, indent=None)
     else:
-        from agent_forge.runs.kinds.wording import gist
+        from agent_forge.runs.kinds.wording import summary_line
 
-        words = gist(row.stream.partition("/")[0], row.type, json.loads(row.data))
+        words = summary_line(row.stream.partition("/")[0], row.type, json.loads(row.data))
         click.echo(visible(f"{place:5d}  {row.recorded_at[:19]}  {row.type:22s} {words}"))
 
 

@@ -61,7 +61,7 @@ class _Followed:
 
         names = wording.names(state)
         for row in rows[-live.NEWS :]:
-            words = wording.gist(state.kind, row.type, json.loads(row.data), names)
+            words = wording.summary_line(state.kind, row.type, json.loads(row.data), names)
             self.news.append(f"{row.recorded_at[11:19]} {row.type} {words}")
         self._curve.take(rows)
 

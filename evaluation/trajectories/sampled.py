@@ -52,7 +52,7 @@ class Sampled(Event):
     seconds: float = Field(ge=0)
 
 
-def unasked(task: Sample, event: Sampled) -> str | None:
+def validate_answer(task: Sample, event: Sampled) -> str | None:
     """Return why an event does not answer the task; None if it does. For the audit."""
     if event.recipe_id != task.recipe_id:
         return "another model wrote than the one that was asked"

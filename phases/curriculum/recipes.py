@@ -268,7 +268,7 @@ def streams(event: Dreamed) -> dict[str, str]:
     return {stream(cell, event.recipe_id): dream.digest for cell, dream in event.cells.items()}
 
 
-def unasked(task: Dream, event: Dreamed, most: int) -> str | None:
+def validate_answer(task: Dream, event: Dreamed, most: int) -> str | None:
     """Return why an event does not answer the task; None if it does. `most` are the items of a cell."""
     if event.recipe_id != task.recipe_id:
         return "another model dreamt than the one that was asked"

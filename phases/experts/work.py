@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors.torch import save_file
+from typing_extensions import override
 
 from agent_forge.evaluation.answers import Encoded, encode, rows, solved, stream
 from agent_forge.evaluation.backends.local_backend import ResidentModel
@@ -105,6 +106,7 @@ CENTROID = 32
 class Context(work.Context):
     """The opened text and models of an experts run, and the work on its tasks."""
 
+    @override
     @cached_property
     def text(self) -> Text:
         """The run's text, with the tasks of families: as pinned, or made by the settings."""
@@ -125,6 +127,7 @@ class Context(work.Context):
         """The domains whose experts are of use, in the order of factors."""
         return self.study.run(self.state).known["kept"]
 
+    @override
     @property
     def further(self) -> Mapping[str, Callable[[], Model]]:
         """Recipe id → the further models that were given."""
@@ -133,9 +136,9 @@ class Context(work.Context):
             record.recipe_id: partial(self._merge, place) for place, record in enumerate(records)
         }
 
+    @override
     @cached_property
     def added(self) -> Sequence[str]:
-        """Domains of built-in text beside the user's own."""
         submitted = self.state.submitted
         if not submitted.data:
             return ()
@@ -147,11 +150,13 @@ class Context(work.Context):
         folder = self._cache.supply.model(self.state.submitted.merges[place], record)
         return self._cache.supply.checked(folder, record)
 
+    @override
     def notes(self, started: Started) -> Sequence[str]:
         """Return a note for each text that an expert's training reads many times over."""
         same = recipes.alike((started.model, *started.merges))
         return [*same, *recipes.readings(self.state.submitted, started)]
 
+    @override
     def held_out(self, on: str) -> dict[str, Packed]:
         """Return domain → the packed items of a slice; of the search, the windows that it reads."""
         if on == SEARCH:
@@ -197,8 +202,8 @@ class Context(work.Context):
 
     # ---- tasks ---------------------------------------------------------------------------------
 
+    @override
     def carry_out(self, task: Any) -> Event:
-        """Do the task and return its event; append nothing. Raises the errors of the work."""
         if isinstance(task, Score):
             return self._scored(task)
         if isinstance(task, Fit):
@@ -352,6 +357,7 @@ class Context(work.Context):
 
     # ---- measuring -----------------------------------------------------------------------------
 
+    @override
     def _observed(self, task: Observe) -> Observed:
         began, items, sizes = time.monotonic(), {}, {}
         model = self.loaded(self.model(task.recipe_id), MEASURE)
@@ -367,8 +373,8 @@ class Context(work.Context):
 
     # ---- started -------------------------------------------------------------------------------
 
+    @override
     def pinned(self, common: dict[str, Any]) -> Started:
-        """Return `started` with the further models. Raises ConfigError, SourceError."""
         submitted, config = self.state.submitted, self.state.submitted.config
         if config.prompt >= common["context"]:
             raise ConfigError(
@@ -418,6 +424,7 @@ class Context(work.Context):
         self._cache.supply.share_model(folder)
         return record
 
+    @override
     def check_text(self, started: Started) -> None:
         """Raise DataError if there is no expert to train, or text is too short."""
         read = {name: n for name, n in started.tokens.items() if name not in started.longest}

@@ -16,6 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from typing_extensions import override
+
 from agent_forge.evaluation.data import training_texts
 from agent_forge.evaluation.trajectories import sampled
 from agent_forge.evaluation.trajectories.sampled import Sample, Sampled
@@ -273,6 +275,7 @@ class Bake(Study[MakingState]):
 
     # ---- script ----------------------------------------------------------------------------------
 
+    @override
     def script(self, run: Run) -> Script:
         """Let the given model write replies; bake what changes them, stage by stage; compare."""
         settings, started = run.settings, run.started
@@ -295,39 +298,43 @@ class Bake(Study[MakingState]):
 
     # ---- tasks -----------------------------------------------------------------------------------
 
-    def unasked(self, state: MakingState, task: Task, event: Event) -> str | None:
-        """Return why the event does not answer the open task; None if it does."""
+    @override
+    def validate_answer(self, state: MakingState, task: Task, event: Event) -> str | None:
         if isinstance(task, Sample) and isinstance(event, Sampled):
-            return sampled.unasked(task, event)
-        return super().unasked(state, task, event)
+            return sampled.validate_answer(task, event)
+        return super().validate_answer(state, task, event)
 
+    @override
     def asked_for(self, settings: Mapping[str, Any], config: Any) -> bool:
-        """Return True if the settings are those; contexts that were not given are the default ones."""
         return super().asked_for({"contexts": config.contexts, **settings}, config)
 
     # ---- what is shown ---------------------------------------------------------------------------
 
+    @override
     def observations(self, state: MakingState) -> Sequence[Observe]:
-        """Return all that the run measures, as far as it is known or expected."""
         return [*super().observations(state), *figures.expected(self.run(state))]
 
-    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
-        """Return the telling part of an event on one line; None for a type that is not its own."""
+    @override
+    def summary_line(
+        self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]
+    ) -> str | None:
         name = names.get(str(data.get("recipe_id")), str(data.get("recipe_id"))[:12])
-        return words.gist(type_, data, name) or super().gist(type_, data, names)
+        return words.summary_line(type_, data, name) or super().summary_line(type_, data, names)
 
+    @override
     def started_line(self, data: Mapping[str, Any]) -> str:
         """Return the tokens of the prompts, and the parameters of adapters."""
         trained = data.get("trainable")
         adapters = f", adapters of {trained:,} parameters" if trained else ""
         return f"prompts of {data['prompt_tokens']:,} tokens{adapters}"
 
+    @override
     def task_words(self, key: str, names: Mapping[str, str]) -> str:
-        """Return a task's key in words; empty if there are none."""
         if key.startswith("sample/"):
             return "sample replies under the prompts"
         return super().task_words(key, names)
 
+    @override
     def progress(self, state: MakingState) -> tuple[int, int | None]:
         """Return (steps that are done, steps in all); of prompts that change nothing, none."""
         run = self.begun(state)
@@ -335,23 +342,28 @@ class Bake(Study[MakingState]):
             return 0, None
         return super().progress(state)[0], run.settings.steps * len(run.known["stages"])
 
+    @override
     def groups(self, state: MakingState) -> Sequence[Group]:
         """Return the trainings of the prompts, one after the other."""
         return [{name: (recipe,)} for name, recipe in self.trainings(state).items()]
 
+    @override
     def arms_of(self, run: Run) -> Mapping[str, Arm]:
         """Return the given model, the result of every stage, and the end of the last training."""
         groups = {name: "given" if name == PARENT else "baked" for name in run.arms}
         return {name: Arm(words.of_arm(name), group) for name, group in groups.items()}
 
+    @override
     def headline(self, run: Run) -> Result | None:
         """Return the ratio of divergences; None until it is known."""
         return headline(run, self.result_title)
 
+    @override
     def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
         """Return the sizes of model and prompts, and the figures of the result."""
         return facts(run)
 
+    @override
     def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return the strength curve, divergences, behaviour, arms, training curves and models."""
         run = self.begun(state)
@@ -361,6 +373,7 @@ class Bake(Study[MakingState]):
 
     # ---- work ------------------------------------------------------------------------------------
 
+    @override
     def plan(self, request: Asked, lookup: Lookup) -> Plan:
         """Return the plan of the run of one `model`.
 
@@ -368,18 +381,18 @@ class Bake(Study[MakingState]):
         """
         return plan(self, request, lookup)
 
+    @override
     def check(self, plan: Plan) -> Checked:
-        """Open model (header only), tokenizer and data; raise the errors that a start would raise."""
         return check(plan)
 
+    @override
     def costs(self, context: Context) -> Costs:
-        """Return what a run that has started does beside its start, and what it leaves."""
         from agent_forge.phases.prompt_baking.work import costs
 
         return costs(context)
 
+    @override
     def _work(self) -> type[Context]:
-        """Return the class of contexts, which loads torch."""
         from agent_forge.phases.prompt_baking.work import Context
 
         return Context

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import Field
+from typing_extensions import override
 
 from agent_forge.evaluation.trajectories.sampled import Sample, Sampled
 from agent_forge.events import Event
@@ -142,9 +143,9 @@ class CycleSample(Sample):
     #: The cycle that the prompt is of; "held": turns to measure on, under the prompt of the tools.
     cycle: str = "tools"
 
+    @override
     @property
     def key(self) -> str:
-        """`sample/CYCLE/ID`, where ID is that of the writer's recipe."""
         return f"sample/{self.cycle}/{self.recipe_id}"
 
 

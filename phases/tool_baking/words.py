@@ -27,7 +27,7 @@ from agent_forge.studies.training_panels import Curves
 _SUCCESS = (figures.SUCCESS, figures.UNDER_PROMPT, figures.PERSONAS)
 
 
-def gist(type_: str, data: Mapping[str, Any], name: str) -> str | None:
+def summary_line(type_: str, data: Mapping[str, Any], name: str) -> str | None:
     """Return the telling part of an event of the model `name`; None for those of every study."""
     match type_:
         case "submitted":

@@ -130,13 +130,13 @@ class Kind(View[S], Outcome[S]):
         """Return True if a run cannot go on without the task, even if its `quarantine` lets it."""
         return task == Start.key
 
-    def unasked(self, state: S, task: Task, event: Event) -> str | None:
+    def validate_answer(self, state: S, task: Task, event: Event) -> str | None:
         """Return why the event does not answer the open task; None if it does. For the audit."""
         return None
 
     def agrees(self, state: S, recorded: Event, repeat: Event) -> bool:
         """Return True if a second result of a task does not contradict the recorded one."""
-        return events.luckless(recorded) == events.luckless(repeat)
+        return events.without_volatile(recorded) == events.without_volatile(repeat)
 
     def act(self, state: S, action: str, about: str, reason: str | None) -> list[Event]:
         """Return the events of an action of the kind's own that a user asks for, such as an override.
@@ -149,9 +149,9 @@ class Kind(View[S], Outcome[S]):
         """Return why a user's event of the kind's own makes no sense now; None if it does."""
         return None
 
-    def essence(self, event: Event) -> str:
+    def fingerprint(self, event: Event) -> str:
         """Return the telling part of a result, for `divergence_detected`."""
-        data = events.luckless(event)
+        data = events.without_volatile(event)
         return str(data.get("digest") or data)
 
     def wrong_result(self, state: S) -> Iterator[str]:
@@ -338,7 +338,7 @@ class Kind(View[S], Outcome[S]):
         """
         raise NotFoundError(f"run {state.run} is {self.title}, which makes no models.")
 
-    def settle(
+    def materialise(
         self, home: Home, state: S, head: str, recipe_id: str, folders: Sequence[Path]
     ) -> str:
         """Return a folder with a model of the run; build it into the last of `folders` if need be.
@@ -406,7 +406,7 @@ class Kind(View[S], Outcome[S]):
 
     def comparable(self, event: Any, recorded: Any) -> dict[str, Any]:
         """Return the data of an answer that must come out again; `recorded` is the recorded answer."""
-        return events.luckless(event)
+        return events.without_volatile(event)
 
     def cached(self, state: S, cache: Any) -> Iterator[Any]:
         """Yield a finding for each of the run's cached files that is not what the log says."""

@@ -144,7 +144,9 @@ class View(Generic[S]):
         """Return recipe id → what people call the recipe."""
         return {}
 
-    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+    def summary_line(
+        self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]
+    ) -> str | None:
         """Return the telling part of an event on one line; None for a type that is not its own."""
         return None
 

@@ -188,7 +188,7 @@ class Hands:
         if kind.agrees(state, recorded, event):
             return
         differs = DivergenceDetected(
-            task=task.key, recorded=kind.essence(recorded), found=kind.essence(event)
+            task=task.key, recorded=kind.fingerprint(recorded), found=kind.fingerprint(event)
         )
         key = f"{state.run}/{task.key}/divergence/{uuid.uuid4().hex}"
         self._store.append(state.stream, None, [New(differs, key)], self._context)

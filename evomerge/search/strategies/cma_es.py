@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from typing_extensions import override
 
 from agent_forge.evomerge.config import EvoMergeConfig
 from agent_forge.evomerge.recipes.recipe import Recipe
@@ -119,10 +120,12 @@ class CmaEs(Strategy):
     settings = CmaEsSearch
     fewest = 4
 
+    @override
     def ask(self, past: Past) -> list[Proposal]:
         """Propose points of the distribution."""
         return self._now(past).proposals(past.config, past.coming)
 
+    @override
     def finalists(self, past: Past) -> list[str | Proposal]:
         """Return the distribution's mean."""
         now, config = self._now(past), past.settings(past.coming - 1)

@@ -9,6 +9,8 @@ how well it complements the first, or both (see `niching`).
 
 from __future__ import annotations
 
+from typing_extensions import override
+
 from agent_forge.evaluation.search import pareto
 from agent_forge.evaluation.search.pareto import Draws
 from agent_forge.evomerge.config import EvoMergeConfig
@@ -38,6 +40,7 @@ class Tournament(Strategy):
     version = "tournament@1"
     settings = TournamentSearch
 
+    @override
     def check(self, config: EvoMergeConfig) -> str | None:
         """Return why the settings do not suit the strategy: elites must leave room for children."""
         search = config.search_as(TournamentSearch)
@@ -48,12 +51,14 @@ class Tournament(Strategy):
             )
         return super().check(config)
 
+    @override
     def stayed(self, past: Past) -> list[str]:
         """Return the elites."""
         if not past.generations:
             return []
         return list(past.generations[-1].ranking[: past.config.search.kept])
 
+    @override
     def ask(self, past: Past) -> list[Proposal]:
         """Propose seeds first, then children in the slots that the elites leave."""
         search = past.config.search_as(TournamentSearch)

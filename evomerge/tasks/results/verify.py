@@ -21,7 +21,7 @@ from agent_forge.evomerge.tasks.context import TOGETHER, Bench
 from agent_forge.evomerge.tasks.execute import Context
 from agent_forge.runs.errors import DataError, ForgeError, SourceChangedError
 from agent_forge.runs.history.audit import Finding
-from agent_forge.runs.record.events import luckless
+from agent_forge.runs.record.events import without_volatile
 from agent_forge.runs.system import bounded_files
 from agent_forge.weights.folders.checkpoint import digest
 from agent_forge.weights.storage.weight_cache import Artifacts
@@ -85,7 +85,7 @@ def comparable(event: Any, recorded: Any) -> dict[str, Any]:
     Bytes and bits per byte are left out if the recorded answer has none: runs of an older schema did
     not record them.
     """
-    data = luckless(event)
+    data = without_volatile(event)
     if not isinstance(event, Evaluated):
         return data
     outcomes, components = data["outcomes"], data["components"]

@@ -195,7 +195,7 @@ def test_every_type_of_event_has_words_of_its_own() -> None:
 
 def test_a_failed_task_is_told_on_one_line() -> None:
     data = {"task": f"evaluate/search/2/{'a' * 64}", "attempt": 2, "error": "ValueError:\n  no"}
-    told = common.gist("evomerge", "task_failed", data, {"a" * 64: "candidate 2/1"})
+    told = common.summary_line("evomerge", "task_failed", data, {"a" * 64: "candidate 2/1"})
     assert told == "measuring candidate 2/1 on search (attempt 2): ValueError: no"
 
 

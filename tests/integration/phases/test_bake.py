@@ -332,7 +332,9 @@ def test_a_run_of_several_bakes_is_shown_made_again_and_found_by_name(several) -
     assert places[0] in ("bake-2-full", "model")
     assert places[-2:] == ["parent", "given"]
     rows = [row for row in bake_runs.rows(home) if row.type == "observed"]
-    lines = [str(kind.gist(row.type, json.loads(row.data), kind.names(state))) for row in rows]
+    lines = [
+        str(kind.summary_line(row.type, json.loads(row.data), kind.names(state))) for row in rows
+    ]
     assert any("replies that pass: unprompted/far/1" in line for line in lines)
     told = "\n".join(kind.lines(state))
     assert "bake 3, stopped early" in told

@@ -289,14 +289,14 @@ def test_altered_answers_and_conclusions_are_found(made) -> None:
     kind = Bitnet()
     task = Bitnet().run(state).arms["model"]
     event = state.answers[task.key]
-    assert kind.unasked(state, task, event) is None
+    assert kind.validate_answer(state, task, event) is None
     values = {**event.values, "sums": event.values["sums"] - 0.1}
     assert "do not follow" in (
-        kind.unasked(state, task, event.model_copy(update={"values": values})) or ""
+        kind.validate_answer(state, task, event.model_copy(update={"values": values})) or ""
     )
     recipe = Bitnet().recipes(state)["model"]
     other = state.made[Bitnet().recipes(state)["absmean"].id]
-    assert "another recipe" in (kind.unasked(state, Make(recipe), other) or "")
+    assert "another recipe" in (kind.validate_answer(state, Make(recipe), other) or "")
     assert list(kind.wrong_result(state)) == []
     forged = changed(state)
     forged.completed = state.completed.model_copy(update={"untrained": "poetry"})
@@ -308,7 +308,9 @@ def test_a_model_is_written_again_where_its_folder_and_cache_are_gone(made, tmp_
     copied = Home(tmp_path / "home")
     shutil.copytree(home.folder, copied.folder)
     result = state.completed.models["model"]
-    place = Path(Bitnet().settle(copied, state, state.head, result.recipe_id, [tmp_path / "kept"]))
+    place = Path(
+        Bitnet().materialise(copied, state, state.head, result.recipe_id, [tmp_path / "kept"])
+    )
     assert digest(open_checkpoint(place).tensors()) == result.digest
     assert (place / "tokenizer.json").exists()
     assert json.loads((place / "training.json").read_text())["role"] == "model"

@@ -410,7 +410,9 @@ def test_models_are_sources_by_role_also_after_folders_and_caches_are_gone(
         store.close()
     assert origin is not None
     assert origin.recipe_id is not None
-    place = Path(Cognate().settle(copied, state, state.head, origin.recipe_id, [tmp_path / "kept"]))
+    place = Path(
+        Cognate().materialise(copied, state, state.head, origin.recipe_id, [tmp_path / "kept"])
+    )
     assert digest(open_checkpoint(place).tensors()) == weights_of(state)["code"]
     assert (place / "tokenizer.json").exists()
 
@@ -465,8 +467,10 @@ def test_an_altered_segment_does_not_answer_its_task(made, change, complaint: st
     initial = recipes.initial(state.submitted, state.started).id
     before.made = {initial: state.made[initial]}
     (task,) = Cognate().due(before).tasks
-    assert Cognate().unasked(before, task, event) is None
-    assert complaint in (Cognate().unasked(before, task, event.model_copy(update=change)) or "")
+    assert Cognate().validate_answer(before, task, event) is None
+    assert complaint in (
+        Cognate().validate_answer(before, task, event.model_copy(update=change)) or ""
+    )
 
 
 def test_figures_must_follow_from_their_items(made) -> None:
@@ -474,10 +478,10 @@ def test_figures_must_follow_from_their_items(made) -> None:
     _, state, _ = made
     task = Cognate().observations(state)[0]
     event = state.answers[task.key]
-    assert Cognate().unasked(state, task, event) is None
+    assert Cognate().validate_answer(state, task, event) is None
     values = {**event.values, "code": event.values["code"] - 0.1}
     altered = event.model_copy(update={"values": values})
-    assert "do not follow" in (Cognate().unasked(state, task, altered) or "")
+    assert "do not follow" in (Cognate().validate_answer(state, task, altered) or "")
 
 
 @pytest.mark.slow

@@ -292,7 +292,9 @@ def test_a_model_is_written_again_where_its_folder_and_cache_are_gone(made, tmp_
     copied = Home(tmp_path / "home")
     shutil.copytree(home.folder, copied.folder, ignore=shutil.ignore_patterns("cache"))
     result = state.completed.models["model"]
-    place = Curriculum().settle(copied, state, state.head, result.recipe_id, [tmp_path / "kept"])
+    place = Curriculum().materialise(
+        copied, state, state.head, result.recipe_id, [tmp_path / "kept"]
+    )
     assert digest(open_checkpoint(Path(place)).tensors()) == result.digest
 
 

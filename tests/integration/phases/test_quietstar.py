@@ -288,7 +288,7 @@ def test_a_model_is_written_again_where_its_folder_and_cache_are_gone(made, tmp_
     copied = Home(tmp_path / "home")
     shutil.copytree(home.folder, copied.folder)
     result = state.completed.models["model"]
-    place = Path(KIND.settle(copied, state, state.head, result.recipe_id, [tmp_path / "kept"]))
+    place = Path(KIND.materialise(copied, state, state.head, result.recipe_id, [tmp_path / "kept"]))
     assert digest(open_checkpoint(place).tensors()) == result.digest
 
 

@@ -289,7 +289,7 @@ def test_an_event_calls_a_gate_as_the_table_does() -> None:
     end(state, 1, base=model("1"))
     end(state, 2, model=model("2"))
     [decided] = state.gates[2]
-    told = KIND.gist("gate_decided", decided.model_dump(mode="json"), KIND.names(state))
+    told = KIND.summary_line("gate_decided", decided.model_dump(mode="json"), KIND.names(state))
     assert told == "phase s: quality kept of the given model: stop"
     assert panel(state, "gates").gates[0].metric.name == "quality kept of the given model"
 

@@ -26,6 +26,7 @@ from typing import Any, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import override
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.recipes import Train
@@ -102,6 +103,7 @@ class ThoughtsObjective(NextToken):
         lengths = self._params.lengths
         return lengths[min(step * len(lengths) // self._recipe.steps, len(lengths) - 1)]
 
+    @override
     def batch(self, step: int) -> Batch:
         """Return "tokens" [batch, context + 1] int64, "heads" [batch] bool, and the thoughts' draws.
 
@@ -119,6 +121,7 @@ class ThoughtsObjective(NextToken):
         heads = torch.full((recipe.batch,), step >= params.settling * recipe.steps)
         return {**super().batch(step), "draws": draws, "heads": heads}
 
+    @override
     def loss(self, part: Batch) -> torch.Tensor:
         """Return the loss of some rows, nats a token; see the module."""
         tokens, draws = part["tokens"].to(self._device), part["draws"].to(self._device)
