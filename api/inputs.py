@@ -39,11 +39,7 @@ class Found:
 
 
 async def find(
-    state: State,
-    user: User,
-    models: Sequence[str],
-    data: Sequence[str],
-    aliases: Mapping[str, str],
+    state: State, user: User, models: Sequence[str], data: Sequence[str], aliases: Mapping[str, str]
 ) -> Found:
     """Return what names of models and data mean, `aliases` being names of models, too.
 

@@ -234,11 +234,7 @@ def written(file: str, sources: list[str], base: str | None, data: list[str]) ->
 @click.option("--data", multiple=True, type=click.Path(), help="Items to measure on.")
 @json_option
 def init_command(
-    file: str,
-    base_models: str | None,
-    base_model: str | None,
-    data: tuple[str, ...],
-    as_json: bool,
+    file: str, base_models: str | None, base_model: str | None, data: tuple[str, ...], as_json: bool
 ) -> None:
     """Write a pipeline's file to start from: FILE (default pipeline.toml). No file is overwritten.
 

@@ -75,10 +75,7 @@ class BitnetConfig(TrainingConfig, Watched):
             "distillation": "Weight of distillation",
             "scratch": "Also train from new weights",
         },
-        TRAINING: {
-            "rate": "Learning rate, ternary",
-            "full_rate": "Learning rate, full precision",
-        },
+        TRAINING: {"rate": "Learning rate, ternary", "full_rate": "Learning rate, full precision"},
     }
 
     rate: Positive = Field(
@@ -248,8 +245,7 @@ class Bitnet(Study[MakingState]):
             "precision with as many tokens, over the ternary model's own",
         ),
         "retention_of_start": ratio(
-            START,
-            "quality kept of the given model: its bits per byte over the ternary model's own",
+            START, "quality kept of the given model: its bits per byte over the ternary model's own"
         ),
         "lead_over_untrained": lead(
             UNTRAINED,

@@ -72,9 +72,7 @@ class StudentConfig(TrainingConfig, Watched):
             "temperature": "Temperature",
             "alone": "Also train without the given model",
         },
-        TRAINING: {
-            "rate": "Learning rate",
-        },
+        TRAINING: {"rate": "Learning rate"},
     }
 
     width: Share = Field(
@@ -301,11 +299,7 @@ class Student(Study[MakingState]):
         starts=(not_divided, not_rounded),
     )
     command = Command(
-        options={
-            "tokens": "--tokens",
-            "width": "--width",
-            "depth": "--depth",
-        },
+        options={"tokens": "--tokens", "width": "--width", "depth": "--depth"},
         examples=(
             "forge student models/base --out small --width 0.5 --depth 0.5",
             "forge compress models/base --student RUN --out packed",

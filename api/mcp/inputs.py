@@ -19,11 +19,7 @@ RunName = Annotated[
 ]
 Key = Annotated[
     schemas.Plain,
-    Field(
-        min_length=1,
-        max_length=200,
-        description="What has one key is carried out once.",
-    ),
+    Field(min_length=1, max_length=200, description="What has one key is carried out once."),
 ]
 Filter = Annotated[schemas.Plain, Field(max_length=200)]
 At = Annotated[int, Field(ge=1, lt=1 << 62)]

@@ -201,10 +201,7 @@ def _waits(desk: Desk, plan: Plan, labels: list[str]) -> list[str]:
     },
 )
 async def start(
-    request: Request,
-    wanted: schemas.Wanted,
-    key: str | None = KEY,
-    user: User = Depends(SUBMITTER),
+    request: Request, wanted: schemas.Wanted, key: str | None = KEY, user: User = Depends(SUBMITTER)
 ) -> Response:
     """Check everything and record that a run is wanted; a worker carries it on."""
     return await submitted(request.app.state, wanted, key, user)

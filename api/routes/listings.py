@@ -66,9 +66,7 @@ def documented(request: Request, limit: int = Query(200, ge=1, le=1000)) -> list
 
 
 @router.get(
-    "/models/{id:path}/lineage",
-    response_model=schemas.ModelLineage,
-    dependencies=[Depends(VIEWER)],
+    "/models/{id:path}/lineage", response_model=schemas.ModelLineage, dependencies=[Depends(VIEWER)]
 )
 def model_lineage(request: Request, id: str) -> Response:
     """Return what a model was made from, run by run, back to given models or first weights.

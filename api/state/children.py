@@ -184,10 +184,7 @@ def _watched(desk: Desk, run: str) -> Iterator[tuple[Watched, list[Watched]]]:
     """Give a run, and the runs of its open tasks, with the hands that work on them now."""
     with desk.state(run) as state, desk.journals.children(state) as children:
         parts = activity.open_parts(state, children)
-        yield (
-            _one(desk, state, ""),
-            [_one(desk, child.state, child.task) for child in parts],
-        )
+        yield (_one(desk, state, ""), [_one(desk, child.state, child.task) for child in parts])
 
 
 def _one(desk: Desk, state: State, task: str) -> Watched:

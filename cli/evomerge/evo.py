@@ -320,10 +320,7 @@ def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
     request = Asked(
         "evomerge",
         {**file, **chosen},
-        {
-            "sources": sources,
-            "base": [base] if base else [],
-        },
+        {"sources": sources, "base": [base] if base else []},
         options.get("data") or about.get("data") or (),
         options.get("output_dir") or about.get("output_dir"),
     )

@@ -27,11 +27,7 @@ from agent_forge.worker.queue.device_table import Hand
 #: Columns beside a curve: its name, its last value and what is said behind it.
 BESIDE = 62
 #: Curve → what it is of. Scores of other items have another scale.
-CURVES = {
-    "best": "best on its draw",
-    "mean": "mean on its draw",
-    "champion": "champion, selection",
-}
+CURVES = {"best": "best on its draw", "mean": "mean on its draw", "champion": "champion, selection"}
 WIDE = max(map(len, CURVES.values()))
 #: Why the best candidate of a generation need not be the champion.
 LEGEND = (

@@ -100,11 +100,7 @@ class Player:
     """A model at work on tool tasks."""
 
     def __init__(
-        self,
-        model: LocalModel,
-        speech: Speech,
-        bounds: Bounds,
-        sandbox: Callable[[], Sandbox],
+        self, model: LocalModel, speech: Speech, bounds: Bounds, sandbox: Callable[[], Sandbox]
     ) -> None:
         """Let a model speak within bounds; `sandbox` returns where programs run."""
         self._model, self._speech, self._bounds, self._sandbox = model, speech, bounds, sandbox

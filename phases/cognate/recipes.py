@@ -42,11 +42,7 @@ OPTIMISERS = {
     **training_plan.OPTIMISERS,
     "mugrokfast": Algorithm(
         name="mugrokfast@1",
-        params={
-            **training_plan.OPTIMISERS["muon"].params,
-            "grokfast_lambda": 0.3,
-            "tau": 100.0,
-        },
+        params={**training_plan.OPTIMISERS["muon"].params, "grokfast_lambda": 0.3, "tau": 100.0},
     ),
 }
 

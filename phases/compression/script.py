@@ -134,8 +134,7 @@ class Compression(Study[CompressionState]):
     )
     figure_rules: ClassVar[Mapping[str, FigureRule]] = {
         "retention": ratio(
-            GIVEN,
-            "quality kept of the given model: its bits per byte over the file's, test slice",
+            GIVEN, "quality kept of the given model: its bits per byte over the file's, test slice"
         ),
         "bits_per_byte": bits(
             "bits per byte: of the compressed model on the test slice, the mean over domains"

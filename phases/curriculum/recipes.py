@@ -117,10 +117,7 @@ def _beside(
         if config.burst_noise:
             noise = {"scale": config.burst_noise, **span}
         params = {**schedule.params, "factor": config.burst_rate, **span}
-        fields |= {
-            "schedule": Algorithm(name="cosine-burst@1", params=params),
-            "divergence": None,
-        }
+        fields |= {"schedule": Algorithm(name="cosine-burst@1", params=params), "divergence": None}
     if "self_model" in chosen.added:
         self_model = {"weight": config.self_weight, "layer": config.self_layer}
     if noise or self_model:

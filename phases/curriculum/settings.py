@@ -63,9 +63,7 @@ class CurriculumConfig(TokensConfig, Watched):
             "self_weight": "Weight of the self-model",
             "self_layer": "Block of the self-model",
         },
-        TRAINING: {
-            "rate": "Learning rate",
-        },
+        TRAINING: {"rate": "Learning rate"},
         DATA: {
             "text": "Share of ordinary text",
             "text_domains": "Domains of ordinary text",
@@ -73,9 +71,7 @@ class CurriculumConfig(TokensConfig, Watched):
             "characters": "Characters of built-in text",
             "seed": "Seed",
         },
-        LIMITS: {
-            "device": "Device",
-        },
+        LIMITS: {"device": "Device"},
     }
 
     rate: Positive = Field(2e-3, description="Peak learning rate.")

@@ -85,11 +85,7 @@ class Experts(Study[MakingState]):
     as_given = (MODEL,)
     together = ("model", "merges")
     listed = frozenset({GenerationEnded.type, Fitted.type, Routed.type})
-    answers: ClassVar[Mapping[type[Event], type]] = {
-        Scored: Score,
-        Fitted: Fit,
-        Routed: Route,
-    }
+    answers: ClassVar[Mapping[type[Event], type]] = {Scored: Score, Fitted: Fit, Routed: Route}
     prose = Prose(
         fields=panels.fields,
         sentences=panels.sentences,
@@ -312,10 +308,7 @@ class Experts(Study[MakingState]):
 
     @override
     def outlook(
-        self,
-        state: MakingState,
-        rehearsal: Any,
-        under_way: Sequence[tuple[str, float]] = (),
+        self, state: MakingState, rehearsal: Any, under_way: Sequence[tuple[str, float]] = ()
     ) -> Outlook:
         """Return how far the run is in steps, and the time left, with that of mixtures to measure.
 

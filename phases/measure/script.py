@@ -128,14 +128,8 @@ class MeasureConfig(BaseModel):
     """Settings of a measurement."""
 
     labels: ClassVar[Labels] = {
-        DATA: {
-            "slice": "Slice of the data",
-            "context": "Tokens of context",
-            "seed": "Seed",
-        },
-        LIMITS: {
-            "device": "Device",
-        },
+        DATA: {"slice": "Slice of the data", "context": "Tokens of context", "seed": "Seed"},
+        LIMITS: {"device": "Device"},
     }
 
     model_config = ConfigDict(frozen=True, extra="forbid")

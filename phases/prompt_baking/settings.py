@@ -53,11 +53,7 @@ class BakeConfig(AdaptedConfig, Watched):
             "strengths": "Strengths to measure",
             "stops": "Shares of the steps to measure",
         },
-        TRAINING: {
-            "steps": "Steps",
-            "rate": "Learning rate",
-            "top": "Tokens compared one by one",
-        },
+        TRAINING: {"steps": "Steps", "rate": "Learning rate", "top": "Tokens compared one by one"},
     }
 
     prompts: tuple[Prompt, ...] = Field(

@@ -206,11 +206,7 @@ class Quietstar(Study[MakingState]):
     slowest = THOUGHTS
     slowest_words = "training with thoughts"
     prose = Prose(
-        fields=fields,
-        arms=arm_fields,
-        sentences=sentences,
-        lines=lines,
-        paragraphs=paragraphs,
+        fields=fields, arms=arm_fields, sentences=sentences, lines=lines, paragraphs=paragraphs
     )
 
     # ---- recipes and script ----------------------------------------------------------------------

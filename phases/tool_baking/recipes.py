@@ -275,9 +275,7 @@ def newest_slope(scores: Sequence[float], smoothing: int, window: int) -> float 
 
 
 def switch(
-    settings: BakingConfig,
-    iterations: Sequence[IterationEnded],
-    switches: Sequence[CycleSwitched],
+    settings: BakingConfig, iterations: Sequence[IterationEnded], switches: Sequence[CycleSwitched]
 ) -> CycleSwitched | None:
     """Return the switch that follows after the last of the iterations; None if its cycle goes on."""
     cycle = iterations[switches[-1].iteration if switches else 0 :]

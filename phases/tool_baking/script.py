@@ -59,10 +59,7 @@ class Baking(Study[MakingState]):
     state = BakingState
     as_given = (MODEL,)
     listed = frozenset({Sampled.type, Proposed.type, IterationEnded.type, CycleSwitched.type})
-    answers: ClassVar[Mapping[type[Event], type]] = {
-        Sampled: CycleSample,
-        Proposed: Propose,
-    }
+    answers: ClassVar[Mapping[type[Event], type]] = {Sampled: CycleSample, Proposed: Propose}
     figure_of = "of"
     row_figure = ("success", words.SUCCESS)
     result_title = "baked model"

@@ -60,10 +60,7 @@ class BakingConfig(AdaptedConfig):
             "neutral_weight": "Weight of ordinary text",
             "neutral_tokens": "Tokens of ordinary text",
         },
-        TRAINING: {
-            "steps": "Steps",
-            "rate": "Learning rate",
-        },
+        TRAINING: {"steps": "Steps", "rate": "Learning rate"},
         CONSTANTS: {
             "smoothing": "Scores of a moving average",
             "window": "Averages of a slope",

@@ -344,11 +344,7 @@ def _personas(run: Run) -> Units:
         "--prompt` bakes any of them.",
         unit="persona",
         columns=columns(
-            iteration="integer",
-            persona="text",
-            success="number",
-            over_none="number",
-            baked="text",
+            iteration="integer", persona="text", success="number", over_none="number", baked="text"
         ),
         rows=tuple(rows),
     )

@@ -113,10 +113,7 @@ def _values(coded: Coded, name: str, width: int, count: int) -> NDArray[np.int64
 
 
 def _rebuilt(
-    seeds: NDArray[np.int64],
-    exponents: NDArray[np.int64],
-    mantissas: NDArray[np.int64],
-    size: int,
+    seeds: NDArray[np.int64], exponents: NDArray[np.int64], mantissas: NDArray[np.int64], size: int
 ) -> NDArray[np.float64]:
     """Return [blocks, size] float64 U(s) q 2^e; one rounding, of a whole number / (2^15 − 1)."""
     count = mantissas.shape[1]

@@ -42,9 +42,7 @@ PATTERNS = ["*.safetensors", "*.json", "*.jinja", "*.model", "merges.txt", "voca
 
 
 def resolve(
-    text: str,
-    aliases: Mapping[str, str] = ALIASES,
-    named: Names | None = None,
+    text: str, aliases: Mapping[str, str] = ALIASES, named: Names | None = None
 ) -> ModelReference:
     """Return what the user typed as a local folder, fetching a Hub model if it is not here yet.
 
@@ -64,9 +62,7 @@ def resolve(
 
 
 def resolve_source(
-    text: str,
-    aliases: Mapping[str, str] = ALIASES,
-    named: Names | None = None,
+    text: str, aliases: Mapping[str, str] = ALIASES, named: Names | None = None
 ) -> ModelReference:
     """Return a source of a merge: as `resolve` does, but BASE+ADAPTER stays the path of two folders.
 

@@ -252,11 +252,7 @@ class Thinker(nn.Module):
         return mixed(base, wide(after.logits[0, -1]).log_softmax(-1), logit)
 
     def generate(
-        self,
-        ids: Tensor,
-        count: int,
-        think: bool = True,
-        generator: torch.Generator | None = None,
+        self, ids: Tensor, count: int, think: bool = True, generator: torch.Generator | None = None
     ) -> Tensor:
         """Return the ids [1, tokens] and `count` further ones, each the likeliest.
 

@@ -230,11 +230,7 @@ class _Reading:
 
 
 def _files(
-    opened: _Opened,
-    places: Mapping[str, Path],
-    weighed: bool,
-    read: _Reading,
-    folder: Path,
+    opened: _Opened, places: Mapping[str, Path], weighed: bool, read: _Reading, folder: Path
 ) -> list[dict[str, Any]]:
     """Write and measure a file of each type; return file, type, bytes and loss of each.
 

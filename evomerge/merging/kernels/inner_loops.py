@@ -247,10 +247,7 @@ def grams(stored: Stored) -> NDArray[np.float64]:
 
 
 def splits(
-    stored: Stored,
-    factors: Floats,
-    layers: Sequence[int],
-    bounds: Sequence[tuple[float, float]],
+    stored: Stored, factors: Floats, layers: Sequence[int], bounds: Sequence[tuple[float, float]]
 ) -> list[tuple[NDArray[np.int64], Floats]]:
     """Return `split` of several layers, each by its own bounds.
 

@@ -138,11 +138,7 @@ class CmaEs(Strategy):
         search = first.search_as(CmaEsSearch)
         space = roomy(space_of(first, past.family, search.species[0]))
         now = Distribution.at(
-            space,
-            start(past, space),
-            search.search_sigma,
-            search.population_size,
-            "cma-es",
+            space, start(past, space), search.search_sigma, search.population_size, "cma-es"
         )
         for done in past.own:
             slots = range(search.population_size)

@@ -185,10 +185,7 @@ def _byte_level(source: Metadata, vocabulary: _Vocabulary, how: Splitting) -> di
     patterns = how.patterns[: -1 if is_gpt2 else None]
     return {
         "normalizer": None,
-        "pre_tokenizer": {
-            "type": "Sequence",
-            "pretokenizers": [*map(_split, patterns), level],
-        },
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [*map(_split, patterns), level]},
         "post_processor": level | {"trim_offsets": False},
         "decoder": level,
         "model": _model(numbers, pairs, None, False) | {"ignore_merges": how.whole},
