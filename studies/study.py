@@ -16,7 +16,7 @@ from agent_forge.runs.errors import NotFoundError
 from agent_forge.runs.event_types import Figure, MadeModel, Measurement
 from agent_forge.runs.kinds import default_panels
 from agent_forge.runs.kinds.architecture import Architecture
-from agent_forge.runs.kinds.asked import Asked, Checked, Lookup, Plan
+from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Decision, Start, Task
 from agent_forge.runs.kinds.forecast import Forecast
 from agent_forge.runs.kinds.kind import Kind
@@ -341,7 +341,7 @@ class Study(Kind[S]):
         domains = {"domains": config.domains} if named else {}
         return super().asked_for({**domains, **settings}, config)
 
-    def plan(self, request: Asked, lookup: Lookup) -> Plan:
+    def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         """Return the plan of the run of one `model`; raise the errors of bad input."""
         return submission.plan(self, request, lookup)
 

@@ -31,7 +31,7 @@ from agent_forge.runs.lists import finding
 from agent_forge.runs.lists.model_registry import id_of
 from agent_forge.runs.record.events import Described, Exported
 from agent_forge.runs.streams import run_of
-from agent_forge.worker.queue.device_table import Roster
+from agent_forge.worker.queue.device_table import DeviceTable
 from agent_forge.worker.queue.leases import Leases
 from agent_forge.worker.queue.reporting.rehearsals import Rehearsals
 
@@ -39,7 +39,7 @@ from agent_forge.worker.queue.reporting.rehearsals import Rehearsals
 KEPT = 64
 
 
-class Desk:
+class RunReader:
     """One process's view of the log."""
 
     def __init__(self, home: Home) -> None:
@@ -111,9 +111,9 @@ class Desk:
         return at if upto is None else self.journals.place(run, upto)
 
     @cached_property
-    def roster(self) -> Roster:
+    def roster(self) -> DeviceTable:
         """The table of devices."""
-        return Roster(self.store.database)
+        return DeviceTable(self.store.database)
 
     @cached_property
     def leases(self) -> Leases:

@@ -165,14 +165,17 @@ def queue_command(limit: int, everything: bool, as_json: bool) -> None:
       forge queue
     """
     from agent_forge.runs.lists import queries
-    from agent_forge.worker.queue.device_table import Roster, named_devices
+    from agent_forge.worker.queue.device_table import DeviceTable, named_devices
     from agent_forge.worker.queue.leases import Leases
     from agent_forge.worker.queue.reporting import activity
 
     store = home().open_store()
     try:
         rows = queries.queue(store, None if everything else limit + 1)
-        devices, held = named_devices(store, Roster(store.database)), Leases(store.database).held()
+        devices, held = (
+            named_devices(store, DeviceTable(store.database)),
+            Leases(store.database).held(),
+        )
         rows = activity.told(rows, devices, held)
     finally:
         store.close()
@@ -388,12 +391,12 @@ def with_now(state: Any, rows: list[Any]) -> Panels:
 def _now(state: Any) -> Live | None:
     from agent_forge.runs.history.run_cache import Journals, RunCache
     from agent_forge.runs.lists import queries
-    from agent_forge.worker.queue.device_table import Roster, at_work, named_devices
+    from agent_forge.worker.queue.device_table import DeviceTable, at_work, named_devices
     from agent_forge.worker.queue.leases import Leases
     from agent_forge.worker.queue.reporting import activity
 
     store = home().open_store()
-    roster, leases = Roster(store.database), Leases(store.database)
+    roster, leases = DeviceTable(store.database), Leases(store.database)
 
     def watched(state: Any, task: str = "") -> activity.Watched:
         kind = kinds.of(state.kind)

@@ -143,7 +143,7 @@ class Frontier(Part):
     still: Count
 
 
-class Dreamt(Part):
+class CellDreams(Part):
     """Dreams of one cell."""
 
     #: BLAKE3 of the token ids of its items, as recipes name data.
@@ -211,7 +211,7 @@ class Dreamed(Event):
 
     recipe_id: Digest
     #: Cell → what was dreamt; a cell of which no answer came to an end is left out.
-    cells: dict[str, Dreamt]
+    cells: dict[str, CellDreams]
     #: BLAKE3 over all streams as tensors: the name under which they are kept.
     digest: Digest
     seconds: float = Field(ge=0)

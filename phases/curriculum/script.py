@@ -34,7 +34,7 @@ from agent_forge.phases.curriculum.recipes import (
 from agent_forge.phases.curriculum.settings import CurriculumConfig
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import Measurement
-from agent_forge.runs.kinds.asked import Asked, Lookup, Plan
+from agent_forge.runs.kinds.asked import Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Task
 from agent_forge.runs.kinds.view import Outlook
 from agent_forge.runs.panels.head import Result
@@ -152,7 +152,7 @@ class Curriculum(Study[MakingState]):
     # ---- asking for a run --------------------------------------------------------------------
 
     @override
-    def plan(self, request: Asked, lookup: Lookup) -> Plan:
+    def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         """Return the plan of the run of one `model`. Raises ConfigError or UnavailableError."""
         if request.data:
             raise ConfigError(f"{self.title} takes no data: its tasks are made by a program.")

@@ -49,7 +49,14 @@ from agent_forge.phases.experts.recipes import (
     Scored,
     Started,
 )
-from agent_forge.phases.experts.scoring import Held, Mixer, Scorer, of_answers, of_text, sums
+from agent_forge.phases.experts.scoring import (
+    DomainSequences,
+    Mixer,
+    Scorer,
+    of_answers,
+    of_text,
+    sums,
+)
 from agent_forge.phases.experts.settings import ExpertsConfig
 from agent_forge.phases.experts.solving import SOLVED
 from agent_forge.runs import keys
@@ -183,12 +190,12 @@ class Context(work.Context):
             )
         return windows_by_domain
 
-    def measured(self, on: str) -> dict[str, Held]:
+    def measured(self, on: str) -> dict[str, DomainSequences]:
         """Return domain or family → what models are measured on of a slice."""
         text = {domain: of_text(packed) for domain, packed in self.held_out(on).items()}
         return text | {family: held for family, (_, held) in self._tasks(on).items()}
 
-    def _tasks(self, on: str) -> dict[str, tuple[list[Encoded], Held]]:
+    def _tasks(self, on: str) -> dict[str, tuple[list[Encoded], DomainSequences]]:
         """Return family → the tasks of a slice."""
         if on not in self._read:
             file, names = self.text.folder / ITEMS, self.state.submitted.config.families
@@ -196,7 +203,7 @@ class Context(work.Context):
         return self._read[on]
 
     @cached_property
-    def _read(self) -> dict[str, dict[str, tuple[list[Encoded], Held]]]:
+    def _read(self) -> dict[str, dict[str, tuple[list[Encoded], DomainSequences]]]:
         """Slice → family → its tasks, as far as they were read."""
         return {}
 
@@ -508,7 +515,7 @@ def _measured(
 
 def read(
     file: Path, families: Sequence[str], tokenizer: Any, on: str
-) -> dict[str, tuple[list[Encoded], Held]]:
+) -> dict[str, tuple[list[Encoded], DomainSequences]]:
     """Return family → the tasks of a slice as token ids, and as what is predicted of them."""
     items_by_family: dict[str, list[Item]] = {family: [] for family in families}
     for line in file.read_text("utf-8").splitlines():

@@ -34,7 +34,7 @@ from agent_forge.runs.event_types import (
 )
 from agent_forge.runs.kinds import default_panels
 from agent_forge.runs.kinds import state as common_state
-from agent_forge.runs.kinds.asked import Asked, Checked, Lookup, Plan
+from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Decision, Start, Task
 from agent_forge.runs.kinds.forecast import Forecast
 from agent_forge.runs.kinds.kind import Kind
@@ -276,7 +276,7 @@ class Measure(Kind[MeasureState]):
     # ---- asking for a run ------------------------------------------------------------------------
 
     @override
-    def plan(self, request: Asked, lookup: Lookup) -> Plan:
+    def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         """Return the plan of a run over a `model`, and others to compare it with.
 
         Raises ConfigError or UnavailableError.

@@ -28,7 +28,7 @@ from agent_forge.phases.prompt_baking.figures import BEHAVIOUR, BITS, DIVERGENCE
 from agent_forge.phases.prompt_baking.recipes import PARENT, BakeState, Course
 from agent_forge.phases.prompt_baking.settings import BakeConfig
 from agent_forge.runs.errors import ConfigError
-from agent_forge.runs.kinds.asked import Asked, Checked, Command, Lookup, Plan, read_prompts
+from agent_forge.runs.kinds.asked import Checked, Command, Lookup, Plan, RunRequest, read_prompts
 from agent_forge.runs.kinds.decide import Task
 from agent_forge.runs.kinds.outcome import figure_metric
 from agent_forge.runs.panels.head import Result, quantity
@@ -169,7 +169,7 @@ def read(setting: str, files: Sequence[Path]) -> dict[str, object]:
     return {**texts, "checks": checks if any(checks) else []}
 
 
-def plan(kind: Kind, request: Asked, lookup: Lookup) -> Plan:
+def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
     """Return the plan of the run of one `model`. Raises ConfigError, DataError, UnavailableError."""
     base = submission.plan(kind, request, lookup, recipes.built_in)
     config: Any = base.config
@@ -374,7 +374,7 @@ class Bake(Study[MakingState]):
     # ---- work ------------------------------------------------------------------------------------
 
     @override
-    def plan(self, request: Asked, lookup: Lookup) -> Plan:
+    def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         """Return the plan of the run of one `model`.
 
         Raises ConfigError, DataError, UnavailableError.

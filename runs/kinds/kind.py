@@ -14,7 +14,7 @@ from agent_forge.events import Envelope, Event
 from agent_forge.runs.errors import ConfigError, NotFoundError, did_you_mean
 from agent_forge.runs.event_types import ModelReference
 from agent_forge.runs.kinds import tracking
-from agent_forge.runs.kinds.asked import Asked, Checked, Command, Lookup, Named, Plan
+from agent_forge.runs.kinds.asked import Checked, Command, Lookup, NamedInputs, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Decision, Delegate, Start, Task
 from agent_forge.runs.kinds.origin import Origin
 from agent_forge.runs.kinds.outcome import Outcome
@@ -240,12 +240,12 @@ class Kind(View[S], Outcome[S]):
         """Return the text of a run's own file with these settings; None if its kind has no file."""
         return None
 
-    def inputs_in(self, config: Mapping[str, Any], there: Callable[[str], bool]) -> Named:
+    def inputs_in(self, config: Mapping[str, Any], there: Callable[[str], bool]) -> NamedInputs:
         """Return the models and data that the settings of a run name; by default none.
 
         `there` tells if a name is the path of a folder that is there. Raises ConfigError.
         """
-        return Named()
+        return NamedInputs()
 
     def taken(self, settings: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Return the settings that are taken of those that a user gives, and why others are not.
@@ -254,7 +254,7 @@ class Kind(View[S], Outcome[S]):
         """
         return dict(settings), ()
 
-    def plan(self, request: Asked, lookup: Lookup) -> Plan:
+    def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         """Return the plan of a run. Raises ConfigError or UnavailableError before any work."""
         if request.models or request.data:
             raise ConfigError(f"{self.title} takes neither models nor data.")
@@ -277,7 +277,7 @@ class Kind(View[S], Outcome[S]):
         """Open what the run will open; raise the errors that it would raise."""
         return Checked()
 
-    def again(self, submitted: Any) -> Asked:
+    def again(self, submitted: Any) -> RunRequest:
         """Return a run as a user would ask for it: the settings that are no default, models, data.
 
         A model is named by its Hub id and commit, or by its folder.
@@ -291,7 +291,7 @@ class Kind(View[S], Outcome[S]):
             for role, given in given_models(submitted).items()
         }
         data = getattr(submitted, "data", ())
-        return Asked(self.name, config, models, data, submitted.output_dir)
+        return RunRequest(self.name, config, models, data, submitted.output_dir)
 
     def texts(self, submitted: Any) -> Iterator[tuple[str, str]]:
         """Yield (text, what it is) of the texts in the kind's own fields of `submitted`."""

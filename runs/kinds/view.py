@@ -26,7 +26,7 @@ from agent_forge.runs.kinds.tracking import Parts, TrackedName
 from agent_forge.runs.panels import tables
 from agent_forge.runs.panels.head import Head, Panels
 from agent_forge.runs.panels.panels import Panel
-from agent_forge.runs.panels.side_by_side import Seen
+from agent_forge.runs.panels.side_by_side import ComparedRun
 from agent_forge.runs.panels.stages import Stage
 from agent_forge.runs.record.lineage import Child
 from agent_forge.runs.system.durations import duration
@@ -308,9 +308,9 @@ class View(Generic[S]):
         """Return why results of two runs do not compare → what must be equal in both if they do."""
         return {}
 
-    def seen_beside(self, state: S, overview: Panels) -> Seen:
+    def seen_beside(self, state: S, overview: Panels) -> ComparedRun:
         """Return a run as it is compared with others of any kinds."""
-        return Seen(
+        return ComparedRun(
             head=overview.head,
             panels=overview.panels,
             settings=self.shown(state.submitted.config) if state.submitted else {},

@@ -61,7 +61,7 @@ class Child:
         from agent_forge.weights.threads import set_threads
         from agent_forge.worker.commands import leftovers
         from agent_forge.worker.queue.leases import Leases
-        from agent_forge.worker.tasks.recorder import Hands
+        from agent_forge.worker.tasks.recorder import TaskExecutor
 
         set_threads()
         home = Home.default()
@@ -73,7 +73,9 @@ class Child:
         actor = os.environ.get("FORGE_WORKER", "worker")
         #: The task under way in words, and what its run is called, for logs.
         self._what: dict[str, str] = {}
-        self._hands = Hands(self._store, self._cache, Context(actor=actor), self._refresh, WARM)
+        self._hands = TaskExecutor(
+            self._store, self._cache, Context(actor=actor), self._refresh, WARM
+        )
 
     def offer(self) -> dict[str, Any]:
         """Return what this device offers, for the device table: bytes of memory and the profile."""
