@@ -1,7 +1,4 @@
-"""Inputs and results of a pipeline's phases: references to models, tasks, answers. Pure.
-
-Models of a pipeline by name. Pure.
-"""
+"""Plan of a pipeline: its models by name, references to them, the phases' tasks and answers. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Panels of a curriculum run: arms, levels success by cell, additions. Pure.
-
-Report of a curriculum run: arms with intervals, accuracy by family and level. Pure.
-"""
+"""Panels and report of a curriculum run: arms with intervals, success by family and level. Pure."""
 
 from __future__ import annotations
 

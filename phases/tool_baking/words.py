@@ -1,7 +1,4 @@
-"""Words of a baking run: lines of events, report, sentences, card. Pure.
-
-Head and panels of a baking run: scores by iteration, success by tool, personas, cycles. Pure.
-"""
+"""Prose and panels of a baking run: report, card, scores, success by tool, personas, cycles. Pure."""
 
 from __future__ import annotations
 

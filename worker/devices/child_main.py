@@ -7,7 +7,7 @@ says how the task ended. The process imports torch once and keeps sources and mo
 The process ends when its parent ends. It ignores signals, which are for the parent: a terminal's
 Ctrl-C or a service's SIGTERM must not look like a death at a task.
 
-Logs of workers: JSON lines, or text for a terminal, with run, task and position as fields.
+Its logs are JSON lines, or text for a terminal, with run, task and position as fields.
 """
 
 from __future__ import annotations
