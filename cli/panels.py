@@ -372,6 +372,8 @@ _MAKERS: dict[str, Callable[[Any, int, str], Picture]] = {
 }
 
 
+# ---- lines of a screen -----------------------------------------------------------------------
+
 #: Kinds of panel that a run which has ended shows first.
 RESULTS = ("strip", "arms", "matrix", "front", "gates")
 

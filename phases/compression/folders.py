@@ -183,6 +183,8 @@ def check(
         yield Finding("error", "files", f"{what}, and the run chose {chosen[:12]}")
 
 
+# ---- the forecast --------------------------------------------------------------------------------
+
 #: Documents of a domain that are scored, and numbers of a matrix that are encoded, in whole rows.
 PROBED, CODED = 8, 1 << 18
 

@@ -159,6 +159,8 @@ def windows(ids: Ids, size: int) -> Ids:
     return np.concatenate([whole[:, :1], -1 - whole[:, 1:]], axis=1).ravel()
 
 
+# ---- dreams -------------------------------------------------------------------------------------
+
 #: Tokens that an answer may have beyond the longest right one.
 SPARE = 2
 #: Cell → stream of items, and how many of them are right.

@@ -260,6 +260,9 @@ def _stages(course: Course) -> Iterator[Units]:
     )
 
 
+# ---- report ------------------------------------------------------------------------------------
+
+
 def report(run: CurriculumRun) -> dict[str, Any]:
     """Return the report of a run that has completed, as plain data."""
     courses, done = run.courses.items(), run.state.completed

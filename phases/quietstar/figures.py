@@ -222,6 +222,8 @@ def step_seconds(run: Run) -> dict[str, float]:
     return seconds
 
 
+# ---- panels --------------------------------------------------------------------------------------
+
 ANY = Metric(name="loss", unit="nat/token", better="down")
 GAIN = Metric(name="gain on hard tokens", unit="nat/token", better="up")
 COST = Metric(name="time to measure", unit="times continued", better="down")

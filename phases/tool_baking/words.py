@@ -186,6 +186,8 @@ def paragraphs(run: Run, role: str) -> list[str]:
     ]
 
 
+# ---- panels ------------------------------------------------------------------------------------
+
 SUCCESS = Metric(name="success", better="up")
 ITERATION = Axis(name="iteration", whole=True)
 

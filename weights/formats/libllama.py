@@ -234,10 +234,6 @@ def main() -> None:
         answers.flush()
 
 
-if __name__ == "__main__":
-    main()
-
-
 #: The version, and the beginning of the names that are new in it.
 VERSION, PREFIX = b"GLIBC_2.38", b"__isoc23_"
 #: Types of sections: symbols, versions of symbols, needed versions.
@@ -365,3 +361,7 @@ def read(file: Path) -> dict[str, np.ndarray]:
 def _are_means(sums: np.ndarray, count: float) -> bool:
     """Return True for sums of squares over at least one token."""
     return count > 0 and bool((np.isfinite(sums) & (sums >= 0)).all())
+
+
+if __name__ == "__main__":
+    main()

@@ -181,10 +181,6 @@ def main() -> None:
         out.write(json.dumps(child.do(child.next_task(tasks))) + "\n")
 
 
-if __name__ == "__main__":
-    main()
-
-
 #: Fields of log records beside their message.
 FIELDS = ("run", "run_name", "task", "what", "candidate", "position", "ended", "seconds", "why")
 
@@ -243,3 +239,7 @@ def _for_people(_logger: object, _name: str, event: dict) -> dict:
         else value
         for name, value in event.items()
     }
+
+
+if __name__ == "__main__":
+    main()

@@ -407,10 +407,6 @@ def main(model: str, out: str, type_: str) -> int:
     return 0
 
 
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
-
-
 #: Tokens of a window: those of llama.cpp's own tools.
 CONTEXT = 512
 #: Tokens that the importance is measured on, and that a file's loss is measured on.
@@ -553,3 +549,7 @@ def _fits(checkpoint: Checkpoint, type_: str) -> bool:
     except (ForgeError, StopIteration):
         return False
     return True
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
