@@ -1,4 +1,4 @@
-"""Recipes, events and dreams of a curriculum run. Pure: no torch.
+"""Recipes, events and dreams of a curriculum run. No torch.
 
 Each segment is a training of its own, whose recipe has its mix; it carries on the optimiser of the
 previous segment, within one schedule for all. Mixes, observations and dreams are in `answers`, by
