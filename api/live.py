@@ -1,10 +1,8 @@
-"""The routes of live events.
+"""Live events over WebSocket and server-sent events.
 
-Events as they are appended: WebSocket and server-sent events.
-
-One thread follows the log by position and keeps its newest events; all clients share their
-messages. Each client has a position of its own and asks for the events after it. A slow client holds up
-no other client, and a client that was away reads the log itself. No event is lost or sent twice, since
+One thread follows the log by position and keeps its newest events; all clients share their messages.
+Each client has a position of its own and asks for the events after it. A slow client holds up no
+other client, and a client that was away reads the log itself. No event is lost or sent twice, because
 clients count by positions of the log.
 """
 

@@ -1,7 +1,4 @@
-"""`forge`: the group of commands, loaded one by one when they are called.
-
-`forge completion`: commands and options at the press of a key.
-"""
+"""`forge`: the group of commands, each imported when it is called; and `forge completion`."""
 
 from __future__ import annotations
 

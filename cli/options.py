@@ -1,7 +1,4 @@
-"""Options and small things that several commands share.
-
-Config files of runs: JSON, TOML or YAML, of bounded size.
-"""
+"""Options, output helpers and config files (JSON, TOML or YAML, of bounded size) of all commands."""
 
 from __future__ import annotations
 

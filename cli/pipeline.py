@@ -1,10 +1,7 @@
-"""`forge pipeline` and `forge override`.
+"""`forge pipeline` and `forge override`: run pipelines, write their files, print their reports.
 
-`forge pipeline run FILE --dry-run`: what each phase will cost here, and all of them.
-
-`forge pipeline report`: a pipeline's report for people, at any time.
-
-`forge pipeline init`: a pipeline's file to start from. No torch.
+`forge pipeline init` writes a pipeline file to start from. `forge pipeline run FILE --dry-run`
+forecasts the cost of each phase on this machine. `forge pipeline report` works at any time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Autotuning: the batch size, dtype and compiled passes that suit an architecture on this machine.
 
-They are measured when a run is started and pinned in the run's profile.
+They are measured when a run is started and pinned in the run's profile. The profile names everything
+about the machine that can change the last bit of a number.
 
 Batch: forward passes of 1, 2, 4, … windows are timed. The search ends when twice as many windows
 are no faster (by 5 %) two times in a row, or do not fit into memory.
@@ -10,13 +11,9 @@ timed), or bfloat16 is timed to be at least a tenth faster (`halved`).
 Compiled passes: if they are as much faster with as small a change (`Trial.better`), and a run's
 search wins back the seconds that compiling takes (`Trial.pays`).
 
-The profile of this machine: what can change the last bit of a number that is computed here.
-
-Speed and memory, measured once per architecture and device; reported, never used in decisions.
-
-Several models are timed in turns, one pass of each after the other, so that a busy moment of the
-machine hits all of them. The models are compared by the median of the turns' ratios. Timed is the
-work that scores windows: a forward pass of the models' own batch, and the losses computed from it.
+Speed and memory are also measured for reports. Several models are timed in turns, one pass of each
+after the other, so that a busy moment of the machine hits all of them; they are compared by the
+median of the turns' ratios. No decision uses these figures.
 """
 
 from __future__ import annotations

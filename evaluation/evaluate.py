@@ -1,8 +1,7 @@
-"""Evaluation of one candidate on one draw: its outcomes, item by item.
+"""Evaluation of one candidate on one draw: its outcomes item by item, and a forecast of the time.
 
-Filter of items that cannot be measured on this machine or by these models.
-
-Measuring that says how long it takes and how far it is. The figures stay the same to the bit.
+Items that cannot be measured on this machine or by these models are filtered out first. `Metered`
+reports time and progress of an evaluation and leaves its figures the same to the bit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Archives: logs written to and read from one `tar.gz` file, readable with `tar` and a text editor.
+"""Archives: logs in one `tar.gz` file, readable with `tar` and a text editor.
 
     manifest.json     format, what is in it, per stream: number of events and head; added notes
     schemas.json      JSON schemas of the event types, for readers without this program
@@ -6,10 +6,8 @@
     blobs/NAME        further files, which the domain adds
     seal.json         SHA-256 of every member before it: written last, so that a cut is always seen
 
-Reading checks every byte: the seal, the hash of every event, the chain of every stream, the heads. A
-stranger's file may be made to fill memory or the disk, so every read has a bound.
-
-Unpacking of an archive that a stranger may have made to fill memory or the disk: with bounds.
+A read checks every byte: the seal, the hash of every event, the chain of every stream, the heads. A
+stranger's file may be made to fill memory or the disk, so every read and all unpacking is bounded.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Database that a log is stored in: connections, transactions and errors.
 
-`sqlite.py` and `postgres.py` hold only the differences between SQLite and PostgreSQL.
+`databases/sqlite.py` and `databases/postgres.py` hold only the differences between SQLite and
+PostgreSQL.
 """
 
 from __future__ import annotations

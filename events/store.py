@@ -2,9 +2,8 @@
 
 The store guarantees: versions of a stream are 1, 2, 3, … without gaps; an append is all or nothing
 and durable when it returns; a key is recorded once. The store makes no callbacks: a reader sees new
-events only by asking again.
-
-SQL of appends, built once per kind of database, for drivers called without SQLAlchemy.
+events only by asking again. The SQL of appends is built once per kind of database and executed by its
+driver, without SQLAlchemy.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Inputs and results of a pipeline's phases: references to models, tasks, answers. Pure.
-
-Models of a pipeline by name. Pure.
-"""
+"""Plan of a pipeline: its models by name, references to them, the phases' tasks and answers. Pure."""
 
 from __future__ import annotations
 
@@ -226,6 +223,9 @@ def _data(state: PipelineState, place: str) -> str:
     return f"{ended.child}:{ITEMS}"
 
 
+# ---- answers ---------------------------------------------------------------------------------
+
+
 def outgoing(state: PipelineState, number: int) -> dict[str, tuple[str, MadeModel]]:
     """Return role → (run, model) of what goes on from a phase that has ended.
 
@@ -374,6 +374,9 @@ def number_of(task: Delegate) -> int:
 def work_of(task: Delegate) -> Work:
     """Return whether a task is a phase's run or its measurement."""
     return "measure" if task.key.startswith("measure/") else "phase"
+
+
+# ---- models by name --------------------------------------------------------------------------
 
 
 def by_phase(state: PipelineState) -> dict[str, dict[str, tuple[str, MadeModel]]]:

@@ -1,13 +1,8 @@
-"""Comparison of a run's arms: what was observed, and how far each is from the run's model. Pure.
-
-Intervals are the middle 95 % of a paired bootstrap: windows are resampled within each domain, the same
-for all arms (`evaluation/measures/bootstrap.py`).
-
-Bits per byte of observed models, and figures with intervals by resampling them together. No torch.
+"""Comparison of a run's arms: bits per byte, leads and other figures, with intervals. Pure, no torch.
 
 A model's bits per byte are the mean over domains, so that a long domain counts as much as a short one.
-Intervals are the middle 95 % of a paired bootstrap: items are resampled within each domain, the same
-for all models (`evaluation/measures/bootstrap.py`).
+Intervals are the middle 95 % of a paired bootstrap: items or windows are resampled within each domain,
+the same for all arms (`evaluation/measures/bootstrap.py`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Parts of the events of runs that train from a given model: what every such kind records.
+"""Events of studies, and measuring as a task: what is asked, recorded, and derived. No torch.
 
-Measuring as tasks of a run: what is asked, what is recorded, and what follows from it. No torch.
-
-An observation keeps a value for every item, and the figures that people read follow from these by the
-measure's rule, so an audit computes them again.
+Kinds that train from a given model, or on a text, derive their `Submitted`, `Started` and `Completed`
+from these. An observation keeps a value for every item. The figures that people read follow from these
+values by the measure's rule, so an audit computes them again.
 """
 
 from __future__ import annotations

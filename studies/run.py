@@ -1,15 +1,9 @@
-"""A run of a study as its log stands: what its script has said and what it waits for. Pure.
-
-Views read a `Run`: what is not known yet is not in it.
-
-Scripts: what a run does, written down as it happens. Pure.
+"""A run of a study: its script, the steps of scripts, and the table of arms and figures. Pure.
 
 A script is a generator. It yields what the run needs next and is sent the recorded answers. A run is
-decided by running its script over the log until an answer is missing, and what is known of it so far is
-what the script has said until then. Answers are found by key, so the order of the code is no part of
-the history.
-
-The table of a study: its arms, and the figures that follow from their comparison. Pure.
+decided by running its script over the log until an answer is missing. A `Run` holds what the script has
+said until then, and views read it: what is not known yet is not in it. Answers are found by key, so
+the order of the code is no part of the history.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Settings of a training from a given model: text, length, batches, arithmetic.
-
-Settings that several kinds of run that train models on text share. Pure.
-"""
+"""Settings that kinds of run share: a training's text, length, batches and arithmetic. Pure."""
 
 from __future__ import annotations
 

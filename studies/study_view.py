@@ -1,7 +1,4 @@
-"""Views of runs of studies: names, lines of events, curves, tables, results, panels. Pure.
-
-Prose of a run of a study that has completed: report, sentences, lines, card. Pure.
-"""
+"""Views and prose of runs of studies: names, lines, curves, tables, panels, report, card. Pure."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
-"""The opened text and models of a run that trains, and its work that is the same for all kinds.
+"""The opened text and models of a run that trains, and the work that is the same for all such kinds.
 
-The opened text and model of a run that trains from one given model.
-
-The text of a training from a given model, cut by its tokenizer: as pinned, or made by settings.
-
-`submitted` has `config` (`TextConfig`) and `data`. `sizes` are settings of config.json in which the
-models of the run differ from the given one; `added` are domains of built-in text beside the user's.
+The text of a training from a given model is cut by that model's tokenizer. It is the pinned text, or
+made by the settings. `submitted` has `config` (`TextConfig`) and `data`. `sizes` are settings of
+config.json in which the models of the run differ from the given one; `added` are domains of built-in
+text beside the user's.
 """
 
 from __future__ import annotations

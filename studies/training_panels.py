@@ -1,7 +1,4 @@
-"""Panels of runs that train models: curves along the steps, models, and leads. Pure.
-
-Rows of a run's trainings for a tracker: loss, gradient, learning rate and speed by step. Pure.
-"""
+"""Panels and tracker rows of runs that train: curves along the steps, models, leads, speed. Pure."""
 
 from __future__ import annotations
 

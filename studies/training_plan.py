@@ -1,8 +1,7 @@
-"""Trainings from a given model as recipes: a function of settings and of what was pinned. Pure.
+"""Recipes of trainings from a given model: a function of settings and of what was pinned. Pure.
 
 `submitted` has `config` (`TextConfig`) and `data`; `started` has `streams`, `tokens`, `context`.
-
-Trainings of runs: what no setting changes, and the optimisers with all parameters. Pure.
+Constants are what no setting changes; optimisers have all of their parameters written out.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""The work of a study's tasks: pin model and text, make, measure; a study is asked for its own part.
+"""The work of a study: pin model and text, make, measure; verify weights; forecast a run's cost.
 
-The part of an audit of a study that needs weights: make again and compare.
-
-Forecasts of runs: the start and some steps are done here, and nothing is recorded.
-
-A study gives `Costs`, what its run does and leaves; all else is the same for all.
+A study is asked for its own part (`Part`, `Costs`); the rest is the same for all studies. An audit
+makes models again and compares them. A forecast does the start and some steps and records nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Resources: the reports of runs that have completed, as Markdown and as JSON.
-
-The table of tools.
-"""
+"""MCP resources: the reports of completed runs, as Markdown and as JSON; and the table of MCP tools."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A tool of the MCP server: its input, its answer, the role that it needs, and how a call ends.
+"""MCP tools: a tool's input, answer, required role and errors, and the schemas of structured answers.
 
-Answers of the tools, as structured content. Those that a route gives too are in `api.schemas`.
+Answers that an API route gives as well are in `api.schemas`.
 """
 
 from __future__ import annotations

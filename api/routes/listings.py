@@ -1,7 +1,4 @@
-"""Routes of the model registry, the queue, workers, settings.
-
-Fields of a query: those that a route knows.
-"""
+"""Routes of the model registry, the queue, workers and settings; the check of a query's fields."""
 
 from __future__ import annotations
 

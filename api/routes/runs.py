@@ -1,7 +1,4 @@
-"""Routes that read runs.
-
-Routes that read what is shown of a run of any kind: its head and its panels.
-"""
+"""Routes that read runs: the run list, events, reports, comparisons, and a run's head and panels."""
 
 from __future__ import annotations
 

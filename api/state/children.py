@@ -1,10 +1,8 @@
-"""A run together with the runs that it delegates: its panels, its place in its parent, all events.
+"""A run and the runs that it delegates: panels, place in its parent, events, current activity.
 
 Locks are taken from the parent down: no function here is called while the state of a child is held.
-
-Current activity of a run: tasks under way, share done, time left; from heartbeats, not the log.
-
-There is no past of it: a run at an earlier event has no head.
+Current activity (tasks under way, share done, time left) comes from heartbeats, not from the log, so
+a run as it was at an earlier event has none.
 """
 
 from __future__ import annotations

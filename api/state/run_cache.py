@@ -1,8 +1,6 @@
-"""The log, and runs folded: what routes read. Safe to use from several threads.
+"""Read cache of the API: the log, and folded runs as plain data in the shapes of docs/api.md.
 
-States of runs as plain data, in the shapes of docs/api.md. Pure.
-
-A kind of run adds its own part (`Kind.view`).
+Safe to use from several threads. A kind of run adds its own part (`Kind.view`).
 """
 
 from __future__ import annotations

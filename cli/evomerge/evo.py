@@ -1,10 +1,7 @@
-"""`forge evo`, `check` and `submit`: merging runs, asked for with options.
+"""`forge evo`, `check` and `submit`: merging runs from options, a config file or a genome file.
 
-Options that say what a merging run is made of.
-
-From options and a config file to a checked plan: what `forge evo` starts and `forge check` shows.
-
-mergekit-evolve's genome files: what a run takes from them, and what it says of the rest.
+Options and config file become a checked plan, which `forge evo` starts and `forge check` prints. Of
+mergekit-evolve's genome files a run takes what it can and reports the rest.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""`forge items`: where a candidate wins and loses.
+"""`forge items`, `layers` and `recipe`: a candidate's wins and losses, its layers, how it was made.
 
-`forge layers`: what the layers of a merge are made of.
-
-`forge recipe`: how a candidate is made, in words that `forge merge` takes.
+`forge recipe` prints the candidate in the form that `forge merge` takes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""`forge runs`, `queue`, `show`, `events`: reading the log, for runs of any kind. No torch.
-
-`forge lineage`: what a model was made from, through all the runs that it went through. No torch.
-
-Panels of a run of any kind, as `forge show` draws and exports them. No torch.
-"""
+"""`forge runs`, `queue`, `show`, `events` and `lineage`: the log, for runs of any kind. No torch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Progress of a run, on stderr: a live view on a terminal, a line a unit otherwise.
-
-`forge watch`: a run that another process carries.
-"""
+"""`forge watch`, and the progress of a run on stderr: a live view on a terminal, else a line a unit."""
 
 from __future__ import annotations
 

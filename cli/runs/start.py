@@ -1,7 +1,4 @@
-"""`forge start`: a run of any kind, from a config file and settings.
-
-`forge kinds` and `forge settings`: what runs there are and what they may be told. No torch.
-"""
+"""`forge start`, `kinds` and `settings`: start a run of any kind; list the kinds and their settings."""
 
 from __future__ import annotations
 

@@ -1,13 +1,11 @@
 """Resident model: one model object per architecture, into which candidates' weights are swapped.
 
-Nothing is instantiated again or copied: parameters are pointed at the candidate's tensors.
+Parameters are pointed at the candidate's tensors; nothing is instantiated again or copied.
 
-Log-likelihoods of continuations, with each prompt read once.
-
-The prompts of a batch are padded on the left and read into a key-value cache; their continuations
-are read with this cache. Only the logits of a prompt's last position are computed, and a
-continuation of one token needs no more than those. Architectures that keep another kind of state,
-or take no positions, read prompt and continuation together instead.
+To score continuations, each prompt is read once. The prompts of a batch are padded on the left and
+read into a key-value cache, with which their continuations are read. Only the logits of a prompt's
+last position are computed; a continuation of one token needs no others. Architectures that keep
+another kind of state, or take no positions, read prompt and continuation together instead.
 """
 
 from __future__ import annotations

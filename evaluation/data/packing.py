@@ -1,4 +1,4 @@
-"""Packing of items into token ids, once per run.
+"""Packing of items and documents into windows of token ids, once per run.
 
 Texts of a slice and domain are joined in the order of their ids, each followed by the end token,
 and cut into windows of `context` tokens; the last may be shorter and is dropped only if it has a
@@ -7,19 +7,15 @@ exactly once. A question keeps the end of its prompt if prompt and choice exceed
 problem whose prompt and reply exceed the context is refused, because a truncated task is another
 task.
 
-Encoding of prompt and continuation, as lm-evaluation-harness 0.4 does it for causal models.
+Prompt and continuation are encoded as lm-evaluation-harness 0.4 does for causal models: they are
+tokenised together, with the tokenizer's own special tokens, and blanks at the prompt's end count to
+the continuation. As many tokens as the prompt has alone are cut off in front; the rest is the
+continuation. For an empty prompt stands the start token, else the end token.
 
-Both are tokenised together, with the tokenizer's own special tokens, and blanks at the prompt's end
-count to the continuation. Then as many tokens as the prompt has alone are cut off in front; the
-rest is the continuation. If the prompt is empty, the start token, else the end token, stands for
-it.
-
-Documents as windows of tokens, each scored by itself: models of any tokenizer can be compared.
-
-A document is preceded by the tokenizer's start token (or its end token, if it has no other), so that
-every token of the text is predicted, exactly once: windows of `context` tokens begin with the last
-token of the window before. This is the rolling log-likelihood of lm-evaluation-harness (Biderman et
-al. 2024, arXiv 2405.14782).
+Documents that are scored one by one make models of any tokenizer comparable. A document is preceded
+by the start token (or the end token, if there is no other), so that every token of its text is
+predicted exactly once; each window begins with the last token of the window before. This is the
+rolling log-likelihood of lm-evaluation-harness (Biderman et al. 2024, arXiv 2405.14782).
 """
 
 from __future__ import annotations

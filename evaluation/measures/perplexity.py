@@ -1,12 +1,9 @@
-"""Log-likelihood and next-token accuracy of windows: float32 log-probabilities, float64 sums.
+"""Log-likelihood of windows, documents and choices: float32 log-probabilities, float64 sums.
 
-Rolling log-likelihood of documents: float32 log-probabilities, float64 sums.
-
-Multiple choice by log-likelihood: the choice whose normalised log-likelihood is highest wins.
-
-Log-likelihoods are normalised by bytes, by tokens or not at all. As an alternative, the
-log-likelihood without the prompt is subtracted, which gives the mutual information of prompt and
-choice (Holtzman et al. 2021, "Surface form competition").
+In multiple choice the choice whose normalised log-likelihood is highest wins. Log-likelihoods are
+normalised by bytes, by tokens or not at all. As an alternative, the log-likelihood without the prompt
+is subtracted, which gives the mutual information of prompt and choice (Holtzman et al. 2021,
+"Surface form competition").
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The run context of a process: sources, data, the resident model, the builder.
 
 `Bench.check_unchanged`, called when a started run is opened, checks all this against `started`.
-
-Evaluation settings of the model: batch size, dtype and compilation, set, probed or pinned.
+Batch size, dtype and compilation of the resident model are set, probed or pinned.
 """
 
 from __future__ import annotations

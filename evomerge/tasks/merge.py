@@ -1,8 +1,7 @@
-"""`forge merge`, from a config file to output folders; all checks come before the first write.
+"""The work of `forge merge`: a config file, checked before the first write, becomes output folders.
 
-Texts of a merge that reads some (RegMean, RegMean++): loaded, cut into windows, and pinned.
-
-Warnings about what a source's folder holds beside weights: code, chat templates, other tokens.
+Texts of merges that read some (RegMean, RegMean++) are loaded, cut into windows and pinned. Warnings
+tell what else a source's folder holds beside weights: code, chat templates, other tokens.
 """
 
 from __future__ import annotations

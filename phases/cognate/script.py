@@ -1,6 +1,6 @@
 """Cognate as a kind of run: specialists of one base, trained, measured, and ready to be merged.
 
-Submission of a cognate run: settings, base and data, checked before any work.
+A submission's settings, base and data are checked before any work.
 """
 
 from __future__ import annotations

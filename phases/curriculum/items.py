@@ -1,13 +1,12 @@
-"""Items of a curriculum run as token ids: streams to train on, rows to measure on.
+"""Items of a curriculum run as token ids: streams to train on, dreams, rows to measure on.
 
-FOLDER/streams.safetensors   cell → training items, int32 [tokens], as the objective reads them
-FOLDER/items.jsonl           the items of the slices selection and test, as problems
+    FOLDER/streams.safetensors   cell → training items, int32 [tokens], as the objective reads them
+    FOLDER/items.jsonl           the items of the slices selection and test, as problems
 
 Ordinary text among the items is rehearsal of what the model was trained on before (Robins 1995,
 "Catastrophic forgetting, rehearsal and pseudorehearsal"). A window of text is an item whose prompt is
-its first token: the objective then predicts all others.
-
-Dreaming: a model's answers to tasks that it has passed, as streams that the objective reads.
+its first token: the objective then predicts all others. Dreams are a model's answers to tasks that it
+has passed.
 """
 
 from __future__ import annotations
@@ -159,6 +158,8 @@ def windows(ids: Ids, size: int) -> Ids:
     whole = ids[: len(ids) // size * size].reshape(-1, size)
     return np.concatenate([whole[:, :1], -1 - whole[:, 1:]], axis=1).ravel()
 
+
+# ---- dreams -------------------------------------------------------------------------------------
 
 #: Tokens that an answer may have beyond the longest right one.
 SPARE = 2

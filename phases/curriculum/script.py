@@ -1,9 +1,8 @@
 """The curriculum as a study: training that follows success, beside fixed orders of its tasks.
 
-Arms go on side by side: each chooses a mix, trains a segment, measures, and may go back to the model
-before a burst or train on its own dreams. Arms that have been alike so far have their models in common.
-
-Checks of a curriculum run before any work: task families, the model, the machine.
+Arms advance side by side: each chooses a mix, trains a segment, measures, and may go back to the model
+before a burst or train on its own dreams. Arms share the models of the segments in which they were
+alike. Task families, model and machine are checked before any work.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Experts as a kind of run: vectors by domain, a search over mixtures, one model that is folded.
 
-Submission of an experts run: settings, models and data, checked before any work.
+A submission's settings, models and data are checked before any work.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The work of an experts run's tasks: pin models and text, train vectors, score, dispatch, measure.
 
-A classifier of texts by their beginnings: the nearest centroid of a model's hidden states.
+The classifier that dispatches takes the nearest centroid of a model's hidden states at a text's
+beginning.
 
-Tasks of families in a folder of text: to train on, and to measure on.
-
-FOLDER/streams.safetensors gets FAMILY → training tasks, as the objective `answers` reads them;
-FOLDER/items.jsonl the tasks of the slices search, selection and test, as problems. The first two are of
-the tasks that `item_sets` keeps for choosing, and have none in common.
+Tasks of families are added to the folder of text: FOLDER/streams.safetensors gets FAMILY → training
+tasks, as the objective `answers` reads them; FOLDER/items.jsonl the tasks of the slices search,
+selection and test, as problems. The first two are of the tasks that `item_sets` keeps for choosing, and
+have none in common.
 """
 
 from __future__ import annotations

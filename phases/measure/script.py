@@ -1,10 +1,7 @@
-"""The measurement as a kind of run: a script of one question, and what is shown of the answers.
+"""The measurement as a kind of run: settings, events, a script of one question, and figures.
 
-Figures of a measurement, and how they follow from what was observed. Pure.
-
-Models are compared by `studies/comparison.py`, on documents.
-
-Settings, events and state of a measurement.
+Models are compared by `studies/comparison.py`, on documents. Figures are pure functions of what was
+observed.
 """
 
 from __future__ import annotations

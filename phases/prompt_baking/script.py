@@ -1,12 +1,10 @@
-"""Phase 6: a prompt becomes weights, at a strength that is measured.
+"""Prompt baking (phase 6) as a study: a prompt becomes weights, at a strength that is measured.
 
 The given model writes replies under the prompts, and is trained to write them without. Strengths
-between both models, and stops of the training, are measured on the selection slice, and one of them
-is the result of the stage; a run of several stages goes on from it.
-
-Submission of a bake: settings, model, prompts and data, checked before any work.
-
-Head and panels of a bake: the strength curve, divergences by prompt, replies that pass. Pure.
+between both models, and stops of the training, are measured on the selection slice; the best of them
+is the result of the stage. A run of several stages continues from it. Settings, model, prompts and data
+are checked before any work. Panels show the strength curve, divergences by prompt, and replies that
+pass.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Submission of a pipeline: every phase is checked before anything starts.
+"""Checks of a submitted pipeline: every phase is checked before anything starts.
 
-Predict models' architectures and tokenizers; refuse a phase whose models do not fit together.
-
-Names of models and data in a pipeline's settings: those of phases, and those from outside. Pure.
+Models' architectures and tokenizers are predicted, and a phase whose models do not fit together is
+refused. Names of models and data are those of phases, or come from outside.
 """
 
 from __future__ import annotations

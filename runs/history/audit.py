@@ -8,8 +8,8 @@ decisions  what happened after each prefix was due then, each answer is one that
            the models that a run begins with are those that it was submitted with
 result     the fold has the result, the lineage digest and the chain head that `completed` says
 
-What a kind of run adds to these checks is in its class: `validate_answer`,
-`wrong_fork`, `wrong_result`.
+What a kind of run adds to these checks is in its class: `validate_answer`, `wrong_fork`,
+`wrong_result`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Runs that are tasks of another run: their histories, and whether their ends are as recorded.
-
-Reuse of an ended run in the place of an equal one that would be begun. Pure.
+"""Runs that are tasks of another run: their histories, recorded ends, and reuse of equal runs.
 
 Two runs are equal if they are of one kind and have the same settings, the same pinned inputs (weights,
 companions, data and profile, as `started` has them) and the same version of the program. `identity` is
-the digest of all that. Operations have versions of their own; they stand in tasks and recipes, which
-an audit of the found run derives again with the program at hand.
+the digest of all that; it is pure. Operations have versions of their own; they stand in tasks and
+recipes, which an audit of the reused run derives again with the present program.
 """
 
 from __future__ import annotations

@@ -1,20 +1,14 @@
-"""Runs in the log: finding them, and reading their histories. Imports no torch.
+"""Runs in the log: finding them, reading their histories, and cutting a history at a place. No torch.
 
-Measurements of a run: the tasks and their answers, as its history has them. Pure.
+A place is the number of events before it: place 0 is before `submitted`, place 57 after the 57th
+event. Events are counted from the first, those before a fork included. Events appended together belong
+together: a history is cut between appends only, since no run was ever in a state between them. The
+second and later events of an append name its first event as their cause.
 
-Places in a run's history, and cutting the history at a place.
-
-Pure. A place is the number of events before it: place 0 is before `submitted`, place 57 after the
-57th event. Events are counted from the first, those before a fork included. Events appended
-together belong together: a history is cut between appends only, since no run was ever in a state
-between them. The second and later events of an append name its first event as their cause.
-
-Runs that came in an archive only as the past of a fork.
-
-This log has the archive's rows of such a run and nothing behind them, so that another archive may
-bring the rest. Such a run waits: a separate stream notes the event at which the run ends here, and
-while that event is the run's newest, no worker continues the run. A user who asks something of the
-run takes it over first (`imported`).
+Of a run that came in an archive only as the past of a fork, this log has the archive's rows and no
+later ones, so that another archive may bring the rest. Such a run waits: a separate stream notes the
+event at which the run ends here, and while that event is the run's newest, no worker continues the
+run. A user who asks something of the run takes it over first (`imported`).
 """
 
 from __future__ import annotations

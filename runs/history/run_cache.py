@@ -1,7 +1,4 @@
-"""Runs folded from the log, and kept while they are used: new events are folded in, not all again.
-
-Events of runs without their data, read once and kept; and the runs that a run delegates.
-"""
+"""Cache of runs folded from the log, and of their events without data; new events are added to both."""
 
 from __future__ import annotations
 

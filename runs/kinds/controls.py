@@ -1,11 +1,8 @@
-"""The table of words that ask something of a run. Pure.
+"""Controls of a run: the commands that users may send, their arguments, and when one is refused. Pure.
 
-Command, route, MCP tool and Python call are made from this table.
-
-Commands of users to a run: pause, resume, cancel, retry, change priority, import, export.
-
-Pure. Each command is an event with an actor. `refusal` says why a command makes no sense in a
-state; it is called before the event is recorded, and again by an audit.
+CLI command, API route, MCP tool and Python call are made from this table: pause, resume, cancel, retry,
+change priority, import, export. Each is recorded as an event with an actor. `refusal` says why a
+command makes no sense in a state; it is called before the event is recorded, and again by an audit.
 """
 
 from __future__ import annotations

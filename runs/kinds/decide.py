@@ -1,12 +1,8 @@
-"""`decide`: what a run does next, as a pure function of its state.
+"""`decide`: what a run does next, as a pure function of its state; its tasks, retries and quarantine.
 
-What is common to every kind of run is decided here; the rest by the kind's own `due`.
-
-Tasks and decisions: the work that a run needs done outside of its log. Pure.
-
-Failed tasks, dead processes and quarantine: what is tried again, and what ends the run.
-
-Pure.
+Here is what all kinds of run have in common; the rest is decided by the kind's own `due`. A task is
+work that the run needs done outside of its log. Failed tasks and dead processes are tried again, until
+quarantine ends the run.
 """
 
 from __future__ import annotations

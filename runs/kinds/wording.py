@@ -1,6 +1,6 @@
-"""Tasks and events of a run in words, for dashboard, terminal and messages.
+"""Tasks and events of a run in words, for dashboard, terminal and messages. Pure.
 
-Pure. `names` maps a recipe id to what people call the recipe; a kind of run says what is its own
+`names` maps a recipe id to the name that people read; a kind of run has words for what is its own
 (`Kind.summary_line`, `Kind.task_words`).
 """
 

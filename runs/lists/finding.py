@@ -1,10 +1,9 @@
-"""Runs as users write them: an id, a name, or the beginning of an id. Imports no torch.
+"""Look-up of runs and their models as users write them: by id, name, or beginning of an id. No torch.
 
-Names of a run's models, as users write them: RUN, RUN:MODEL or RUN/MODEL. Imports no torch.
-
-`RUN:champion` and `RUN/champion` are the result of any kind of run, as is `RUN` alone. `RUN/MODEL`
-looks like a path and like a Hub id. So a folder of that path comes first (`weights.folders.sources`),
-then a run of that whole name, then the Hub; `owner/name@revision` is always a Hub id.
+Models are RUN, RUN:MODEL or RUN/MODEL. `RUN:champion` and `RUN/champion` are the result of any kind of
+run, as is `RUN` alone. `RUN/MODEL` looks like a path and like a Hub id. So a folder of that path comes
+first (`weights.folders.sources`), then a run of that whole name, then the Hub; `owner/name@revision`
+is always a Hub id.
 """
 
 from __future__ import annotations

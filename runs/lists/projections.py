@@ -1,14 +1,12 @@
-"""The run list: a projection of the log to one row a run, of every kind.
+"""The run list: a projection of the log to one row a run, of every kind; and the runs' names.
 
 The table may be dropped; `forge db rebuild` makes it again. But for its name, which depends on the
 runs before it, each row follows from the run's events alone and equals what the fold says (a test
 compares them).
 
-Names of runs: what a user calls a run, or its kind and day; unique in a log. Pure.
-
-A name is a label: a user changes it at any time. What stands in streams, addresses and digests is the
-run's id. A run without a name is called by kind and day (`cognate-1128`), or by its id if a user chose
-the id; a phase by its pipeline (`mini-1128.5-learned`). If a name is taken, the next number
+A name is a label, unique in a log: a user changes it at any time. Streams, addresses and digests have
+the run's id. A run without a name is called by kind and day (`cognate-1128`), or by its id if a user
+chose the id; a phase by its pipeline (`mini-1128.5-learned`). If a name is taken, the next number
 follows (`cognate-1128-2`).
 """
 

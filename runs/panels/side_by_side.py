@@ -1,11 +1,8 @@
 """Runs of any kinds side by side: if results compare, what differs, panels of one name. Pure.
 
-Lines of one name are laid over each other, one chart a name, with a line for each run. Other panels
-of one name stand beside each other as they are.
-
-Repetitions of a line with several seeds, summed up: their median, and a band over all. Pure.
-
-The page does the same (`dashboard/src/charts/seeds.ts`).
+Lines of one name are laid over each other, one chart a name, with a line for each run. Repetitions
+with several seeds become their median and a band over all, as on the dashboard
+(`dashboard/src/charts/seeds.ts`). Other panels of one name stand beside each other as they are.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Panels as tables, one row a value, and as CSV with all of their data. Pure.
+"""Panels as tables and as CSV, and a run's head and panels as a Markdown report. Pure.
 
-Head and panels of a run of any kind as Markdown: a report that people and models read. Pure.
+A table has one row a value; CSV has all data of the panel.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
-"""Lineage: the events, and their data, that a crashed and an undisturbed run must share.
+"""Lineage, events without their data, and spending of a run, from its log. Pure.
 
-Pure.
-
-Events of a run without their data, and the runs that a run delegates, as views read them. Pure.
-
-Spending of a run, from its log. Pure.
+The lineage is the events, and their data, that a crashed and an undisturbed run must share.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
-"""Files that are opened by the hundred: the limit of open files, and faults of the machine.
+"""Limits of the process: open files, freed memory, and how waiting threads wait.
 
-Freed memory: glibc keeps it in its heaps for further use, unless it is asked to give it back.
-
-Setting of how threads wait for each other between two parallel parts of a computation.
-
-By default OpenMP's threads spin, which takes the processor from the work that they wait for as soon as
-other processes want the processor too (docs/benchmarks.md). So this program's threads sleep, unless
-the user says otherwise. OpenMP reads its environment when torch is imported; this module does not
-import torch.
+Errors of opened files tell apart a machine's fault and too many open files. glibc keeps freed memory in
+its heaps unless it is asked to give it back. OpenMP's threads spin by default, which takes the
+processor from the work that they wait for as soon as other processes want it too (docs/benchmarks.md).
+So this program's threads sleep, unless the user says otherwise. OpenMP reads its environment when torch
+is imported; this module does not import torch.
 """
 
 from __future__ import annotations

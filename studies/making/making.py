@@ -1,14 +1,10 @@
-"""Tasks that make recipes, and what is next until a recipe is made. Pure.
+"""Making of recipes: its tasks and events, what is next, and notes in snapshots' folders. No torch.
 
-Events of every kind of run that makes models: a recipe was made, a training has advanced.
-
-Notes in the folder of a snapshot: the runs that it serves, its cost, its end. No torch.
-
-    runs.txt       names of the runs, one a line
+    runs.txt       names of the runs that the snapshot serves, one a line
     seconds.txt    seconds that it takes to make the snapshot again
-    ended          present if none of the runs goes on: the snapshot is the first to be removed
+    ended          present if all of the runs have ended: the snapshot is the first to be removed
 
-They are about the place of a snapshot, not about its content: notes that are missing do no harm.
+Notes are about the place of a snapshot, not about its content: missing notes do no harm.
 """
 
 from __future__ import annotations

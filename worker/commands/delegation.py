@@ -1,12 +1,11 @@
-"""Runs that are tasks of another run: submitted, looked after, and answered once they have ended.
+"""Runs that are tasks of another run: submitted, watched, answered at their end, or reused.
 
 A child is submitted once, even if several processes try: its name follows from the task. Its first
 event names the parent's first own event as its cause, by which another run of that name is told apart.
 
-Ended runs that take the place of a child that would be equal: `forge pipeline run --reuse`.
-
-What the child would pin is found out by doing its first task here, and recording nothing of it. That
-is done only if a completed run has the same settings.
+With `forge pipeline run --reuse` an ended run may stand in for an equal child. To learn what the child
+would pin, its first task is done here, and nothing of it is recorded. That is done only if a completed
+run has the same settings.
 """
 
 from __future__ import annotations

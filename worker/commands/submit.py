@@ -1,6 +1,4 @@
-"""Submit a run: its name, the checks of what is given, the event that records it. No torch.
-
-Validation of what a run of any kind is submitted with.
+"""Submission of a run: its name, the checks of its inputs, the event that records it. No torch.
 
 Terminal, API and Python all use this module, so that all refuse the same input with the same words.
 """

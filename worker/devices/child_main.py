@@ -7,7 +7,7 @@ says how the task ended. The process imports torch once and keeps sources and mo
 The process ends when its parent ends. It ignores signals, which are for the parent: a terminal's
 Ctrl-C or a service's SIGTERM must not look like a death at a task.
 
-Logs of workers: JSON lines, or text for a terminal, with run, task and position as fields.
+Its logs are JSON lines, or text for a terminal, with run, task and position as fields.
 """
 
 from __future__ import annotations
@@ -183,10 +183,6 @@ def main() -> None:
         out.write(json.dumps(child.do(child.next_task(tasks))) + "\n")
 
 
-if __name__ == "__main__":
-    main()
-
-
 #: Fields of log records beside their message.
 FIELDS = ("run", "run_name", "task", "what", "candidate", "position", "ended", "seconds", "why")
 
@@ -245,3 +241,7 @@ def _for_people(_logger: object, _name: str, event: dict) -> dict:
         else value
         for name, value in event.items()
     }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,6 @@
 """A device's thread: it claims the task granted to it, has a child process do it, and watches.
 
-The parent's side of a device's process: start the process, send it tasks, end it.
+`Process` is the parent's side of the child process (`worker.devices.child_main`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Records of the dispatcher: runs, tasks under way, measures, the service that users received.
-
-Runs that have not ended, as the dispatcher knows them from the log.
-"""
+"""Records of the dispatcher: waiting runs, tasks under way, measures, service received by users."""
 
 from __future__ import annotations
 

@@ -1,12 +1,8 @@
-"""The table of devices: what each device of the workers offers and does, and its grant.
+"""Device table: what each device offers and does, its grant; runs' needs and current work. No torch.
 
 The table is not the truth: it may be dropped at any time. It has one row per device. The worker
 writes its device's status and a heartbeat. The dispatcher writes the grant: the task that the
 device should do next. A row whose heartbeat is late, by the database's clock, counts as gone.
-
-Devices and processes that work on a run's tasks now, by the tables of devices and leases.
-
-The needs of runs and the devices of a worker, in the scheduler's terms; without torch.
 """
 
 from __future__ import annotations

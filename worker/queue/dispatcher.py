@@ -1,13 +1,10 @@
 """The dispatcher: one thread among all workers follows the log and grants tasks to devices.
 
 The dispatcher holds a lease; when it dies, another worker takes over. It knows everything from the
-log, the device table and the leases. Only the service that users have received would be lost with
-it: that is noted in a table from time to time. Two dispatchers at once are harmless: a device takes
-one grant, a task has one lease, and an event has one key.
-
-The dispatcher's runs: their folded states and open tasks, which the log can restore.
-
-The device that built each candidate: there an evaluation needs no transfer and no rebuild.
+log, the device table and the leases: folded states and open tasks of runs, and the device that built
+each candidate, where an evaluation needs no transfer and no rebuild. Only the service that users have
+received would be lost with it: that is noted in a table from time to time. Two dispatchers at once are
+harmless: a device takes one grant, a task has one lease, and an event has one key.
 """
 
 from __future__ import annotations
