@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agent_forge.cli.main import forge
-from agent_forge.phases.measure.script import FIGURES, MeasureState, observed
+from agent_forge.phases.measure.figures import FIGURES, MeasureState, observed
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, DataError, SourceChangedError
 from agent_forge.runs.history import audit, repository
