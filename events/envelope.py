@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict
 Json: TypeAlias = "Mapping[str, Json] | Sequence[Json] | str | float | bool | None"
 #: Data of an event of any type and schema, as recorded: who reads a field knows the schema.
 Data: TypeAlias = Mapping[str, Any]
+#: Plain data as JSON has it, to be written.
+Plain: TypeAlias = dict[str, Any]
 
 _encode = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False

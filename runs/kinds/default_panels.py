@@ -6,23 +6,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any
 
 from agent_forge.runs.kinds.decide import pending
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.panels.head import Fact, Head, Result, measured
 from agent_forge.runs.panels.panels import Axis, Lines, Panel, Series, Units, columns
 
-if TYPE_CHECKING:
-    from agent_forge.runs.kinds.view import View
-
-S = TypeVar("S", bound=State)
-
 #: Columns of the table of tasks.
 TASKS = columns(what="text", state="text", failed_attempts="integer", task="text")
 
 
-def head(kind: View[S], state: S, result: Result | None = None, facts: Sequence[Fact] = ()) -> Head:
+def head(kind: Any, state: State, result: Result | None = None, facts: Sequence[Fact] = ()) -> Head:
     """Return the head of a run; a kind that measures something gives its result and facts."""
     done, of = kind.progress(state)
     troubles = {
@@ -68,7 +63,7 @@ def sentences(head: Head) -> list[str]:
     return texts
 
 
-def panels(kind: View[S], state: S, curve: Sequence[float | None]) -> list[Panel]:
+def panels(kind: Any, state: State, curve: Sequence[float | None]) -> list[Panel]:
     """Return the curve of scores, if the kind notes one in the run list, and the table of tasks."""
     curves: list[Panel] = []
     if any(value is not None for value in curve):
@@ -76,7 +71,7 @@ def panels(kind: View[S], state: S, curve: Sequence[float | None]) -> list[Panel
     return [*curves, tasks(kind, state)]
 
 
-def scores(kind: View[S], curve: Sequence[float | None]) -> Lines:
+def scores(kind: Any, curve: Sequence[float | None]) -> Lines:
     """Return the run list's curve as a panel."""
     series = Series(name=kind.curve_of, x=tuple(range(len(curve))), y=tuple(curve))
     says = f"The {kind.curve_of} of each {kind.unit}, as the list of runs has it."
@@ -84,7 +79,7 @@ def scores(kind: View[S], curve: Sequence[float | None]) -> Lines:
     return Lines(name="scores", title="Score", says=says, x=x, y=y, series=(series,))
 
 
-def tasks(kind: View[S], state: S) -> Units:
+def tasks(kind: Any, state: State) -> Units:
     """Return the tasks with an answer, those given up, and what the run does next."""
     names = kind.names(state)
     states = dict.fromkeys(state.answers, "done")

@@ -19,15 +19,12 @@ from agent_forge.runs.kinds import tracking
 from agent_forge.runs.kinds.asked import Asked, Checked, Command, Lookup, Named, Plan
 from agent_forge.runs.kinds.decide import Decision, Delegate, Start, Task
 from agent_forge.runs.kinds.origin import Origin
-from agent_forge.runs.kinds.outcome import Outcome
+from agent_forge.runs.kinds.outcome import Cache, Outcome
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.kinds.view import View
 from agent_forge.runs.record import events
 
 if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
-
-    from agent_forge.runs.history.audit import Finding
     from agent_forge.runs.home import Home
 
 S = TypeVar("S", bound=State)
@@ -219,7 +216,7 @@ class Kind(View[S], Outcome[S]):
         """Return True if a run that is asked for with these settings can have the settings `config`."""
         return self.parse(settings) == config
 
-    def fault(self, error: ErrorDetails) -> tuple[str, str]:
+    def fault(self, error: Mapping[str, Any]) -> tuple[str, str]:
         """Return the setting of one of pydantic's errors ("": of several), and what is wrong."""
         what = str(error["msg"]).removeprefix("Value error, ")
         if error["type"] == "extra_forbidden":
@@ -230,7 +227,7 @@ class Kind(View[S], Outcome[S]):
         if error["type"] in ("too_short", "too_long"):
             bound = "least {min_length}" if error["type"] == "too_short" else "most {max_length}"
             what = f"a list of at {bound} is needed, not of {{actual_length}}".format(
-                **error.get("ctx", {})
+                **error["ctx"]
             )
         return ".".join(map(str, error["loc"])), what
 
@@ -354,14 +351,14 @@ class Kind(View[S], Outcome[S]):
 
     # ---- work ----------------------------------------------------------------------------------
 
-    def context(self, state: S, cache: object) -> Context:
+    def context(self, state: S, cache: Cache) -> Context:
         """Open a run's inputs in this process. `cache` is the process's weight cache."""
         raise NotImplementedError
 
-    def keep(self, state: S, cache: object) -> None:
+    def keep(self, state: S, cache: Cache) -> None:
         """Write to disk what a restart would need most and is in memory only."""
 
-    def resumes(self, state: S, cache: object) -> list[str]:
+    def resumes(self, state: S, cache: Cache) -> list[str]:
         """Return sentences on where work that is under way goes on, with this weight cache."""
         return []
 
@@ -373,7 +370,7 @@ class Kind(View[S], Outcome[S]):
         """Return the seconds that it took to make weights of the run; 0: not known."""
         return 0.0
 
-    def result_files(self, state: S, cache: object) -> list[tuple[str, Path]]:
+    def result_files(self, state: S, cache: Cache) -> list[tuple[str, Path]]:
         """Return (name in an archive, file) of the result's weights. Raises ForgeError."""
         return []
 
@@ -391,15 +388,15 @@ class Kind(View[S], Outcome[S]):
         raise NotFoundError(f"run {state.run} is {self.title}: nothing of it can be rebuilt.")
 
     def rebuild(
-        self, state: S, cache: object, ids: Sequence[str], say: Callable[[str], None]
-    ) -> Iterator[Finding]:
+        self, state: S, cache: Cache, ids: Sequence[str], say: Callable[[str], None]
+    ) -> Iterator[Any]:
         """Make results again; yield a finding for each that differs from the recorded one.
 
         `cache` is empty but for the inputs of runs. `say` hears of each result.
         """
         yield from ()
 
-    def reopened(self, state: S, cache: object) -> tuple[Context, Sequence[str]]:
+    def reopened(self, state: S, cache: Cache) -> tuple[Context, Sequence[str]]:
         """Return the context of a started run to measure again in, and how its profile differs.
 
         Raises ForgeError if nothing can be measured here, UnreproducedError for other numbers under the
@@ -413,7 +410,7 @@ class Kind(View[S], Outcome[S]):
         """Return the data of an answer that must come out again; `recorded` is the recorded answer."""
         return events.luckless(event)
 
-    def cached(self, state: S, cache: object) -> Iterator[Finding]:
+    def cached(self, state: S, cache: Cache) -> Iterator[Any]:
         """Yield a finding for each of the run's cached files that is not what the log says."""
         yield from ()
 
@@ -426,7 +423,7 @@ class Kind(View[S], Outcome[S]):
 
     def verify_folder(
         self, home: Home, folder: Path, document: dict[str, object], state: S | None, is_known: bool
-    ) -> Iterator[Finding]:
+    ) -> Iterator[Any]:
         """Yield findings about a result's folder; `is_known`: this log has its run.
 
         `state` is the run's, None if the log has no such run or its history is broken.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -23,6 +23,8 @@ from agent_forge.runs.record import lineage
 from agent_forge.runs.record.events import ChildEnded, Started, Submitted
 
 S = TypeVar("S", bound=State)
+#: A process's weight cache; its class (`weights.storage.weight_cache.Artifacts`) is of a room above.
+Cache: TypeAlias = Any
 
 #: Unit of a tracker → how panels spell it.
 _UNITS = {"bits/byte": "bit/B", "nats/token": "nat/token", "bytes": "B", "count": ""}
@@ -90,11 +92,11 @@ class Outcome(Generic[S]):
         """Return the content address of what a started run has pinned, its items among it."""
         return ""
 
-    def items_file(self, state: S, cache: object) -> Path:
+    def items_file(self, state: S, cache: Cache) -> Path:
         """Return the file of the items that a run has pinned, JSON lines. Raises ForgeError."""
         raise NotFoundError(f"run {state.run} has no items to measure on.")
 
-    def forecast(self, submitted: Submitted, cache: object, folder: Path) -> Forecast:
+    def forecast(self, submitted: Submitted, cache: Cache, folder: Path) -> Forecast:
         """Return what a run that is submitted so costs here; try the work, and record nothing.
 
         `folder` takes the stand-ins of its models. It may take a minute. Raises the errors of a start.

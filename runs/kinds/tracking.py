@@ -12,16 +12,13 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import Figure
 
 if TYPE_CHECKING:
-    from agent_forge.runs.kinds.kind import Kind
     from agent_forge.runs.kinds.state import State
-
-S = TypeVar("S", bound="State")
 
 #: Destination of a name: the rows of the run's history, its summary, its settings, or the
 #: description of its result.
@@ -136,12 +133,16 @@ def _entries(listed: Sequence[TrackedName], place: Place) -> list[TrackedName]:
 class Allowed:
     """The names that one run may send to a place: the catalogue, with the run's parts in patterns."""
 
-    def __init__(self, kind: Kind[S], state: S, place: Place) -> None:
-        settings = kind.shown(state.submitted.config) if state.submitted else {}
+    def __init__(self, kind: Any, state: State, place: Place) -> None:
+        settings: dict[str, object] = kind.shown(state.submitted.config) if state.submitted else {}
         shown = {name: value for name, value in settings.items() if name not in kind.naming}
         setting_names = [*shown, *names(shown)]
         # Every kind has figures and settings, also those of a strategy of somebody else's.
-        parts = {"figure": kind.figures_of, "setting": setting_names, **kind.tracked_parts(state)}
+        parts: Parts = {
+            "figure": kind.figures_of,
+            "setting": setting_names,
+            **kind.tracked_parts(state),
+        }
         expressions = (
             _expression(entry.name, parts) for entry in _entries(kind.catalogue(), place)
         )

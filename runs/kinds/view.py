@@ -33,9 +33,7 @@ from agent_forge.runs.record.lineage import Child
 from agent_forge.runs.system.durations import duration
 
 if TYPE_CHECKING:
-    from agent_forge.runs.history.repository import Log
     from agent_forge.runs.home import Home
-    from agent_forge.runs.lists.tables import Table
 
 S = TypeVar("S", bound=State)
 #: Why results do not compare: see `View.yardstick`.
@@ -240,7 +238,7 @@ class View(Generic[S]):
 
     def full_report(
         self,
-        log: Log,
+        log: Any,
         state: S,
         rows: Sequence[Envelope],
         children: Sequence[Child] = (),
@@ -379,7 +377,7 @@ class View(Generic[S]):
             )
         return rows
 
-    def tables(self) -> Mapping[str, Callable[[S, Sequence[Envelope]], Table]]:
+    def tables(self) -> Mapping[str, Callable[[S, Sequence[Envelope]], Any]]:
         """Return name → function(state, rows) of the kind's tables, for Parquet and notebooks."""
         return {}
 

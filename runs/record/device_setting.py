@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from agent_forge.events.envelope import Data
+if TYPE_CHECKING:
+    from agent_forge.events.envelope import Data
 
 #: The device is chosen where the run starts: the first GPU, or the CPU if there is none.
 AUTO = "auto"

@@ -15,16 +15,13 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from agent_forge.events import canonical_json
 from agent_forge.events.envelope import Data, Json
 from agent_forge.runs.record import events
 from agent_forge.runs.record.device_setting import AUTO, with_device
 from agent_forge.runs.record.events import ENDED
-
-if TYPE_CHECKING:
-    from agent_forge.runs.kinds.state import State
 
 #: Types of the events that luck, places and names decide; the lineage leaves them out.
 OUTSIDE = frozenset(
@@ -113,7 +110,7 @@ class Child:
     #: The task's key in the parent.
     task: str
     #: Its state; views only read it.
-    state: State
+    state: Any
     #: Its events until that moment; there is one at least.
     lines: Sequence[Line]
     #: True if it had ended before, and was taken in the place of an equal run.

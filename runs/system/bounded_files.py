@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from agent_forge.events.envelope import Json
 from agent_forge.runs.errors import ConfigError, ForgeError, SourceError
+
+if TYPE_CHECKING:
+    from agent_forge.events.envelope import Json
 
 #: Bytes of the largest file that is read as a whole. The largest tokenizers have about 35 MB.
 MOST_BYTES = 64 << 20
