@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import override
+
 from agent_forge import evolution
 from agent_forge.evomerge import config as document_settings
 from agent_forge.evomerge import config as evomerge_config
@@ -117,6 +119,7 @@ class EvoMerge(evolution.EvoMerge):
             config = EvoMergeConfig().settings()[0]
         super().__init__(None if isinstance(config, EvoMergeConfig) else config, home)
 
+    @override
     async def evolve(  # pyright: ignore[reportIncompatibleMethodOverride]  a document's own order
         self,
         models: Sequence[Any] | Mapping[str, Any] = (),

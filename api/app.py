@@ -15,7 +15,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 
 from agent_forge.api import live, problems
-from agent_forge.api.access.guard import Guard
+from agent_forge.api.access.authorization import Guard
 from agent_forge.api.access.waiting import WaitingRoom
 from agent_forge.api.live import Hub
 from agent_forge.api.options import Options

@@ -31,8 +31,8 @@ from agent_forge.api.access.authorization import VIEWER, Access, address, bearer
 from agent_forge.api.problems import UNPROCESSABLE, Problem, problem_of
 from agent_forge.api.routes import phases
 from agent_forge.api.schemas import bodies as schemas
-from agent_forge.api.state import views
-from agent_forge.api.state.run_cache import Desk
+from agent_forge.api.state import run_cache
+from agent_forge.api.state.run_cache import RunReader
 from agent_forge.events import Envelope, EventsError
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ForgeError
@@ -327,7 +327,7 @@ PAGE = 500
 
 
 @dataclass(frozen=True)
-class Told:
+class Message:
     """One event, and what else it gives rise to, as JSON texts."""
 
     position: int
@@ -338,9 +338,9 @@ class Told:
 class Hub:
     """Follows the log."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: RunReader) -> None:
         self._desk = desk
-        self._told: list[Told] = []
+        self._told: list[Message] = []
         #: Everything up to here is in `_told`, or was before it.
         self.position = 0
         self._first = 0
@@ -379,7 +379,7 @@ class Hub:
                 while self.position < rows[-1].position and not self._stop.wait(0.001):
                     pass
 
-    def _arrived(self, messages: list[Told], position: int) -> None:
+    def _arrived(self, messages: list[Message], position: int) -> None:
         """Add new events and wake all waiting clients; runs in the event loop."""
         self._told += messages
         if len(self._told) > NEWEST:
@@ -394,7 +394,7 @@ class Hub:
         """True if the thread that follows the log is alive."""
         return self._thread is not None and self._thread.is_alive()
 
-    def _all(self, rows: Sequence[Envelope]) -> list[Told]:
+    def _all(self, rows: Sequence[Envelope]) -> list[Message]:
         """Return the messages of rows; a row whose message cannot be made is logged and left out."""
         messages = []
         for row in rows:
@@ -407,12 +407,12 @@ class Hub:
                 messages.append(message)
         return messages
 
-    def tell(self, row: Envelope) -> Told | None:
+    def tell(self, row: Envelope) -> Message | None:
         """Return a row's messages for clients; None if the row is no event of a run."""
         if not kinds.is_run(row.stream):
             return None
         run = run_of(row.stream)
-        event = views.event(row, self._offset(run) + row.version, self._names(run))
+        event = run_cache.event(row, self._offset(run) + row.version, self._names(run))
         place = {"position": row.position, "run": run, "place": event["place"]}
         try:
             messages = self._also(run, row, event["data"])
@@ -421,7 +421,9 @@ class Hub:
             messages = []
         # Last, because a client goes on behind the last event that it saw.
         messages.append({"type": "event", **place, "event": event})
-        return Told(row.position, run, tuple(json.dumps(m, ensure_ascii=False) for m in messages))
+        return Message(
+            row.position, run, tuple(json.dumps(m, ensure_ascii=False) for m in messages)
+        )
 
     def _also(self, run: str, row: Envelope, data: dict[str, Any]) -> list[dict[str, Any]]:
         """Return the source documents' messages."""
@@ -438,7 +440,7 @@ class Hub:
                 done |= {"task_id": run, **kind.ending(state), "reason": data.get("reason")}
             if row.type == Completed.type:
                 return [done]
-            detail = wording.gist(kind.name, row.type, data, self._names(run))
+            detail = wording.summary_line(kind.name, row.type, data, self._names(run))
             title = f"The run {'was ' if row.type == Cancelled.type else ''}{row.type}"
             return [{**done, "type": "error", "title": title, "detail": detail, "message": detail}]
         return []
@@ -462,7 +464,7 @@ class Hub:
             self._past[run] = rows - version
         return self._past[run]
 
-    async def after(self, position: int, run: str | None) -> tuple[list[Told], int]:
+    async def after(self, position: int, run: str | None) -> tuple[list[Message], int]:
         """Return the events after a position, waiting for the first, and the new position."""
         while True:
             changed, now = self._changed, self.position
@@ -477,7 +479,7 @@ class Hub:
                 return messages[:PAGE], messages[PAGE - 1].position if len(messages) > PAGE else now
             await changed.wait()
 
-    def _read(self, position: int, run: str | None) -> tuple[list[Told], int]:
+    def _read(self, position: int, run: str | None) -> tuple[list[Message], int]:
         """Read events after a position from the log, for a client that is too far behind for memory."""
         store = self._desk.store
         if run is None:
@@ -490,7 +492,7 @@ class Hub:
         return self._all(rows), last if len(rows) == PAGE else max(end, last)
 
 
-async def stream(hub: Hub, position: int, run: str | None) -> AsyncGenerator[Told]:
+async def stream(hub: Hub, position: int, run: str | None) -> AsyncGenerator[Message]:
     """Yield the events after a position as they come, without an end."""
     while True:
         messages, position = await hub.after(position, run)

@@ -28,13 +28,7 @@ from agent_forge.cli.options import emit, json_option, split
 )
 @json_option
 def extract_command(
-    base: str,
-    model: str,
-    out: str,
-    rank: int,
-    modules: str | None,
-    whole: bool,
-    as_json: bool,
+    base: str, model: str, out: str, rank: int, modules: str | None, whole: bool, as_json: bool
 ) -> None:
     """Write a fine-tuned MODEL as a LoRA adapter of BASE, by truncated singular values.
 

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any
 
 import click
+from typing_extensions import override
 
 from agent_forge.cli import live, panels
 from agent_forge.cli.options import name_of, named, say, screen_width, short
@@ -143,6 +144,7 @@ class View:
 class StudyView(View):
     """Plain texts of a run that a script decides: what it makes, measures and finds."""
 
+    @override
     def unit(self, state: Any, row: Any) -> str | None:
         """Return a line for a segment, a measurement, or what the kind lists; None for other events.
 
@@ -160,10 +162,10 @@ class StudyView(View):
         told = row.type == "observed" or row.type in kind.listed - LISTED - {kind.completed.type}
         if not told or data.get("recipe_id", "") not in {"", *names}:
             return None
-        gist = kind.gist(row.type, data, names)
+        words = kind.summary_line(row.type, data, names)
         if row.type == "observed":
-            return f"measured {gist}"
-        return f"{row.type.replace('_', ' ')}: {gist}" if gist else None
+            return f"measured {words}"
+        return f"{row.type.replace('_', ' ')}: {words}" if words else None
 
     def segment(self, name: str, data: dict[str, Any]) -> str:
         """Return a line for a segment of the training that is called `name`."""
@@ -173,6 +175,7 @@ class StudyView(View):
             f"{last['norm']:.2f}  rate {last['rate']:.1e}  {speed:,.0f} tokens/s"
         )
 
+    @override
     def announce(self, state: Any, data: dict[str, Any], name: str) -> None:
         """Print the report, what its folder has, the names as models, and what may come next."""
         kind: Any = self.kind  # a study

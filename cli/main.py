@@ -18,7 +18,7 @@ from typing import Any
 import click
 from click.shell_completion import get_completion_class
 
-from agent_forge.cli.options import Suggesting
+from agent_forge.cli.options import SuggestingGroup
 from agent_forge.runs.system.open_files import sleep_by_default
 
 #: Command → (module, one line of help). The line stands here so that `--help` imports nothing.
@@ -229,7 +229,7 @@ class _ReaderGoneError(Exception):
     """
 
 
-class Lazy(Suggesting):
+class Lazy(SuggestingGroup):
     """A group whose commands are imported when they are needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

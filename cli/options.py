@@ -22,7 +22,7 @@ from agent_forge.runs.system.bounded_files import read_json, read_text
 from agent_forge.runs.system.plain_text import escaped, visible
 
 
-class Suggesting(click.Group):
+class SuggestingGroup(click.Group):
     """A group that says which of its commands an unknown one is like."""
 
     def resolve_command(

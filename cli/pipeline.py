@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agent_forge.cli.options import (
-    Suggesting,
+    SuggestingGroup,
     emit,
     json_option,
     queue_options,
@@ -234,11 +234,7 @@ def written(file: str, sources: list[str], base: str | None, data: list[str]) ->
 @click.option("--data", multiple=True, type=click.Path(), help="Items to measure on.")
 @json_option
 def init_command(
-    file: str,
-    base_models: str | None,
-    base_model: str | None,
-    data: tuple[str, ...],
-    as_json: bool,
+    file: str, base_models: str | None, base_model: str | None, data: tuple[str, ...], as_json: bool
 ) -> None:
     """Write a pipeline's file to start from: FILE (default pipeline.toml). No file is overwritten.
 
@@ -307,7 +303,7 @@ def report_command(run: str, out: str | None, as_json: bool) -> None:
     )
 
 
-@click.group("pipeline", cls=Suggesting)
+@click.group("pipeline", cls=SuggestingGroup)
 def pipeline_command() -> None:
     """Run phases in a row, each a run of its own, with gates between them.
 
@@ -376,13 +372,13 @@ def run_command(
 def _plan(home: Home, file: Path, output_dir: str | None, elsewhere: bool) -> Plan:
     """Return the plan of the pipeline. Raises ConfigError, UnavailableError."""
     from agent_forge.pipeline.submission import file as files
-    from agent_forge.runs.kinds.asked import Asked, Lookup
+    from agent_forge.runs.kinds.asked import Lookup, RunRequest
     from agent_forge.weights.storage.model_origin import Finder
     from agent_forge.worker.commands import submit
 
     named = Finder(home, lambda line: click.echo(line, err=True))
     folder = str(Path(output_dir).absolute()) if output_dir else None
-    request = Asked("pipeline", files.read(file), {}, (), folder)
+    request = RunRequest("pipeline", files.read(file), {}, (), folder)
     return submit.plan(request, Lookup({}, named, elsewhere=elsewhere))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from agent_forge.evaluation.task_families.base import Item
+from agent_forge.evaluation.task_families.families import Item
 from agent_forge.runs.errors import SourceError
 
 #: Tokens of a pass, padding included.

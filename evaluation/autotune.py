@@ -301,7 +301,7 @@ def machine_profile(device: str, dtype: str = "", attention: str = "") -> Profil
 
 
 @dataclass(frozen=True)
-class Beside:
+class SpeedComparison:
     """A model's speed, and how it compares with the first model's."""
 
     speed: Speed
@@ -323,7 +323,7 @@ def measure(
 
 def paired(
     models: Sequence[ResidentModel], context: int, repetitions: int = 5, most: int | None = None
-) -> list[Beside]:
+) -> list[SpeedComparison]:
     """Time forward passes of loaded models in turns, each with the smallest of their batches."""
     rows = min(model.rows(context) for model in models)
     rows = max(1, min(rows, most or rows))
@@ -343,7 +343,7 @@ def paired(
             latency_spread=(max(latencies) - min(latencies)) / 2,
             peak_bytes=peak,
         )
-        result.append(Beside(speed, statistics.median(ratios), min(ratios), max(ratios)))
+        result.append(SpeedComparison(speed, statistics.median(ratios), min(ratios), max(ratios)))
     return result
 
 

@@ -1,8 +1,11 @@
-"""Loading of items and tokenizers, with checks."""
+"""Loading of items and tokenizers, with checks.
+
+Packages that reading data needs, by the data's names alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from agent_forge.evaluation.data.slices import SLICES, Slice
 from agent_forge.evaluation.lm_eval import spec as tasks
 from agent_forge.evaluation.lm_eval.spec import is_task
 from agent_forge.runs.errors import DataError, SourceError
+from agent_forge.runs.system import packages
 from agent_forge.weights.folders import model_config
 
 
@@ -71,3 +75,15 @@ def load_tokenizer(folder: str) -> Any:
             "tokens. Copy them from where the model is from."
         )
     return tokenizer
+
+
+def check_packages(places: Iterable[str]) -> None:
+    """Raise UnavailableError if a package is missing that reading one of these files or tasks needs.
+
+    A folder's files are not looked at. `places`: PATH, DOMAIN=PATH or lm-eval:TASK.
+    """
+    for place in places:
+        if is_task(place):
+            packages.require(place, "lm_eval")
+        elif place.endswith(".parquet"):
+            packages.require(place, "pyarrow")

@@ -6,20 +6,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from typing_extensions import override
+
 from agent_forge.events import Envelope, Event
 from agent_forge.evomerge import config
 from agent_forge.evomerge import config as settings_of
 from agent_forge.evomerge.config import EvoMergeConfig, parse
 from agent_forge.evomerge.run import events, origins, tasks
-from agent_forge.evomerge.run.answers import ANSWERS, unasked
+from agent_forge.evomerge.run.answers import ANSWERS, validate_answer
 from agent_forge.evomerge.run.rules import fork_rules
 from agent_forge.evomerge.run.rules.decide import due
 from agent_forge.evomerge.run.state import RunState
-from agent_forge.evomerge.run.views import candidates, generations
+from agent_forge.evomerge.run.views import candidates, outlook
 from agent_forge.evomerge.view import RunView
 from agent_forge.runs.event_types import Figure, MadeModel
 from agent_forge.runs.kinds.architecture import Architecture
-from agent_forge.runs.kinds.asked import Asked, Checked, Lookup, Plan
+from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Decision, Start
 from agent_forge.runs.kinds.forecast import Forecast
 from agent_forge.runs.kinds.kind import Kind
@@ -55,19 +57,22 @@ class EvoMerge(RunView, Kind[RunState]):
 
     # ---- deciding ----------------------------------------------------------------------------
 
+    @override
     def due(self, state: RunState) -> Decision:
         """Return what there is to do after `started`."""
         return due(state)
 
+    @override
     def essential(self, state: RunState, task: str) -> bool:
         """Return True if nothing can be compared without it: start, profile, a source's score."""
         sources = {s.recipe_id for s in state.started.sources} if state.started else set()
         return task in (Start.key, tasks.Measure.key) or task.rpartition("/")[2] in sources
 
-    def unasked(self, state: RunState, task: Any, event: Event) -> str | None:
-        """Return why the event does not answer the open task; None if it does."""
-        return unasked(state, task, event)
+    @override
+    def validate_answer(self, state: RunState, task: Any, event: Event) -> str | None:
+        return validate_answer(state, task, event)
 
+    @override
     def agrees(self, state: RunState, recorded: Event, repeat: Event) -> bool:
         """Return True if a second result does not contradict the recorded one.
 
@@ -82,11 +87,13 @@ class EvoMerge(RunView, Kind[RunState]):
             return True
         return super().agrees(state, recorded, repeat)
 
-    def essence(self, event: Event) -> str:
+    @override
+    def fingerprint(self, event: Event) -> str:
         """Return the digest or the components of a result."""
-        data = common.luckless(event)
+        data = common.without_volatile(event)
         return str(data.get("digest") or data.get("components") or data)
 
+    @override
     def wrong_result(self, state: RunState) -> Iterator[str]:
         """Yield what `completed` says that the events before it contradict."""
         assert state.completed
@@ -95,27 +102,30 @@ class EvoMerge(RunView, Kind[RunState]):
 
     # ---- forks -------------------------------------------------------------------------------
 
+    @override
     def parse(self, settings: Mapping[str, Any]) -> EvoMergeConfig:
-        """Return the settings that a user gives. Raises ConfigError."""
         return parse(dict(settings))
 
+    @override
     def fault(self, error: Any) -> tuple[str, str]:
         """Return the flat name of the setting that an error is about, and what is wrong with it."""
         where, sentence = settings_of.explain(error)
         return where, sentence if error["type"] == "extra_forbidden" else super().fault(error)[1]
 
+    @override
     def changed(self, config: EvoMergeConfig, changes: Mapping[str, Any]) -> EvoMergeConfig:
         """Return the settings with changes, under any of their names. Raises ConfigError."""
         return settings_of.changed(config, changes)
 
+    @override
     def changes(self, before: EvoMergeConfig, after: EvoMergeConfig) -> dict[str, Any]:
-        """Return the changes that `changed` turns `before` into `after` with, by flat names."""
         return settings_of.changes(before, after)
 
+    @override
     def check_fork(self, state: RunState, changes: Mapping[str, Any]) -> None:
-        """Raise ConfigError if a fork at this state may not change these settings."""
         fork_rules.check(state, changes)
 
+    @override
     def fork_fields(self, config: EvoMergeConfig, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Return the version of the fork's strategy, if the strategy changes."""
         from agent_forge.evomerge import search
@@ -123,6 +133,7 @@ class EvoMerge(RunView, Kind[RunState]):
         now = search.current(config) if changes else None
         return {"strategy": now if "strategy" in changes else None}
 
+    @override
     def wrong_fork(self, state: RunState, fork: events.Forked) -> str | None:
         """Return why the fork's strategy is not that of its settings; None if it is."""
         named = (fork.strategy or "").partition("@")[0]
@@ -130,33 +141,39 @@ class EvoMerge(RunView, Kind[RunState]):
             return "the fork names another strategy than its settings"
         return None
 
+    @override
     def place_of(self, rows: Sequence[Envelope], unit: int) -> int:
         """Return the place where a generation is measured but not yet closed."""
-        return generations.before_close(rows, unit)
+        return outlook.before_close(rows, unit)
 
+    @override
     def end_of(self, rows: Sequence[Envelope], unit: int) -> int:
         """Return the place right after a generation was closed."""
-        return generations.after_close(rows, unit)
+        return outlook.after_close(rows, unit)
 
     # ---- asking for a run --------------------------------------------------------------------
 
+    @override
     def taken(self, settings: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Leave out settings of the source documents that have no meaning here."""
         own_settings, left = config.translated(settings)
         return own_settings, config.warnings(left)
 
-    def plan(self, request: Asked, lookup: Lookup) -> Plan:
+    @override
+    def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         """Return the plan of a run over `sources` and a `base`. Raises ConfigError."""
         from agent_forge.evomerge import submission
 
         return submission.plan(request, lookup)
 
+    @override
     def placed(self, data: str) -> str:
         """Return data with an absolute path; tasks and built-in items keep their names."""
         from agent_forge.evaluation.data.items import absolute
 
         return absolute(data)
 
+    @override
     def check(self, plan: Plan) -> Checked:
         """Open models (headers only), tokenizer and data; raise the errors of a start."""
         from agent_forge.evomerge import submission
@@ -165,6 +182,7 @@ class EvoMerge(RunView, Kind[RunState]):
 
     # ---- scheduling --------------------------------------------------------------------------
 
+    @override
     def memory(self, state: RunState) -> int:
         """Return the bytes of the weights at the deepest path, plus the measured peak of scoring."""
         started = state.started
@@ -177,16 +195,18 @@ class EvoMerge(RunView, Kind[RunState]):
             deepest = started.cost.with_blocks(more, started.block_cost)
         return int(deepest.bytes) + peak
 
+    @override
     def built(self, row: Envelope) -> str | None:
-        """Return the recipe id that an event's row says was built, or None."""
         if row.type not in events.BUILT:
             return None
         return getattr(events.REGISTRY.load(row), "recipe_id", None)
 
+    @override
     def needs(self, task: Any) -> str | None:
         """Return the recipe id of the candidate that a task measures, or None."""
         return task.recipe_id if isinstance(task, tasks.Evaluate) else None
 
+    @override
     def tokens(self, event: Event) -> int:
         """Return the number of predicted tokens that were scored."""
         scored = event.outcomes.values() if isinstance(event, events.Evaluated) else ()
@@ -194,18 +214,22 @@ class EvoMerge(RunView, Kind[RunState]):
 
     # ---- results and work --------------------------------------------------------------------
 
+    @override
     def result(self, state: RunState) -> str | None:
         """Return the digest of the champion's weights, or None."""
         return state.built[state.champion][0] if state.champion else None
 
+    @override
     def result_id(self, state: RunState) -> str | None:
         """Return the champion's recipe id, or None."""
         return state.champion
 
+    @override
     def roles(self, config: EvoMergeConfig) -> Sequence[str]:
         """Return the role of the one model that a run gives."""
         return ["champion"]
 
+    @override
     def architectures(
         self,
         config: EvoMergeConfig,
@@ -220,12 +244,14 @@ class EvoMerge(RunView, Kind[RunState]):
         )
         return dict(zip(self.roles(config), known_architectures, strict=False))
 
+    @override
     def results(self, state: RunState) -> dict[str, MadeModel]:
         """Return the champion."""
         done = state.completed
         assert done
         return {"champion": MadeModel(recipe_id=done.champion, digest=done.digest)}
 
+    @override
     def figures(self, state: RunState) -> dict[str, Figure]:
         """Return the champion's least leads, over all rivals and over the sources."""
         assert state.completed
@@ -239,6 +265,7 @@ class EvoMerge(RunView, Kind[RunState]):
                 run_figures[name] = Figure(value=least.difference, low=least.low, high=least.high)
         return run_figures
 
+    @override
     def inputs(self, state: RunState) -> dict[str, list[str]]:
         """Return the digests of sources and base."""
         started, digests = state.started, {}
@@ -249,6 +276,7 @@ class EvoMerge(RunView, Kind[RunState]):
             digests["base"] = [started.base.digest]
         return digests
 
+    @override
     def pins(self, state: RunState) -> dict[str, Any]:
         """Return what `started` pins, but for what the settings leave to a probe of the speed."""
         assert state.submitted
@@ -261,28 +289,32 @@ class EvoMerge(RunView, Kind[RunState]):
         left = {name: "probe" for name, setting in probed.items() if setting == "probe"}
         return {**run_pins, "profile": {**run_pins["profile"], **left}}
 
+    @override
     def forecast(self, submitted: events.Submitted, cache: Any, folder: Path) -> Forecast:
         """Return what a run costs here, by a count of its tasks and a probe of their prices."""
         from agent_forge.evomerge.tasks.estimate import forecast
 
         return forecast(submitted, folder)
 
+    @override
     def find(self, state: RunState, name: str) -> str:
         """Return the recipe id that "champion", an id or the beginning of an id means."""
         return candidates.find(state, name)
 
+    @override
     def origin(self, state: RunState, rows: Sequence[Envelope], name: str) -> Origin:
         """Return a candidate's origin; without a name, the champion's. Raises NotFoundError."""
         return origins.origin(state, rows, name)
 
-    def settle(
+    @override
+    def materialise(
         self, home: Home, state: RunState, head: str, recipe_id: str, folders: Sequence[Path]
     ) -> str:
-        """Return a folder with a model of the run; build it if need be."""
         from agent_forge.evomerge.tasks.results import verify_folder
 
-        return verify_folder.settle(home, state, head, recipe_id, folders)
+        return verify_folder.materialise(home, state, head, recipe_id, folders)
 
+    @override
     def context(self, state: RunState, cache: Any) -> Any:
         """Open the run's models and data in this process."""
         from agent_forge.evomerge.tasks.execute import Context
@@ -291,18 +323,21 @@ class EvoMerge(RunView, Kind[RunState]):
         set_threads()
         return Context(state, cache)
 
+    @override
     def keep(self, state: RunState, cache: Any) -> None:
         """Write the champion and the elites to disk, if in memory: a restart needs them most."""
         from agent_forge.evomerge.tasks.results import champion
 
         champion.keep(state, cache)
 
+    @override
     def result_files(self, state: RunState, cache: Any) -> list[tuple[str, Path]]:
         """Return the champion's weight files, built into the cache if the cache lacks them."""
         from agent_forge.evomerge.tasks.results import champion
 
         return champion.files(state, cache)
 
+    @override
     def write_result(self, home: Home, state: RunState, out: Path) -> dict[str, Any]:
         """Write the champion's folder and the report beside its files; return the report."""
         from agent_forge.evomerge.tasks.results import champion_folder
@@ -311,47 +346,55 @@ class EvoMerge(RunView, Kind[RunState]):
 
     # ---- verification ------------------------------------------------------------------------
 
+    @override
     def chosen(self, state: RunState, which: str) -> list[str]:
         """Return the recipe ids that "all", "champion" or the beginning of an id means."""
         from agent_forge.evomerge.tasks.results import verify
 
         return verify.chosen(state, which)
 
+    @override
     def rebuild(self, state: RunState, cache: Any, ids: Sequence[str], say: Any) -> Iterator[Any]:
         """Build candidates from the sources again, and compare them with what is recorded."""
         from agent_forge.evomerge.tasks.results import verify
 
         yield from verify.rebuild(state, cache, ids, say)
 
+    @override
     @property
     def remeasured(self) -> tuple[type[Event], ...]:
         """The answers that `forge verify --recompute` obtains again; no decision reads the speed."""
         return (events.Evaluated, events.LayersChosen)
 
+    @override
     def reopened(self, state: RunState, cache: Any) -> tuple[Any, Sequence[str]]:
         """Return the context to measure again in, under another profile too, and how that differs."""
         from agent_forge.evomerge.tasks.results import verify
 
         return verify.reopened(state, cache)
 
+    @override
     def comparable(self, event: Any, recorded: Any) -> dict[str, Any]:
         """Return the data of an answer that must come out again; of a score, what was measured."""
         from agent_forge.evomerge.tasks.results import verify
 
         return verify.comparable(event, recorded)
 
+    @override
     def cached(self, state: RunState, cache: Any) -> Iterator[Any]:
         """Yield an error for each of the run's candidates whose cached files have another digest."""
         from agent_forge.evomerge.tasks.results import verify
 
         yield from verify.artifacts(state, cache)
 
+    @override
     def document(self, folder: Path) -> dict[str, Any] | None:
         """Return the recipe file of a champion's folder; None if it has none."""
         from agent_forge.evomerge.tasks.results import verify
 
         return verify.read_recipe(folder) if (folder / verify.RECIPE_FILE).exists() else None
 
+    @override
     def verify_folder(
         self, home: Home, folder: Path, document: dict[str, Any], state: Any, is_known: bool
     ) -> Iterator[Any]:

@@ -25,6 +25,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from typing_extensions import override
 
 from agent_forge.evomerge.recipes.recipe import PIPELINES, SPECIES
 from agent_forge.runs.errors import StrategyError
@@ -79,6 +80,7 @@ class EliteSettings(SearchSettings):
     elite_size: int = Field(default=2, ge=1)
     """Size of the elite: the best candidates of a generation, of which the champion is chosen."""
 
+    @override
     @property
     def kept(self) -> int:
         """The size of the elite."""
@@ -146,13 +148,13 @@ class PathSettings(GenomeSettings):
             raise ValueError("setting path_blocks limits paths: set path_repeats too")
         return self
 
+    @override
     @property
     def repeats(self) -> int:
-        """Places of a block in a path through the layers; 0: no paths."""
         return self.path_repeats
 
+    @override
     def longest_path(self, blocks: int) -> int:
-        """Return the most blocks that a candidate may have if its models have `blocks` blocks."""
         if not self.path_repeats:
             return blocks
         return self.path_blocks or blocks + blocks // 2
@@ -245,6 +247,7 @@ class Nsga2Search(PathSettings):
         strange = {name for name in value if not name.startswith("domain/")} - set(OBJECTIVES)
         return _some(value, OBJECTIVES, strange)
 
+    @override
     @property
     def front_objectives(self) -> tuple[str, ...]:
         """The objectives that are searched."""

@@ -87,7 +87,7 @@ SEARCHED: Labels = {
         "niching": "Niching",
         "search_sigma": "Spread of the first generation",
         "objectives": "Objectives of the Pareto front",
-    },
+    }
 }
 
 

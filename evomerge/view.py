@@ -6,6 +6,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import override
+
 from agent_forge.events import Envelope, Event
 from agent_forge.evomerge.config import EvoMergeConfig
 from agent_forge.evomerge.recipes.recipe import Source
@@ -27,28 +29,33 @@ if TYPE_CHECKING:
 class RunView(View[RunState]):
     """The part of a merging run that is shown."""
 
+    @override
     def shown(self, config: EvoMergeConfig) -> dict[str, Any]:
         """Return the settings, those of the search beside the others."""
         return config.flat()
 
+    @override
     def names(self, state: RunState) -> dict[str, str]:
-        """Return recipe id → what people call the recipe."""
         return wording.names(state)
 
-    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
-        """Return the telling part of an event on one line; None for a type that is not its own."""
-        return wording.own_gist(type_, data, names)
+    @override
+    def summary_line(
+        self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]
+    ) -> str | None:
+        return wording.summary_line(type_, data, names)
 
+    @override
     def task_words(self, key: str, names: Mapping[str, str]) -> str:
-        """Return a task's key in words; empty if the key is no task's."""
         return wording.task(key, names)
 
+    @override
     def row(self, entry: dict[str, Any], event: Event) -> None:
         """Note an event in the run's row of the run list."""
         from agent_forge.evomerge.reports import rows
 
         rows.note(entry, event)
 
+    @override
     def summary(self, state: RunState, rows: Sequence[Envelope]) -> list[str]:
         """Return the verdict of a completed run, and what was searched."""
         from agent_forge.evomerge.reports import report
@@ -59,24 +66,27 @@ class RunView(View[RunState]):
         searched = f"{len(state.generations)} generations had {count} candidates."
         return [report.ending(state)["verdict"]["sentence"], searched]
 
+    @override
     def models(self, event: Event, state: RunState) -> list[dict[str, Any]]:
         """Return the base and the sources at `started`, the champion at `completed`."""
         from agent_forge.evomerge.reports import rows
 
         return rows.models(event, state)
 
+    @override
     def ancestry(self, state: RunState, name: str) -> list[Ancestor]:
         """Return a candidate's recipe (the champion's without a name) and those behind it."""
         return candidates.ancestry(state, name)
 
+    @override
     def measurements(self, state: RunState, digest: str) -> list[Measurement]:
         """Return scores and figures of a source or candidate on each slice and draw."""
         from agent_forge.evomerge.reports import measured
 
         return measured.measurements(state, digest)
 
+    @override
     def made(self, state: RunState, digest: str) -> str | None:
-        """Return the recipe id of the merge that has these weights, or None."""
         source_ids = {recipe.id for recipe in state.recipes.values() if isinstance(recipe, Source)}
         built = (
             (id_, weights_digest)
@@ -85,23 +95,27 @@ class RunView(View[RunState]):
         )
         return next((id_ for id_, weights_digest in built if weights_digest == digest), None)
 
+    @override
     def progress(self, state: RunState) -> tuple[int, int | None]:
         """Return (generations that are closed, those in all if no budget says it), from 0 on."""
         goal = state.submitted.config.generations_wanted if state.submitted else None
         return len(state.generations), None if goal is None else goal + 1
 
+    @override
     def view(self, state: RunState) -> dict[str, Any]:
         """Return what the API says of a merging run beside what it says of every run."""
         from agent_forge.evomerge.reports import page
 
         return page.run(state)
 
+    @override
     def head(self, state: RunState) -> Head:
         """Return the head, with the champion's score as the result."""
         from agent_forge.evomerge.reports import panels
 
         return default_panels.head(self, state, panels.result(state), panels.facts(state))
 
+    @override
     def unchanged(self, state: RunState) -> str | None:
         """Return the source, base or fixed merge that the champion is, if it is one."""
         from agent_forge.evomerge.reports import verdict
@@ -109,48 +123,54 @@ class RunView(View[RunState]):
         model = verdict.given(state)
         return model.name if model is not None and model.same_weights else None
 
+    @override
     def panels(self, state: RunState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return rivals, skills, scores, diversity, front, generations and the champion's lineage."""
         from agent_forge.evomerge.reports import panels
 
         return panels.panels(state) or [default_panels.tasks(self, state)]
 
+    @override
     def part(self, state: RunState, name: str, **query: Any) -> dict[str, Any]:
         """Return `population`, `candidate`, `lineage` or `layers`, as the API says it."""
         from agent_forge.evomerge.reports import page
 
         return page.part(state, name, query)
 
+    @override
     def report(self, state: RunState, rows: Sequence[Envelope]) -> dict[str, Any]:
-        """Return the report of a run that has completed."""
         from agent_forge.evomerge.reports import report
 
         return report.report(state, rows)
 
+    @override
     def markdown(self, state: RunState, rows: Sequence[Envelope]) -> str:
         """Return the report as it lies beside an exported champion, without its picture."""
         from agent_forge.evomerge.reports import report
 
         return report.markdown(report.report(state, rows), picture=False)
 
+    @override
     def picture(self, report: dict[str, Any]) -> bytes | None:
         """Return the picture that lies beside an exported champion as an SVG file."""
         from agent_forge.evomerge.reports.pictures import plot
 
         return plot.draw(report, "svg")
 
+    @override
     def message(self, state: RunState, unit: int | None = None) -> dict[str, Any]:
-        """Return the source documents' progress message, at the end of a generation."""
         from agent_forge.evomerge.reports import page
 
         return page.progress(state, unit)
 
+    @override
     def unit_of(self, row: Envelope) -> int | None:
         """Return the generation that an event closes, or None."""
         if row.type != events.GenerationCompleted.type:
             return None
         return getattr(events.REGISTRY.load(row), "generation", None)
 
+    @override
     def ending(self, state: RunState) -> dict[str, Any]:
         """Return champion, score and results of the message that the run has ended."""
         from agent_forge.evomerge.reports import report
@@ -162,18 +182,20 @@ class RunView(View[RunState]):
             "results": report.metrics(state) if done else {},
         }
 
+    @override
     def snapshot(self, state: RunState) -> dict[str, Any]:
         """Return population, champion, diversity and pending tasks at a place of the history."""
         from agent_forge.evomerge.reports import snapshot
 
         return snapshot.view(state)
 
+    @override
     def difference(self, a: RunState, b: RunState) -> dict[str, Any]:
-        """Return how run B differs from run A."""
         from agent_forge.evomerge.reports import snapshot
 
         return snapshot.difference(a, b)
 
+    @override
     def yardstick(self, state: RunState) -> dict[str, Any]:
         """Return data, sources, composition of fitness and length of windows of a started run."""
         if state.started is None or state.submitted is None:
@@ -189,6 +211,7 @@ class RunView(View[RunState]):
             "their windows have other lengths": state.started.context,
         }
 
+    @override
     def layers(
         self, home: Home, state: RunState, recipe_id: str
     ) -> tuple[str, dict[str, Any] | None]:
@@ -197,10 +220,12 @@ class RunView(View[RunState]):
 
         return attribution.key(state, recipe_id), attribution.kept(home, state, recipe_id)
 
+    @override
     def layers_command(self, run: str, recipe_id: str) -> list[str]:
         """Return the command that works out a candidate's attribution."""
         return [sys.executable, "-m", "agent_forge.evomerge.tasks.attribution", run, recipe_id]
 
+    @override
     def settings(self) -> dict[str, Any]:
         """Return the settings: one flat JSON schema, defaults and strategies."""
         from agent_forge.evomerge import search, settings_table
@@ -212,14 +237,15 @@ class RunView(View[RunState]):
         defaults = {setting.name: setting.default for setting in settings_table.settings()}
         return {"schema": schema, "defaults": defaults, "strategies": search.names()}
 
+    @override
     def options(self, name: str) -> list[dict[str, Any]]:
         """Return the settings with `name` in their names, now or in the source documents."""
         from agent_forge.evomerge import settings_table
 
         return settings_table.options(name)
 
+    @override
     def tables(self) -> Mapping[str, Any]:
-        """Return name → function of the tables for Parquet and notebooks."""
         from agent_forge.evomerge.reports.outputs import tables
 
         return tables.OWN
@@ -230,12 +256,14 @@ class RunView(View[RunState]):
 
         return wandb_rows.names()
 
+    @override
     def tracked_parts(self, state: RunState) -> Parts:
         """Return the run's domains, pipelines, sources and its champion's recipe, for a tracker."""
         from agent_forge.evomerge.reports.outputs import wandb_rows
 
         return wandb_rows.parts(state)
 
+    @override
     def tracked(self, state: RunState, after: int) -> list[tuple[int, dict[str, Any]]]:
         """Return (generation, row) for a tracker."""
         from agent_forge.evomerge.reports.outputs import wandb_rows
@@ -254,24 +282,27 @@ class RunView(View[RunState]):
 
         return wandb_rows.summary(state)
 
+    @override
     def tracked_result(self, state: RunState) -> dict[str, Any] | None:
         """Return the champion as a tracker's artifact is described, or None."""
         from agent_forge.evomerge.reports.outputs import wandb_rows
 
         return wandb_rows.artifact(state)
 
+    @override
     def rehearsable(self, state: RunState) -> bool:
         """Return True if a rehearsal of the run takes seconds."""
         from agent_forge.evomerge.run.views import outlook
 
         return outlook.rehearsable(state)
 
+    @override
     def rehearse(self, state: RunState) -> Any:
-        """Return the count of the run's tasks, or None if this version cannot decide it."""
         from agent_forge.evomerge.run.views import outlook
 
         return outlook.rehearsed(state)
 
+    @override
     def outlook(
         self, state: RunState, rehearsal: Any, under_way: Sequence[tuple[str, float]] = ()
     ) -> Outlook:

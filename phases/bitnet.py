@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
+from typing_extensions import override
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import Large
@@ -74,10 +75,7 @@ class BitnetConfig(TrainingConfig, Watched):
             "distillation": "Weight of distillation",
             "scratch": "Also train from new weights",
         },
-        TRAINING: {
-            "rate": "Learning rate, ternary",
-            "full_rate": "Learning rate, full precision",
-        },
+        TRAINING: {"rate": "Learning rate, ternary", "full_rate": "Learning rate, full precision"},
     }
 
     rate: Positive = Field(
@@ -247,8 +245,7 @@ class Bitnet(Study[MakingState]):
             "precision with as many tokens, over the ternary model's own",
         ),
         "retention_of_start": ratio(
-            START,
-            "quality kept of the given model: its bits per byte over the ternary model's own",
+            START, "quality kept of the given model: its bits per byte over the ternary model's own"
         ),
         "lead_over_untrained": lead(
             UNTRAINED,
@@ -266,6 +263,7 @@ class Bitnet(Study[MakingState]):
 
     # ---- recipes and script ----------------------------------------------------------------------
 
+    @override
     def models_of(self, submitted: Submitted, started: Started) -> dict[str, Making]:
         """Return the given model, continued training, the ternary training, and the roundings."""
         config, first = submitted.config, as_float32(started)
@@ -336,6 +334,7 @@ class Bitnet(Study[MakingState]):
         ways = {way: self.rounded(submitted, of, way) for way in WAYS[:-1]}
         return {**ways, WAYS[-1]: fed_back}
 
+    @override
     def script(self, run: Run) -> Script:
         """Train, round, choose the best rounding without training, compare."""
         run.foresee(self.models_of(run.submitted, run.started))
@@ -359,11 +358,13 @@ class Bitnet(Study[MakingState]):
 
     # ---- what is shown ---------------------------------------------------------------------------
 
+    @override
     def started_line(self, data: Mapping[str, Any]) -> str:
         """Return the number of parameters, and the share that becomes ternary."""
         share = data["ternary"] / data["model"]["parameters"]
         return f"{data['model']['parameters']:,} parameters, {share:.0%} become ternary"
 
+    @override
     def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
         """Return the size of the model, and the tokens that each training reads."""
         return {
@@ -373,6 +374,7 @@ class Bitnet(Study[MakingState]):
             "tokens of a training": (tokens(run.trainings[MASTER]), ""),
         }
 
+    @override
     def own_panels(self, run: Run) -> Sequence[Panel]:
         """Return the ways of rounding without training, and which one was chosen."""
         way = run.known.get(UNTRAINED)
@@ -399,10 +401,11 @@ class Bitnet(Study[MakingState]):
 
     # ---- what is its own -------------------------------------------------------------------------
 
+    @override
     def memory_of(self, submitted: Submitted, started: Started) -> int:
-        """Return the bytes of weights, gradients and optimiser of one training, and of a teacher."""
         return (16 + (4 if submitted.config.distillation else 0)) * started.model.parameters
 
+    @override
     def check_model(self, config: BitnetConfig, opened: Checkpoint) -> None:
         """Raise ConfigError for a model without matrices that can be ternary."""
         from agent_forge.weights.ternary import linears, quantiser
@@ -416,6 +419,7 @@ class Bitnet(Study[MakingState]):
         if not matrices:
             raise ConfigError(f"{opened.given} has no linear layers: nothing in it can be ternary.")
 
+    @override
     def pinned_fields(self, context: Context, common: Mapping[str, Any]) -> dict[str, Any]:
         """Return the sizes of the ternary model."""
         from agent_forge.weights import operations
@@ -431,6 +435,7 @@ class Bitnet(Study[MakingState]):
             "packed": packing.packed_bytes(first.weights, matrices, group),
         }
 
+    @override
     def fitted_module(self, context: Context, module: Any, measure: str) -> Any:
         """Return a module whose linear layers read int8 activations, for the measure of those."""
         from agent_forge.weights.ternary import linears
@@ -439,6 +444,7 @@ class Bitnet(Study[MakingState]):
             linears.compute_packed(module, context.state.submitted.config.group, int8=True)
         return module
 
+    @override
     def further_folders(self, run: Run, out: Path) -> dict[str, str | None]:
         """Write the model in the format `bitnet`, if its sizes and scales allow that."""
         import shutil

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
+from typing_extensions import override
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import HalfPrecision, Large
@@ -71,9 +72,7 @@ class StudentConfig(TrainingConfig, Watched):
             "temperature": "Temperature",
             "alone": "Also train without the given model",
         },
-        TRAINING: {
-            "rate": "Learning rate",
-        },
+        TRAINING: {"rate": "Learning rate"},
     }
 
     width: Share = Field(
@@ -300,11 +299,7 @@ class Student(Study[MakingState]):
         starts=(not_divided, not_rounded),
     )
     command = Command(
-        options={
-            "tokens": "--tokens",
-            "width": "--width",
-            "depth": "--depth",
-        },
+        options={"tokens": "--tokens", "width": "--width", "depth": "--depth"},
         examples=(
             "forge student models/base --out small --width 0.5 --depth 0.5",
             "forge compress models/base --student RUN --out packed",
@@ -340,6 +335,7 @@ class Student(Study[MakingState]):
         next_steps=next_steps,
     )
 
+    @override
     def models_of(self, submitted: Submitted, started: Started) -> dict[str, Making]:
         """Return the new weights and the students that begin with them, as trained and rounded."""
         config = submitted.config
@@ -363,6 +359,7 @@ class Student(Study[MakingState]):
         alone = {ALONE: student("lm@1", {}, {})} if config.alone else {}
         return {FRESH: fresh, **given_dtype.with_rounded(started, {DISTILLED: distilled, **alone})}
 
+    @override
     def script(self, run: Run) -> Script:
         """Train the students, choose the better one, compare all with the given model."""
         run.foresee(self.models_of(run.submitted, run.started))
@@ -382,10 +379,12 @@ class Student(Study[MakingState]):
 
     # ---- what is shown ---------------------------------------------------------------------------
 
+    @override
     def started_line(self, data: Mapping[str, Any]) -> str:
         """Return the sizes of both models."""
         return f"{data['parameters']:,} parameters of {data['model']['parameters']:,}"
 
+    @override
     def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
         """Return the sizes of both models, and the tokens that each training reads."""
         student, teacher = run.started.parameters, run.started.model.parameters
@@ -398,14 +397,16 @@ class Student(Study[MakingState]):
 
     # ---- what is the student's own ---------------------------------------------------------------
 
+    @override
     def parameters(self, state: MakingState) -> int:
         """Return the number of the student's parameters."""
         return state.started.parameters
 
+    @override
     def memory_of(self, submitted: Submitted, started: Started) -> int:
-        """Return the bytes of weights, gradients and optimiser of one training, and of the teacher."""
         return 16 * started.parameters + 4 * started.model.parameters
 
+    @override
     def architectures(
         self,
         config: StudentConfig,
@@ -416,6 +417,7 @@ class Student(Study[MakingState]):
         student = of_student(model, config) if model else None
         return dict.fromkeys(self.roles(config), student) if student else {}
 
+    @override
     def check_model(self, config: StudentConfig, opened: Checkpoint) -> None:
         """Raise ConfigError unless the student is smaller than the given model."""
         from agent_forge.weights.operations.resized import parameters, resized
@@ -423,11 +425,12 @@ class Student(Study[MakingState]):
         size = parameters(resized(opened.config, changes(opened.config, config)))
         check_smaller(size, opened.parameters)
 
+    @override
     def sizes(self, base_config: Mapping[str, Any], config: StudentConfig) -> dict[str, Any]:
-        """Return the settings of config.json in which the student differs from the given model."""
         sizes = changes(base_config, config)
         return {name: list(v) if isinstance(v, tuple) else v for name, v in sizes.items()}
 
+    @override
     def pinned_fields(self, context: Context, common: Mapping[str, Any]) -> dict[str, Any]:
         """Return the student's sizes. Raises ConfigError unless it is smaller than the given model."""
         from agent_forge.weights.operations.resized import parameters

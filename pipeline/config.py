@@ -99,14 +99,8 @@ class PipelineConfig(BaseModel):
     """Settings of a pipeline."""
 
     labels: ClassVar[Labels] = {
-        "Pipeline": {
-            "phases": "Phases",
-            "test": "Test items",
-            "gates": "Gates",
-        },
-        LIMITS: {
-            "device": "Device",
-        },
+        "Pipeline": {"phases": "Phases", "test": "Test items", "gates": "Gates"},
+        LIMITS: {"device": "Device"},
     }
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)

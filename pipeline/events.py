@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+from typing_extensions import override
+
 from agent_forge.events import Event
 from agent_forge.pipeline.config import GateConfig, PipelineConfig
 from agent_forge.runs.event_types import Count, Digest, Figure, MadeModel, ModelReference
@@ -212,9 +214,9 @@ class PipelineState(State):
     #: Phase → the user's decision to go on.
     overridden: dict[int, GateOverridden] = field(default_factory=dict)
 
+    @override
     @classmethod
     def shared(cls, type_: str, data: dict[str, Any], rule: int, device: str) -> dict[str, Any]:
-        """Return the part of an event's data that the lineage digest covers: no name from outside."""
         part = super().shared(type_, data, rule, device)
         if rule > 1 and type_ == Submitted.type:
             return {"config": settings(part["config"])}

@@ -96,7 +96,9 @@ def _copy(home: Home, run: str, model: MadeModel, out: Path) -> None:
     """Copy the folder of a phase's model, made again if it is not on this machine."""
     child = _child(home, run)
     model_folder = home.folder / "models" / model.digest
-    folder = kinds.of(child.kind).settle(home, child, child.head, model.recipe_id, [model_folder])
+    folder = kinds.of(child.kind).materialise(
+        home, child, child.head, model.recipe_id, [model_folder]
+    )
     shutil.rmtree(out, ignore_errors=True)
     shutil.copytree(folder, out)
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from typing_extensions import override
+
 from agent_forge.events import Envelope, Event
 from agent_forge.pipeline import decide, plan, report
 from agent_forge.pipeline.config import PipelineConfig
@@ -27,7 +29,7 @@ from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, NotFoundError
 from agent_forge.runs.event_types import MadeModel
 from agent_forge.runs.kinds import controls
-from agent_forge.runs.kinds.asked import Asked, Checked, Lookup, Named, Plan
+from agent_forge.runs.kinds.asked import Checked, Lookup, NamedInputs, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Decision, Delegate, Start, Task
 from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.kinds.origin import Origin
@@ -66,16 +68,18 @@ class Pipeline(PipelineView, Kind[PipelineState]):
 
     # ---- deciding ------------------------------------------------------------------------------
 
+    @override
     def due(self, state: PipelineState) -> Decision:
         """Return what there is to do after `started`."""
         return decide.due(state)
 
+    @override
     def essential(self, state: PipelineState, task: str) -> bool:
         """Return True: later phases build on every phase."""
         return True
 
-    def unasked(self, state: PipelineState, task: Task, event: Event) -> str | None:
-        """Return why the event does not answer the open task; None if it does."""
+    @override
+    def validate_answer(self, state: PipelineState, task: Task, event: Event) -> str | None:
         if isinstance(task, Delegate) and isinstance(
             event, PhaseEnded | PhaseMeasured | PhaseFailed
         ):
@@ -93,6 +97,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
                 return f"it says {event.retries} retries, and there were {state.retries}"
         return None
 
+    @override
     def act(self, state: PipelineState, action: str, about: str, reason: str | None) -> list[Event]:
         """Return the events that let a pipeline go on behind the gate of the phase `about`."""
         if action != OVERRIDE:
@@ -109,6 +114,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
             return [again]
         return [GateOverridden(phase=numbers[0], reason=reason), again]
 
+    @override
     def refuses(self, state: PipelineState, event: Event) -> str | None:
         """Return why a gate cannot be overridden now; None if it can."""
         assert isinstance(event, GateOverridden)
@@ -119,6 +125,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
         stopped = [g for g in state.gates.get(event.phase, ()) if g.verdict == "stop"]
         return None if stopped else "no gate of that phase has stopped it"
 
+    @override
     def wrong_result(self, state: PipelineState) -> Iterator[str]:
         """Yield what `completed` says that the phases contradict."""
         last = plan.outgoing(state, len(state.numbers))
@@ -127,40 +134,43 @@ class Pipeline(PipelineView, Kind[PipelineState]):
 
     # ---- runs that it delegates ------------------------------------------------------------------
 
+    @override
     def returned(self, state: PipelineState, task: Delegate, child: State) -> ChildEnded:
-        """Return the answer to a phase's task whose run has ended."""
         return plan.returned(state, task, child)
 
+    @override
     def refused(self, state: PipelineState, task: Delegate, why: str) -> ChildEnded:
-        """Return the answer to a phase's task whose run could not be submitted."""
         return plan.refused(state, task, why)
 
+    @override
     def retries(self, state: PipelineState, task: Delegate) -> str | None:
         """Return the key of the retry that the phase's failed run gets; None if it gets none."""
         return plan.retry_key(state, task)
 
+    @override
     def reuses(self, state: PipelineState) -> bool:
         """Return True if the user asked for that."""
         return state.submitted.reuse
 
+    @override
     def unlike(self, state: PipelineState, task: Delegate, child: State) -> str | None:
-        """Return why a run is not what a phase asks for; None if it may be."""
         return plan.unlike(state, task, child)
 
+    @override
     def asked_otherwise(self, state: PipelineState, task: Delegate, child: State) -> str | None:
-        """Return why a run's kind or settings are not those of its phase; None if they are."""
         return plan.asked_otherwise(state, task, child)
 
+    @override
     def children(self, state: PipelineState) -> Iterator[tuple[Delegate, ChildEnded]]:
-        """Yield the tasks whose run has completed, each with its answer: phases, measurements."""
         for number in state.numbers:
             if (ended := state.ended_phase(number)) is not None:
-                yield Delegate(f"phase/{number}", ended.child, Asked("")), ended
+                yield Delegate(f"phase/{number}", ended.child, RunRequest("")), ended
             if (measured := state.measured_phase(number)) is not None:
-                yield Delegate(f"measure/{number}", measured.child, Asked("")), measured
+                yield Delegate(f"measure/{number}", measured.child, RunRequest("")), measured
 
     # ---- forks ---------------------------------------------------------------------------------
 
+    @override
     def changed(self, config: PipelineConfig, changes: Mapping[str, Any]) -> PipelineConfig:
         """Return the settings with changes; `PHASE.SETTING` is a setting of a phase's run."""
         whole = config.model_dump(mode="json")
@@ -175,6 +185,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
                 phases[0]["settings"][setting] = value
         return self.parse(whole)
 
+    @override
     def check_fork(self, state: PipelineState, changes: Mapping[str, Any]) -> None:
         """Raise ConfigError for a change of a phase that has ended, or that its kind refuses."""
         before, after = state.submitted.config, self.changed(state.submitted.config, changes)
@@ -194,12 +205,13 @@ class Pipeline(PipelineView, Kind[PipelineState]):
             if phase not in before.phases:
                 kinds.of(phase.kind).parse(phase.settings)
 
+    @override
     def place_of(self, rows: Sequence[Envelope], unit: int) -> int:
         """Return the place at which a fork runs a phase again, by the phase's number."""
         return self.end_of(rows, unit) - 1
 
+    @override
     def end_of(self, rows: Sequence[Envelope], unit: int) -> int:
-        """Return the place right after a phase's run has ended. Raises ConfigError."""
         for place, row in enumerate(rows, start=1):
             if self.unit_of(row) == unit:
                 return place
@@ -207,10 +219,11 @@ class Pipeline(PipelineView, Kind[PipelineState]):
 
     # ---- asking for a run ------------------------------------------------------------------------
 
+    @override
     def read(self, text: str) -> dict[str, Any]:
-        """Return the settings that the text of a pipeline's file gives. Raises ConfigError."""
         return file.parse(text)
 
+    @override
     def written(self, config: Mapping[str, Any]) -> str | None:
         """Return the text of a pipeline's file with these settings; None if TOML cannot say them."""
         try:
@@ -218,33 +231,39 @@ class Pipeline(PipelineView, Kind[PipelineState]):
         except ValueError:
             return None
 
-    def again(self, submitted: Submitted) -> Asked:
+    @override
+    def again(self, submitted: Submitted) -> RunRequest:
         """Return a pipeline as a user would ask for it, with names that mean the same anywhere."""
         request = super().again(submitted)
         return replace(request, config=checks.again(submitted, request.config))
 
-    def inputs_in(self, config: Mapping[str, Any], there: Callable[[str], bool]) -> Named:
+    @override
+    def inputs_in(self, config: Mapping[str, Any], there: Callable[[str], bool]) -> NamedInputs:
         """Return the models and data from outside, of all phases and of `test`."""
         return checks.named(self, self.parse(config), there)
 
-    def plan(self, request: Asked, lookup: Lookup) -> Plan:
+    @override
+    def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         """Return the plan of a pipeline; every phase is checked before anything starts."""
         from agent_forge.pipeline.submission import checks
 
         return checks.plan(self, request, lookup)
 
+    @override
     def check_machine(self, config: PipelineConfig) -> None:
         """Raise UnavailableError for what any phase needs of this machine and is missing."""
         from agent_forge.pipeline.submission import checks
 
         checks.check_machine(config)
 
+    @override
     def check(self, plan: Plan) -> Checked:
         """Check what can be checked of each phase's own inputs; raise the errors of its start."""
         from agent_forge.pipeline.submission import checks
 
         return checks.check(plan)
 
+    @override
     def texts(self, submitted: Submitted) -> Iterator[tuple[str, str]]:
         """Yield the names of models and the paths of data."""
         for phase in submitted.config.phases:
@@ -253,34 +272,40 @@ class Pipeline(PipelineView, Kind[PipelineState]):
 
     # ---- results ---------------------------------------------------------------------------------
 
+    @override
     def result(self, state: PipelineState) -> str | None:
         """Return the digest of the last model so far, if it is one model."""
         model = plan.last(state)
         return model.digest if model else None
 
+    @override
     def result_id(self, state: PipelineState) -> str | None:
         """Return the recipe id of the last model so far, if it is one model."""
         model = plan.last(state)
         return model.recipe_id if model else None
 
+    @override
     def results(self, state: PipelineState) -> dict[str, MadeModel]:
         """Return role → model of the last phase."""
         return dict(state.completed.models)
 
+    @override
     def find(self, state: PipelineState, name: str) -> str:
         """Return the recipe id that PHASE, PHASE:ROLE, a role of the last phase or an id means."""
         return plan.find(state, name)[1].recipe_id
 
+    @override
     def origin(self, state: PipelineState, rows: Sequence[Envelope], name: str) -> Origin:
-        """Return the origin of a phase's model, in the phase's run; without a name, of the result."""
         return plan.origin(state, name)
 
+    @override
     def context(self, state: PipelineState, cache: Any) -> Any:
         """Return the work on the pipeline's first task."""
         from agent_forge.pipeline.submission.checks import Context
 
         return Context(state)
 
+    @override
     def full_report(
         self,
         log: Any,
@@ -292,6 +317,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
         """Return the report with a section for each phase, from the logs of the pipeline's runs."""
         return report.markdown(state, rows, gathered(log, state))
 
+    @override
     def write_result(self, home: Home, state: PipelineState, out: Path) -> dict[str, Any]:
         """Write the folder of the last phase's result and the pipeline's report; return the report."""
         from agent_forge.pipeline import folder
@@ -300,12 +326,14 @@ class Pipeline(PipelineView, Kind[PipelineState]):
 
     # ---- verification ----------------------------------------------------------------------------
 
+    @override
     def document(self, folder: Path) -> dict[str, Any] | None:
         """Return the report in a pipeline's folder; None if the folder has none."""
         from agent_forge.pipeline.folder import document
 
         return document(folder)
 
+    @override
     def verify_folder(
         self, home: Home, folder: Path, document: dict[str, Any], state: Any, is_known: bool
     ) -> Iterator[Any]:

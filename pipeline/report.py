@@ -244,10 +244,7 @@ _VERDICTS = {"pass": "passed", "pass unchanged": "input passes on unchanged", "s
 
 
 def section(
-    state: PipelineState,
-    children: Mapping[str, Child],
-    number: int,
-    phase: PhaseConfig,
+    state: PipelineState, children: Mapping[str, Child], number: int, phase: PhaseConfig
 ) -> list[str]:
     """Return the section of a phase."""
     kind = kinds.of(phase.kind)

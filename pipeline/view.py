@@ -3,7 +3,7 @@
 A pipeline in the run list: its phases, as its own events say that they stand. Pure.
 
 `runs.lists.stages` says what is noted; a phase's entry equals what the strip of the page has
-(`pipeline.panels.stages`), but for what only the log of its run tells.
+(`pipeline.panels.along`), but for what only the log of its run tells.
 
 Rows of a pipeline for a tracker: one for each phase, with its figures and verdicts. Pure.
 """
@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any
+
+from typing_extensions import override
 
 from agent_forge.events import Envelope, Event
 from agent_forge.pipeline import decide, ladder, plan
@@ -33,7 +35,7 @@ from agent_forge.pipeline.events import (
     Submitted,
 )
 from agent_forge.pipeline.ladder import BITS, BYTES
-from agent_forge.pipeline.panels import along, gates, lineage, stages
+from agent_forge.pipeline.panels import along, gates, lineage
 from agent_forge.runs import kinds
 from agent_forge.runs.event_types import Figure
 from agent_forge.runs.kinds import default_panels
@@ -105,6 +107,7 @@ class PipelineView(View[PipelineState]):
 
     tracked_names = NAMES
 
+    @override
     def names(self, state: PipelineState) -> dict[str, str]:
         """Return recipe id → PHASE:ROLE, and "phase 2: METRIC" → the gate in words."""
         names = {
@@ -118,8 +121,10 @@ class PipelineView(View[PipelineState]):
                 names[_gate_id(number, gate.metric)] = f"phase {state.named(number)}: {words}"
         return names
 
-    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
-        """Return the telling part of an event on one line; None for a type that is not its own."""
+    @override
+    def summary_line(
+        self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]
+    ) -> str | None:
         match type_:
             case "submitted":
                 return " → ".join(phase["name"] for phase in data["config"]["phases"])
@@ -142,14 +147,15 @@ class PipelineView(View[PipelineState]):
                 return f"phase {data['phase']}: {data['reason']}"
         return None
 
+    @override
     def task_words(self, key: str, names: Mapping[str, str]) -> str:
-        """Return a task's key in words; empty if there are none."""
         first, _, rest = key.partition("/")
         if first in ("phase", "measure"):
             does = "run" if first == "phase" else "measure the model of"
             return f"{does} phase {rest.partition('/')[0]}"
         return "check the phases" if key == "start" else ""
 
+    @override
     def stage_of(self, state: PipelineState, key: str) -> str:
         """Return which phase a run is, or is the measurement of: "phase 8 of 9, mixed"."""
         work, number = key.split("/")[:2]
@@ -157,10 +163,12 @@ class PipelineView(View[PipelineState]):
         measured = ", measurement" if work == "measure" else ""
         return f"phase {number} of {len(state.numbers)}, {name}{measured}"
 
+    @override
     def row(self, entry: dict[str, Any], event: Event) -> None:
         """Note the phases in the run's row of the run list."""
         note(entry, event)
 
+    @override
     def ancestry(self, state: PipelineState, name: str) -> list[Ancestor]:
         """Return a model of the pipeline: the run of a phase, given by its digest, says the rest."""
         run, model = plan.find(state, name)
@@ -169,11 +177,13 @@ class PipelineView(View[PipelineState]):
         recipe = {"run": run, "recipe_id": model.recipe_id, "digest": model.digest}
         return [Ancestor(model.recipe_id, place, words, recipe, model.digest)]
 
+    @override
     def progress(self, state: PipelineState) -> tuple[int, int | None]:
         """Return (phases that have ended, all phases)."""
         ended = sum(state.ended_phase(number) is not None for number in state.numbers)
         return ended, len(state.numbers) or None
 
+    @override
     def outlook(
         self, state: PipelineState, rehearsal: Any, under_way: Sequence[tuple[str, float]] = ()
     ) -> Outlook:
@@ -181,10 +191,12 @@ class PipelineView(View[PipelineState]):
         base_outlook = super().outlook(state, rehearsal, under_way)
         return base_outlook if state.completed else replace(base_outlook, inside=None)
 
+    @override
     def decision(self, state: PipelineState) -> UserDecision | None:
         """Return the gate that has stopped the pipeline, if one has and no user has overridden it."""
         return decide.stopping(state)
 
+    @override
     def unit_of(self, row: Envelope) -> int | None:
         """Return the phase that an event ends, or None."""
         if row.type != PhaseEnded.type:
@@ -193,12 +205,14 @@ class PipelineView(View[PipelineState]):
         assert isinstance(event, PhaseEnded)
         return event.phase
 
+    @override
     def head(self, state: PipelineState) -> Head:
         """Return the head: bits per byte of the newest measured model that goes on, and the gain."""
         facts = [Fact(name="result", value=name)] if (name := _goes_on(state)) else []
         base_head = default_panels.head(self, state, _result(state), facts)
         return base_head.model_copy(update={"verdict": ladder.gain(state)})
 
+    @override
     def yardstick(self, state: PipelineState) -> dict[str, Any]:
         """Return the files of the items that results are measured on, or the phase that they are of."""
         places, config = state.submitted.test, state.submitted.config
@@ -207,10 +221,12 @@ class PipelineView(View[PipelineState]):
         lineages = [phase.lineage for phase in ended if phase]
         return {"their items are not known to be the same": (places, lineages)}
 
+    @override
     def panels(self, state: PipelineState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return the panels that follow from the pipeline's own log."""
         return self._panels(state, None)
 
+    @override
     def whole(
         self, state: PipelineState, children: Sequence[Child], curve: Sequence[float | None] = ()
     ) -> Sequence[Panel]:
@@ -219,28 +235,31 @@ class PipelineView(View[PipelineState]):
 
     def _panels(self, state: PipelineState, runs: Sequence[Child] | None) -> Sequence[Panel]:
         """Return before and after, strip, quality and size, gates, timeline, phases, family."""
-        children, strip = runs or (), stages.strip(state, runs)
+        children, strip = runs or (), along.strip(state, runs)
         panels: list[Panel] = [*_ladder(state), strip, *along.along(state, children)]
         if (verdicts := gates.gates(state)) is not None:
             panels.append(verdicts)
         begun = [child for child in children if not child.reused]
-        if (times := timeline(begun, stages.names(state, begun))) is not None:
+        if (times := timeline(begun, along.names(state, begun))) is not None:
             panels.append(times)
         panels.append(self._table(state, strip, runs is not None))
         family = lineage.lineage(state, children)
         return panels if family is None else [*panels, family]
 
+    @override
     def tracked_parts(self, state: PipelineState) -> Parts:
         """Return the figures that its phases can have, for a tracker."""
         return {"figure": figures(state)}
 
+    @override
     def tracked(self, state: PipelineState, after: int) -> list[tuple[int, dict[str, Any]]]:
         """Return (phase, row) for a tracker."""
         return rows(state, after)
 
+    @override
     def stages(self, state: PipelineState, children: Sequence[Child]) -> Sequence[Stage]:
         """Return the phases."""
-        return stages.stages(state, children)
+        return along.stages(state, children)
 
     def _table(self, state: PipelineState, strip: Strip, has_runs: bool) -> Units:
         """Return the phases with all of their models and figures; `has_runs`: their runs are known."""
@@ -258,14 +277,16 @@ class PipelineView(View[PipelineState]):
             rows=tuple(rows),
         )
 
+    @override
     def view(self, state: PipelineState) -> dict[str, Any]:
         """Return phases and gates."""
         return {"phases": _phases(state), "gates": report(state)["gates"]}
 
+    @override
     def report(self, state: PipelineState, rows: Sequence[Envelope]) -> dict[str, Any]:
-        """Return the report of a pipeline that has completed."""
         return report(state)
 
+    @override
     def markdown(self, state: PipelineState, rows: Sequence[Envelope]) -> str:
         """Return the report for people, without what only the phases' own logs say."""
         return document.markdown(state, rows, {})
@@ -477,7 +498,7 @@ def _forked(stages: list[dict[str, Any]], config: PipelineConfig) -> list[dict[s
 
 
 def _state(record: dict[str, Any]) -> str:
-    """Return how a phase stands by the pipeline's events: `pipeline.panels.stages` in its order."""
+    """Return how a phase stands by the pipeline's events: `pipeline.panels.along` in its order."""
     if record["overridden"]:
         return "overridden"
     if record["stopped"]:

@@ -144,7 +144,7 @@ def answered(task: Observe, items: Items, sizes: Sizes, began: float) -> Observe
     )
 
 
-def unasked(task: Observe, event: Observed | Unmeasurable) -> str | None:
+def validate_answer(task: Observe, event: Observed | Unmeasurable) -> str | None:
     """Return why an event does not answer the task; None if it does. For the audit."""
     if (event.recipe_id, event.measure, event.on) != (task.recipe_id, task.measure, task.on):
         return "another model, measure or slice was measured than the one that was asked for"

@@ -96,7 +96,7 @@ def write_companions(context: TrainingContext[Any], folder: Path) -> None:
             (folder / file.name).write_bytes(file.read_bytes())
 
 
-def settle(
+def materialise(
     context_of: type[TrainingContext[Any]],
     home: Home,
     state: MakingState,

@@ -385,12 +385,12 @@ def follow(script: Script, state: State) -> tuple[Decision, Any]:
         answer = step.answer(state)
 
 
-def unasked(task: Task, event: Event) -> str | None:
+def validate_answer(task: Task, event: Event) -> str | None:
     """Return why an event does not answer a task of every study; None if it does, for the audit."""
     if isinstance(task, making.Make) and isinstance(event, Made | Advanced):
-        return making.unasked(task, event)
+        return making.validate_answer(task, event)
     if isinstance(task, Observe) and isinstance(event, Observed):
-        return events.unasked(task, event)
+        return events.validate_answer(task, event)
     return None
 
 

@@ -20,7 +20,7 @@ from agent_forge.runs.event_types import Figure, MadeModel, Measurement
 from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.kinds import default_panels
 from agent_forge.runs.kinds.architecture import Architecture
-from agent_forge.runs.kinds.asked import Asked, Checked, Lookup, Plan
+from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Decision, Start, Task
 from agent_forge.runs.kinds.forecast import Forecast
 from agent_forge.runs.kinds.kind import Kind
@@ -230,9 +230,9 @@ class Study(Kind[S]):
         """Return True if a second result does not contradict the recorded one."""
         return super().agrees(state, recorded, making.settled(recorded, repeat))
 
-    def unasked(self, state: S, task: Task, event: Event) -> str | None:
+    def validate_answer(self, state: S, task: Task, event: Event) -> str | None:
         """Return why the event does not answer the open task; None if it does."""
-        return run.unasked(task, event)
+        return run.validate_answer(task, event)
 
     def memory(self, state: S) -> int:
         """Return the bytes that its trainings need on a device."""
@@ -347,7 +347,7 @@ class Study(Kind[S]):
         domains = config.model_dump(include={"domains"})
         return super().asked_for({**domains, **settings}, config)
 
-    def plan(self, request: Asked, lookup: Lookup) -> Plan:
+    def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         """Return the plan of the run of one `model`; raise the errors of bad input."""
         return submission.plan(self, request, lookup)
 
@@ -386,11 +386,11 @@ class Study(Kind[S]):
         given = self.baseline in self.arms and self.baseline not in run.recipes
         return study_view.names(run, self.trainings(state), self.baseline if given else None)
 
-    def gist(self, type_: str, data: Data, names: Mapping[str, str]) -> str | None:
+    def summary_line(self, type_: str, data: Data, names: Mapping[str, str]) -> str | None:
         """Return the telling part of an event on one line; None for a type that is not its own."""
         if type_ == "started":
             return self.started_line(data)
-        return study_view.gist(self, type_, data, names)
+        return study_view.summary_line(self, type_, data, names)
 
     def task_words(self, key: str, names: Mapping[str, str]) -> str:
         """Return a task's key in words; empty if there are none."""
@@ -545,14 +545,14 @@ class Study(Kind[S]):
         """Return the seconds that it took to make weights of the run; 0: not known."""
         return state.making_seconds(digest)
 
-    def settle(
+    def materialise(
         self, home: Home, state: S, head: str, recipe_id: str, folders: Sequence[Path]
     ) -> str:
         """Return a folder with a model of the run; make it again if need be. Raises ForgeError."""
         from agent_forge.studies import folders as files
 
         recipes = self.recipes(state)
-        return files.settle(self._work(), home, state, head, recipes, recipe_id, folders)
+        return files.materialise(self._work(), home, state, head, recipes, recipe_id, folders)
 
     def result_files(self, state: S, cache: Artifacts) -> list[tuple[str, Path]]:
         """Return the weight files of the models that it gives, made again if the cache lacks them."""

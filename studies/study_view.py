@@ -50,7 +50,7 @@ def names(run: Run, trainings: Mapping[str, Train], given: str | None) -> dict[s
     return names | {recipe.id: name for name, recipe in run.recipes.items()}
 
 
-def gist(study: Figured, type_: str, data: Data, names: Mapping[str, str]) -> str | None:
+def summary_line(study: Figured, type_: str, data: Data, names: Mapping[str, str]) -> str | None:
     """Return the telling part of an event on one line; None for a type that not every study has."""
     name = names.get(str(data.get("recipe_id")), str(data.get("recipe_id"))[:12])
     match type_:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from agent_forge.evaluation.data import training_texts
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import ModelReference
-from agent_forge.runs.kinds.asked import Asked, Checked, Lookup, Plan
+from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
 from agent_forge.studies import training_plan
 from agent_forge.studies.settings import KNOWN, Adapted
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def plan(
-    kind: AnyKind, request: Asked, lookup: Lookup, added: Added = lambda config, domains: ()
+    kind: AnyKind, request: RunRequest, lookup: Lookup, added: Added = lambda config, domains: ()
 ) -> Plan:
     """Return the plan of the run of one `model`. Without `domains`, those of the user's data.
 
@@ -49,7 +49,7 @@ def plan(
     return Plan(kind.name, config, {"model": model, "data": data}, request.output_dir)
 
 
-def of_model(kind: AnyKind, request: Asked, lookup: Lookup) -> tuple[Any, ModelReference]:
+def of_model(kind: AnyKind, request: RunRequest, lookup: Lookup) -> tuple[Any, ModelReference]:
     """Return the settings of a run of one `model`, and the model.
 
     Raises ConfigError or UnavailableError.

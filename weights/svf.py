@@ -75,9 +75,7 @@ def decomposed(weights: Weights, parts: Collection[str]) -> dict[str, torch.Tens
     return factor_tensors
 
 
-def matrices(
-    factored: Weights,
-) -> Iterator[tuple[str, torch.Tensor, torch.Tensor, torch.Tensor]]:
+def matrices(factored: Weights) -> Iterator[tuple[str, torch.Tensor, torch.Tensor, torch.Tensor]]:
     """Yield (name, U, s, Vᵀ) of every matrix of a decomposed model, in order of name."""
     for key in sorted(factored):
         if key.endswith(S):

@@ -18,8 +18,7 @@ from starlette.requests import HTTPConnection
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from agent_forge.api.access.authorization import same_origin
-from agent_forge.api.access.guard import Guard
+from agent_forge.api.access.authorization import Guard, same_origin
 from agent_forge.api.mcp.server import server
 from agent_forge.api.options import Options
 from agent_forge.api.problems import Problem

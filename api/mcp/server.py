@@ -1,4 +1,7 @@
-"""The MCP server: tools and resources for the package `mcp`, over any transport."""
+"""The MCP server: tools and resources for the package `mcp`, over any transport.
+
+The MCP server on standard input and output, for the client that started this process.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,17 @@ from typing import Any
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from starlette.datastructures import State
 
 from agent_forge.api.mcp import resources
 from agent_forge.api.mcp.resources import BY_NAME, TOOLS
 from agent_forge.api.mcp.tool import Call, answered, words
+from agent_forge.api.options import Options
 from agent_forge.api.problems import problem_of
+from agent_forge.api.services import opened
+from agent_forge.runs.home import Home
 from agent_forge.worker.commands.accounts import User
 
 INSTRUCTIONS = """\
@@ -80,3 +87,11 @@ async def _protocol(function: Callable[..., Any], *arguments: Any) -> Any:
         internal = problem.status >= 500
         code = types.INTERNAL_ERROR if internal else types.INVALID_PARAMS
         raise MCPError(code, words(problem)) from error
+
+
+async def serve(home: Home, options: Options, user: User) -> None:
+    """Answer the client's messages until its end of the pipe is closed."""
+    state = State()
+    async with opened(state, home, options), stdio_server() as (incoming, outgoing):
+        mcp_server = server(state, lambda _context: user)
+        await mcp_server.run(incoming, outgoing, mcp_server.create_initialization_options())

@@ -21,7 +21,7 @@ from agent_forge.api.problems import UNPROCESSABLE, Problem
 from agent_forge.api.routes.runs import desk_of, tagged, told
 from agent_forge.api.schemas import bodies as schemas
 from agent_forge.api.state import children, model_folders
-from agent_forge.api.state.run_cache import Desk
+from agent_forge.api.state.run_cache import RunReader
 from agent_forge.events import EventsError, EventStore
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ForgeError, NotFoundError
@@ -66,9 +66,7 @@ def documented(request: Request, limit: int = Query(200, ge=1, le=1000)) -> list
 
 
 @router.get(
-    "/models/{id:path}/lineage",
-    response_model=schemas.ModelLineage,
-    dependencies=[Depends(VIEWER)],
+    "/models/{id:path}/lineage", response_model=schemas.ModelLineage, dependencies=[Depends(VIEWER)]
 )
 def model_lineage(request: Request, id: str) -> Response:
     """Return what a model was made from, run by run, back to given models or first weights.
@@ -93,7 +91,7 @@ def model_measurements(request: Request, id: str) -> Response:
     entry = model_origin.entry(desk.store, id)
     digest, maker = entry["digest"], entry["run"]
 
-    def read(run: str) -> measured.InRun:
+    def read(run: str) -> measured.RunFigures:
         with desk.state(run) as state:
             view = lambda now: measured.of_state(now, digest)  # noqa: E731
             return desk.seen(run, f"measured {digest}", state, view)
@@ -121,7 +119,7 @@ def shown(request: Request, id: str) -> dict[str, Any]:
     return {**model_folders.sized(request.app.state, entry), "owner": owner[0] if owner else ""}
 
 
-def _lanes(desk: Desk, runs: set[str]) -> dict[str, str]:
+def _lanes(desk: RunReader, runs: set[str]) -> dict[str, str]:
     """Return run → what it is called: as a task of another run its stage, else its name.
 
     Stages of several runs stand behind the names of these.
@@ -243,7 +241,7 @@ def workers(request: Request) -> dict[str, Any]:
     }
 
 
-def _doing(desk: Desk, device: Device) -> str | None:
+def _doing(desk: RunReader, device: Device) -> str | None:
     """Return a device's task in words, by the names of its run; None if it has no task."""
     if not device.task or not device.run:
         return None

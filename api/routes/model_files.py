@@ -29,7 +29,7 @@ router = APIRouter(tags=["models, queue, workers"])
 
 #: What a response of files is, in the OpenAPI document.
 BYTES: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"application/octet-stream": {"schema": {"type": "string"}}}},
+    200: {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}
 }
 #: Weights do not become smaller: nothing is packed on the way.
 PLAIN = {"Content-Encoding": "identity"}

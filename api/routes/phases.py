@@ -18,7 +18,7 @@ from agent_forge.api.routes.control import KEY
 from agent_forge.api.routes.runs import desk_of
 from agent_forge.api.schemas import bodies as schemas
 from agent_forge.api.state import children as heads
-from agent_forge.api.state.run_cache import Desk
+from agent_forge.api.state.run_cache import RunReader
 from agent_forge.events import Envelope
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConflictError, NotFoundError
@@ -108,7 +108,7 @@ def status(request: Request, kind: str = KIND, run: str | None = RUN) -> dict[st
     return _status_of(desk_of(request), _named(request, kind, run))
 
 
-def _status_of(desk: Desk, name: str) -> dict[str, Any]:
+def _status_of(desk: RunReader, name: str) -> dict[str, Any]:
     with desk.state(name) as state:
         message = kinds.of(state.kind).message(state)
     message.pop("type")
@@ -168,7 +168,7 @@ def results(request: Request, kind: str = KIND, run: str | None = COMPLETED) -> 
 
 
 @contextmanager
-def completed(desk: Desk, run: str) -> Iterator[tuple[Any, list[Envelope]]]:
+def completed(desk: RunReader, run: str) -> Iterator[tuple[Any, list[Envelope]]]:
     """Yield the state and the history of a run that has completed. Raises ConflictError otherwise."""
     with desk.state(run) as state:
         if state.completed is None:

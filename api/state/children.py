@@ -18,7 +18,7 @@ from heapq import merge
 from itertools import islice
 from typing import Any
 
-from agent_forge.api.state.run_cache import Desk
+from agent_forge.api.state.run_cache import RunReader
 from agent_forge.runs import kinds
 from agent_forge.runs.history import repository
 from agent_forge.runs.kinds.state import State
@@ -31,7 +31,7 @@ from agent_forge.worker.queue.reporting import activity
 from agent_forge.worker.queue.reporting.activity import Watched
 
 
-def overview(desk: Desk, run: str, at: int | None, upto: int | None) -> tuple[Panels, bool]:
+def overview(desk: RunReader, run: str, at: int | None, upto: int | None) -> tuple[Panels, bool]:
     """Return head and panels of a run at a moment, and True if they are those of now.
 
     `at` is a place of the run's history, `upto` a position in the log; None for both is now. The runs
@@ -50,19 +50,19 @@ def overview(desk: Desk, run: str, at: int | None, upto: int | None) -> tuple[Pa
         return _seen(desk, state, children), False
 
 
-def _newest(desk: Desk, state: State) -> Panels:
+def _newest(desk: RunReader, state: State) -> Panels:
     with desk.journals.children(state) as children:
         versions = tuple((child.run, len(child.lines)) for child in children)
         return desk.seen(state.run, "panels", state, lambda s: _seen(desk, s, children), versions)
 
 
-def _seen(desk: Desk, state: Any, children: Sequence[Child]) -> Panels:
+def _seen(desk: RunReader, state: Any, children: Sequence[Child]) -> Panels:
     row = queries.row(desk.store, state.run)
     curve = json.loads(row["curve"]) if row else ()
     return kinds.of(state.kind).overview(state, curve, children)
 
 
-def report(desk: Desk, run: str) -> str:
+def report(desk: RunReader, run: str) -> str:
     """Return a run's report for people as Markdown, as it stands now. Raises NotFoundError."""
     row = queries.row(desk.store, run)
     curve = json.loads(row["curve"]) if row else ()
@@ -72,7 +72,7 @@ def report(desk: Desk, run: str) -> str:
         return kind.full_report(desk.store, state, rows, children, curve[: kind.progress(state)[0]])
 
 
-def pictured(desk: Desk, run: str) -> dict[str, Any] | None:
+def pictured(desk: RunReader, run: str) -> dict[str, Any] | None:
     """Return kind and report of a completed run whose report has a picture. Raises NotFoundError."""
     id_ = desk.name(run)
     with desk.state(id_) as state:
@@ -83,7 +83,7 @@ def pictured(desk: Desk, run: str) -> dict[str, Any] | None:
         return {"kind": state.kind, "report": kind.report(state, rows)}
 
 
-def part_of(desk: Desk, run: str) -> dict[str, Any] | None:
+def part_of(desk: RunReader, run: str) -> dict[str, Any] | None:
     """Return the run that a run is a task of, its stage there, and the runs before and after it.
 
     None for a run that is a task of none.
@@ -111,7 +111,7 @@ def part_of(desk: Desk, run: str) -> dict[str, Any] | None:
     return None
 
 
-def moments(desk: Desk, run: str, after: int, limit: int) -> tuple[list[dict[str, Any]], int]:
+def moments(desk: RunReader, run: str, after: int, limit: int) -> tuple[list[dict[str, Any]], int]:
     """Return (a page of events of a run and of the runs that it started, the number of all of them).
 
     The page has at most `limit` events after the position `after`, in the order of the log. Raises
@@ -140,7 +140,7 @@ def _told(run: str, line: Line, is_own: bool) -> dict[str, Any]:
     return {"run": run, **fields, "unit": line.unit if is_own else None}
 
 
-def head(desk: Desk, run: str) -> dict[str, Any]:
+def head(desk: RunReader, run: str) -> dict[str, Any]:
     """Return what the run does now, and what it waits for if nothing of it is under way."""
     with _watched(desk, run) as (watched, parts):
         state, outlook = watched.state, watched.outlook
@@ -173,29 +173,26 @@ def head(desk: Desk, run: str) -> dict[str, Any]:
         }
 
 
-def live(desk: Desk, run: str) -> Live | None:
+def live(desk: RunReader, run: str) -> Live | None:
     """Return the same for the head of the run's panels; None if the run has ended."""
     with _watched(desk, run) as (watched, parts):
         return activity.live(watched, named_devices(desk.store, desk.roster), parts)
 
 
 @contextmanager
-def _watched(desk: Desk, run: str) -> Iterator[tuple[Watched, list[Watched]]]:
+def _watched(desk: RunReader, run: str) -> Iterator[tuple[Watched, list[Watched]]]:
     """Give a run, and the runs of its open tasks, with the hands that work on them now."""
     with desk.state(run) as state, desk.journals.children(state) as children:
         parts = activity.open_parts(state, children)
-        yield (
-            _one(desk, state, ""),
-            [_one(desk, child.state, child.task) for child in parts],
-        )
+        yield (_one(desk, state, ""), [_one(desk, child.state, child.task) for child in parts])
 
 
-def _one(desk: Desk, state: State, task: str) -> Watched:
+def _one(desk: RunReader, state: State, task: str) -> Watched:
     row, hands = queries.row(desk.store, state.run), _hands(desk, state)
     return Watched(state, row, hands, desk.rehearsals.of(state), task)
 
 
-def _hands(desk: Desk, state: State) -> list[Hand]:
+def _hands(desk: RunReader, state: State) -> list[Hand]:
     return [] if state.ended else at_work(state.run, desk.roster, desk.leases)
 
 

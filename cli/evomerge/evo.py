@@ -32,7 +32,7 @@ from agent_forge.evomerge.config import RENAMED
 from agent_forge.evomerge.recipes.recipe import SPECIES
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked, Lookup, Plan
+from agent_forge.runs.kinds.asked import Lookup, Plan, RunRequest
 from agent_forge.runs.system.durations import duration, size
 from agent_forge.runs.system.plain_text import LONGEST, shown
 from agent_forge.weights.folders.sources import ALIASES
@@ -317,13 +317,10 @@ def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
             "model of a run; or `forge init` in the folder of your models, then --config run.toml. "
             f"The names {', '.join(ALIASES)} stand for models of the Hub, about 9 GB together."
         )
-    request = Asked(
+    request = RunRequest(
         "evomerge",
         {**file, **chosen},
-        {
-            "sources": sources,
-            "base": [base] if base else [],
-        },
+        {"sources": sources, "base": [base] if base else []},
         options.get("data") or about.get("data") or (),
         options.get("output_dir") or about.get("output_dir"),
     )

@@ -102,13 +102,13 @@ def _plain(comparison: Any, tallies: Any, contests: Any) -> dict[str, Any]:
 def _names(home: Any, state: Any, slice_: Any) -> Any:
     """Return the items' ids if models and data are at hand; else print why not, and return None."""
     from agent_forge.evaluation.data.items import digest
-    from agent_forge.evomerge.tasks.context import Bench
+    from agent_forge.evomerge.tasks.context import MergeContext
     from agent_forge.evomerge.tasks.score import names
     from agent_forge.runs.errors import DataError, ForgeError
     from agent_forge.weights.storage.weight_cache import Artifacts
 
     try:
-        bench = Bench(state, Artifacts.of(home))
+        bench = MergeContext(state, Artifacts.of(home))
         if digest(bench.items) != state.started.data_digest:
             raise DataError("the data has changed since the run started.")
         return names(bench.packed[slice_])

@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any
 
 import click
+from typing_extensions import override
 
 from agent_forge.cli.kind_views import View
 from agent_forge.cli.live import Frame, line, tails, top, utc
@@ -26,11 +27,7 @@ from agent_forge.worker.queue.device_table import Hand
 #: Columns beside a curve: its name, its last value and what is said behind it.
 BESIDE = 62
 #: Curve → what it is of. Scores of other items have another scale.
-CURVES = {
-    "best": "best on its draw",
-    "mean": "mean on its draw",
-    "champion": "champion, selection",
-}
+CURVES = {"best": "best on its draw", "mean": "mean on its draw", "champion": "champion, selection"}
 WIDE = max(map(len, CURVES.values()))
 #: Why the best candidate of a generation need not be the champion.
 LEGEND = (
@@ -153,10 +150,12 @@ def _population(shown: Snapshot, room: int) -> list[Any]:
 class EvoMergeView(View):
     """Texts of a merging run."""
 
+    @override
     def summary(self, state: Any, rows: list[Any]) -> dict[str, Any]:
         """Return the report, as far as the run is."""
         return self.kind.report(state, rows)
 
+    @override
     def about(self, state: Any) -> list[tuple[str, str]]:
         """Return the models that the run began with, and the run that it is a fork of."""
         from agent_forge.evomerge.recipes.recipe import label
@@ -172,6 +171,7 @@ class EvoMergeView(View):
             lines.append(("method", label(state.recipes[state.champion], state.recipes)))
         return lines
 
+    @override
     def announce(self, state: Any, data: dict[str, Any], name: str) -> None:
         """Print the champion beside its rivals on the test slice."""
         click.echo(f"run {name} completed: champion {short(state.champion)}")
@@ -199,6 +199,7 @@ class EvoMergeView(View):
 
     legend = LEGEND
 
+    @override
     def unit(self, state: Any, row: Any) -> str | None:
         """Return a closed generation in a line; None for every other event."""
         if row.type != "generation_completed":
@@ -218,6 +219,7 @@ class EvoMergeView(View):
             f"selection {champion}; diversity {spread}"
         )
 
+    @override
     def frame(
         self,
         state: Any,
@@ -231,12 +233,13 @@ class EvoMergeView(View):
         """Return what a terminal draws of the state."""
         return snapshot(state, began, newest, hands, news, rehearsal)
 
+    @override
     def draw(self, shown: Any, width: int, height: int, plain: bool) -> Any:
-        """Return the picture of a snapshot."""
         return draw(shown, width, height, utc(), plain)
 
     # ---- `forge replay`, `diff`, `compare` ---------------------------------------------------
 
+    @override
     def snapshot(self, data: dict[str, Any]) -> None:
         """Print population, champion and diversity at a place of the history."""
         click.echo(
@@ -273,6 +276,7 @@ class EvoMergeView(View):
         if len(pending) > 6:
             click.echo(f"            and {len(pending) - 6} more (--json lists them)")
 
+    @override
     def after(self, state: Any, group: Any) -> str | None:
         """Return the newest generation in a line, after an append of several events."""
         if not state.generation or group[-1].type == group[0].type:
@@ -287,6 +291,7 @@ class EvoMergeView(View):
             f"diversity {spread.diversity:.2f} ({spread.level})"
         )
 
+    @override
     def differences(self, data: dict[str, Any]) -> None:
         """Print how two places differ: settings, sources, candidates, evaluations, champion."""
         for which in "ab":

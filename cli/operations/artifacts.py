@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from agent_forge.cli.options import Suggesting, emit, json_option, table
+from agent_forge.cli.options import SuggestingGroup, emit, json_option, table
 
 
-@click.group("artifacts", cls=Suggesting)
+@click.group("artifacts", cls=SuggestingGroup)
 def artifacts_command() -> None:
     """List what the shared store (FORGE_ARTIFACT_STORE) has, remove it, or encrypt it with a new key.
 

@@ -67,7 +67,7 @@ def _answer(roots: tuple[str, ...], role: Role) -> None:
     """Answer the client on standard input and output."""
     import asyncio
 
-    from agent_forge.api.mcp.over_stdio import serve
+    from agent_forge.api.mcp.server import serve
     from agent_forge.api.options import Options
     from agent_forge.runs.home import Home
     from agent_forge.worker.append import actor

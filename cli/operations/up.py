@@ -91,17 +91,17 @@ def _run(
     home: Any, postgres: bool, port: int | None, options: list[str], signals: list[int]
 ) -> None:
     """Start everything, watch over it, and stop it. Raises ConflictError if an earlier one is left."""
-    from agent_forge.worker.devices.local_servers import Running
+    from agent_forge.worker.devices.local_servers import PartsFile
 
     env: dict[str, str] = dict(os.environ)
     started: list[Any] = []
-    running = Running(home.folder)
+    running = PartsFile(home.folder)
     running.refuse_left()
     running.note("forge up", os.getpid())
     try:
         _servers(home, env, postgres, started, running)
         if port is not None:
-            started.append(served := Served(port, env))
+            started.append(served := ServerProcess(port, env))
             running.note("dashboard", served.pid)
         _carry(home, env, options, started, signals, running)
     finally:
@@ -127,7 +127,7 @@ def _servers(
         env["FORGE_BROKER_URL"] = server.url
 
 
-class Served:
+class ServerProcess:
     """`forge serve` as a process beside the worker, which goes on if this process ends."""
 
     def __init__(self, port: int, env: dict[str, str]) -> None:
@@ -213,7 +213,7 @@ def _carry(
     running.note("worker", worker.pid)
     _say(home, env)
     signal_count = 0
-    page = next((server.page for server in started if isinstance(server, Served)), None)
+    page = next((server.page for server in started if isinstance(server, ServerProcess)), None)
     endings = Endings(replace(home, url=env.get("FORGE_DATABASE_URL") or home.url))
     try:
         while worker.poll() is None:
@@ -227,7 +227,7 @@ def _carry(
                     _again(server)
                     if server.running():
                         running.note("Redis", server.pid)
-                if isinstance(server, Served) and not signal_count:
+                if isinstance(server, ServerProcess) and not signal_count:
                     server.say_where_ended()
             time.sleep(0.1)
     finally:

@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from agent_forge.cli.options import Suggesting, emit, home, json_option, table
+from agent_forge.cli.options import SuggestingGroup, emit, home, json_option, table
 
 ROLE = click.Choice(["viewer", "submitter", "admin"])
 
 
-@click.group("users", cls=Suggesting)
+@click.group("users", cls=SuggestingGroup)
 def users_command() -> None:
     """Manage the users of the API and the dashboard, their roles and their tokens.
 

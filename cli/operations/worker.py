@@ -62,7 +62,7 @@ def worker_command(
     """
     from agent_forge.runs.home import Home, threads
     from agent_forge.weights.storage.artifact_store import open_vault
-    from agent_forge.worker.devices import logging_setup
+    from agent_forge.worker.devices import child_main
     from agent_forge.worker.devices.service import Crew
     from agent_forge.worker.queue.celery_wakeup import broker_url
     from agent_forge.worker.queue.device_table import placements
@@ -76,7 +76,7 @@ def worker_command(
     if home.store is not None:
         open_vault(home)  # raises what is wrong before anything is started
     os.environ["FORGE_LOG"] = form = form or ("text" if sys.stderr.isatty() else "json")
-    logging_setup.set_up("json" if form == "json" else "text")
+    child_main.set_up("json" if form == "json" else "text")
     crew = Crew(home, places, broker, frozenset(labels), only)
     try:
         if metrics_port is not None:
@@ -100,12 +100,12 @@ def workers_command(check: bool, as_json: bool) -> None:
     Example:
       forge workers
     """
-    from agent_forge.worker.queue.device_table import Roster, named_devices
+    from agent_forge.worker.queue.device_table import DeviceTable, named_devices
     from agent_forge.worker.queue.leases import here
 
     store = home().open_store()
     try:
-        devices = named_devices(store, Roster(store.database))
+        devices = named_devices(store, DeviceTable(store.database))
     finally:
         store.close()
     if check:

@@ -138,10 +138,7 @@ def _folder(kind: Any, run: str) -> str:
 
 
 def recorded(
-    home: Any,
-    plan: Any,
-    queued: dict[str, Any],
-    config_file: str | None = None,
+    home: Any, plan: Any, queued: dict[str, Any], config_file: str | None = None
 ) -> tuple[str, str]:
     """Check a plan and record the run, or find that of the same request; return its id and name.
 

@@ -25,7 +25,7 @@ from agent_forge.cli.options import (
     warn_skipped,
 )
 from agent_forge.cli.panels import cell
-from agent_forge.cli.runs.panels import overview
+from agent_forge.cli.runs.inspect import overview
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import NotFoundError
 from agent_forge.runs.panels.head import Result, in_words, quantity

@@ -175,12 +175,7 @@ def gguf_options(command: Callable) -> Callable:
 @click.argument("run")
 @click.option("--out", type=click.Path(), help="The champion's folder, or the GGUF file, to write.")
 @click.option("--parquet", type=click.Path(), help="A folder for the run's tables; at any time.")
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["folder", *FORMATS]),
-    default="folder",
-)
+@click.option("--format", "format_", type=click.Choice(["folder", *FORMATS]), default="folder")
 @click.option(
     "--type",
     "type_",

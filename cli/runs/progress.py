@@ -61,7 +61,7 @@ class _Followed:
 
         names = wording.names(state)
         for row in rows[-live.NEWS :]:
-            words = wording.gist(state.kind, row.type, json.loads(row.data), names)
+            words = wording.summary_line(state.kind, row.type, json.loads(row.data), names)
             self.news.append(f"{row.recorded_at[11:19]} {row.type} {words}")
         self._curve.take(rows)
 
@@ -205,17 +205,17 @@ def watch_command(run: str, as_json: bool) -> None:
       forge watch 20261121-3fa9c1
     """
     from agent_forge.cli import kind_views
-    from agent_forge.cli.runs import panels
+    from agent_forge.cli.runs import inspect
     from agent_forge.runs import kinds
     from agent_forge.runs.history.run_cache import RunCache
     from agent_forge.runs.lists import finding
-    from agent_forge.worker.queue.device_table import AtWork
+    from agent_forge.worker.queue.device_table import WorkFinder
 
     store = home().open_store()
     try:
         name = finding.full_name(store, run)
         runs = RunCache(store, 1)
-        with Progress(AtWork(store, name)) as progress:
+        with Progress(WorkFinder(store, name)) as progress:
             while True:
                 state, rows = runs.refresh(name)
                 progress.watch(state, rows)
@@ -226,7 +226,7 @@ def watch_command(run: str, as_json: bool) -> None:
         store.close()
     if sys.stdout.isatty() and state.started is not None and not as_json:
         shown, log = load_run(name)
-        kind_views.of(shown.kind).show(shown, lambda: panels.overview(shown, log))
+        kind_views.of(shown.kind).show(shown, lambda: inspect.overview(shown, log))
     reason = state.failed.reason if state.failed else None
     result = kinds.of(state.kind).result_id(state)
     report = {"run": name, "status": state.status, "champion": result, "reason": reason}

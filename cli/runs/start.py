@@ -240,7 +240,7 @@ def planned(
     elsewhere: bool,
 ) -> Plan:
     """Return the plan of a new run, checked. Raises ConfigError, UnavailableError."""
-    from agent_forge.runs.kinds.asked import Asked, Lookup
+    from agent_forge.runs.kinds.asked import Lookup, RunRequest
     from agent_forge.weights.storage.model_origin import Finder
     from agent_forge.worker.commands import submit
 
@@ -248,7 +248,7 @@ def planned(
     for role, model in map(_role, models):
         roles.setdefault(role, []).append(model)
     named = Finder(home, lambda line: click.echo(line, err=True))
-    request = Asked(kind, config, roles, data, output_dir)
+    request = RunRequest(kind, config, roles, data, output_dir)
     return submit.plan(request, Lookup({}, named, elsewhere=elsewhere))
 
 

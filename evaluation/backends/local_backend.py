@@ -33,7 +33,7 @@ from agent_forge.evaluation.backends.backend import (
     rows_per_batch,
 )
 from agent_forge.evaluation.backends.generation import replies
-from agent_forge.evaluation.data.packing import Ids, Posed
+from agent_forge.evaluation.data.packing import Ids, PackedProblem
 from agent_forge.runs.errors import SourceError
 from agent_forge.weights import block_names
 from agent_forge.weights.folders import model_config
@@ -197,7 +197,7 @@ class ResidentModel:
         """Return −log p of continuations, as `Evaluator` says; every prompt is read once."""
         return continuations(self, pairs)
 
-    def replies(self, problems: Sequence[Posed], tokenizer: Any) -> list[str]:
+    def replies(self, problems: Sequence[PackedProblem], tokenizer: Any) -> list[str]:
         """Return greedy replies, as `Evaluator` says."""
         return replies(self, problems, tokenizer)
 

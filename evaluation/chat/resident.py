@@ -97,7 +97,7 @@ class ResidentSpeaker:
         tokens: SimpleQueue[int | BaseException | None] = SimpleQueue()
         heard = _Hearing(tokens, ends, stopping)
         choice = self._choice.of(settings)
-        choose = Choosing(choice, most, len(ids), settings.seed, "chat", len(ids))
+        choose = TokenChooser(choice, most, len(ids), settings.seed, "chat", len(ids))
         thread = Thread(target=self._write, args=(ids, most, heard, choose, tokens), daemon=True)
         thread.start()
         decoder = Decoder(self._tokenizer, ids[-TAIL:])
@@ -213,7 +213,7 @@ def _number(
     return float(value)
 
 
-class Choosing(LogitsProcessor):
+class TokenChooser(LogitsProcessor):
     """Logits processor that leaves the likeliest token, or the one that is drawn by a key."""
 
     def __init__(self, choice: Choice, limit: int, length: int, *key: str | int) -> None:

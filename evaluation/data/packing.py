@@ -40,7 +40,7 @@ Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Asked:
+class PackedQuestion:
     """One question: a sequence of prompt and choice for every choice.
 
     If choices are scored minus their log-likelihood without the prompt, a sequence of the start
@@ -63,7 +63,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Posed:
+class PackedProblem:
     """One problem and its prompt as token ids."""
 
     problem: Problem
@@ -75,8 +75,8 @@ class Packed:
     """The packed items of one domain of one slice."""
 
     windows: list[Ids] = field(default_factory=list)
-    questions: list[Asked] = field(default_factory=list)
-    problems: list[Posed] = field(default_factory=list)
+    questions: list[PackedQuestion] = field(default_factory=list)
+    problems: list[PackedProblem] = field(default_factory=list)
     #: UTF-8 bytes of each window's predicted tokens; empty if the tokenizer gives no offsets.
     bytes: list[int] = field(default_factory=list)
     #: The first and the last text that each window has tokens of.
@@ -206,7 +206,7 @@ def _encode(id_: str, text: str, tokenizer: Any) -> list[int]:
     return ids
 
 
-def _ask(item: Question, tokenizer: Any, context: int) -> Asked:
+def _ask(item: Question, tokenizer: Any, context: int) -> PackedQuestion:
     parts = _parts(item, tokenizer)
     choices = [choice for _, choice in parts]
     for choice, ids in zip(item.choices, choices, strict=True):
@@ -220,7 +220,7 @@ def _ask(item: Question, tokenizer: Any, context: int) -> Asked:
     pairs = [(prompt[-(context - len(ids)) :], ids) for prompt, ids in parts]
     if item.normalise == "mutual":
         pairs += _parts(item.model_copy(update={"prompt": ""}), tokenizer)
-    return Asked(
+    return PackedQuestion(
         sequences=tuple(np.asarray([*prompt, *ids], np.int64) for prompt, ids in pairs),
         starts=tuple(len(prompt) for prompt, _ in pairs),
         sizes=item.sizes or tuple(_sizes(item, choices)),
@@ -248,7 +248,7 @@ def _sizes(item: Question, choices: Sequence[Sequence[int]]) -> list[int]:
     return [len(ids) if item.normalise == "tokens" else 1 for ids in choices]
 
 
-def _pose(item: Problem, tokenizer: Any, context: int) -> Posed:
+def _pose(item: Problem, tokenizer: Any, context: int) -> PackedProblem:
     if item.encoding == "harness":
         ids = alone(item.prompt, tokenizer)
         check_known(item.id, ids, tokenizer)
@@ -261,7 +261,7 @@ def _pose(item: Problem, tokenizer: Any, context: int) -> Posed:
             f"problem {item.id!r}: its prompt has {len(ids)} tokens and its reply may have "
             f"{item.max_tokens}; the context is {context}. Shorten it, or raise `context`."
         )
-    return Posed(item, np.asarray(ids, np.int64))
+    return PackedProblem(item, np.asarray(ids, np.int64))
 
 
 def pair(prompt: str, continuation: str, tokenizer: Any) -> tuple[list[int], list[int]]:

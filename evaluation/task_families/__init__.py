@@ -12,13 +12,16 @@ from collections.abc import Mapping
 from string import ascii_lowercase, digits
 
 from agent_forge.evaluation.task_families import gym
-from agent_forge.evaluation.task_families.base import LEVELS, Draws, Family, Item
 from agent_forge.evaluation.task_families.brackets import Brackets
 from agent_forge.evaluation.task_families.families import (
+    LEVELS,
     RULES,
     Addition,
     Automaton,
     Chain,
+    Draws,
+    Family,
+    Item,
     Lookup,
     Recall,
     Reversal,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent_forge.evaluation.task_families.base import Draws, body
+from agent_forge.evaluation.task_families.families import Draws, body
 
 #: Opening bracket → the closing one.
 PAIRS = {"(": ")", "[": "]", "{": "}", "<": ">"}

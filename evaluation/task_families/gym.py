@@ -16,7 +16,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from agent_forge.evaluation.task_families.base import LEVELS, Item
+from agent_forge.evaluation.task_families.families import LEVELS, Item
 from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.runs.system import packages
 from agent_forge.runs.system.child_environment import child_environment

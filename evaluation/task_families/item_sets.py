@@ -11,7 +11,7 @@ from itertools import count, islice
 
 from agent_forge.evaluation import task_families
 from agent_forge.evaluation.data.slices import Slice, slice_of
-from agent_forge.evaluation.task_families.base import Item
+from agent_forge.evaluation.task_families.families import Item
 
 #: Shares of the prompts of a cell.
 SHARES: Mapping[Slice, float] = {"train": 0.6, "search": 0.0, "selection": 0.2, "test": 0.2}

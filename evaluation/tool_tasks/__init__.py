@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent_forge.evaluation.task_families.base import Draws
+from agent_forge.evaluation.task_families.families import Draws
 from agent_forge.evaluation.tool_tasks.base import LEVELS, Family, ToolItem
 from agent_forge.evaluation.tool_tasks.families import (
     Calculation,
     Execution,
     MemoryTask,
+    Repair,
     Retrieval,
     TableTask,
 )
-from agent_forge.evaluation.tool_tasks.repair import Repair
 from agent_forge.runs.errors import ConfigError
 
 #: Name → family.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from agent_forge.evaluation.task_families.base import Draws
+from agent_forge.evaluation.task_families.families import Draws
 from agent_forge.evaluation.tools.calls import Call
 from agent_forge.evaluation.tools.toolbox import World
 

@@ -18,8 +18,7 @@ from agent_forge.evaluation.sandbox.sandbox import Sandbox
 from agent_forge.evaluation.task_families.item_sets import SHARES
 from agent_forge.evaluation.tool_tasks.base import ToolItem
 from agent_forge.evaluation.tools.calls import Call, Form, ToolError
-from agent_forge.evaluation.tools.repository import Repository
-from agent_forge.evaluation.tools.toolbox import World
+from agent_forge.evaluation.tools.toolbox import Repository, World
 from agent_forge.evaluation.verifiers.program import parsed
 from agent_forge.runs.errors import DataError
 
@@ -43,7 +42,7 @@ class File(BaseModel):
     text: Text
 
 
-class Fixed(BaseModel):
+class LineFix(BaseModel):
     """A line of a solution, in the place of the line with this number, whose indentation stays."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -62,7 +61,7 @@ class OwnRepair(BaseModel):
     issue: Text
     files: tuple[File, ...] = Field(min_length=1, max_length=16)
     tests: tuple[Line, ...] = Field(min_length=1, max_length=64)
-    fix: tuple[Fixed, ...] = Field(min_length=1, max_length=16)
+    fix: tuple[LineFix, ...] = Field(min_length=1, max_length=16)
 
     _are_tests = field_validator("tests")(parsed)
 

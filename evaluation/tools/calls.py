@@ -58,7 +58,7 @@ class Form(Protocol):
 
 
 @dataclass(frozen=True)
-class Marked:
+class MarkedCalls:
     """Calls and results between marks."""
 
     name: str
@@ -86,9 +86,9 @@ class Marked:
         return f"{self.before}{output}{self.after}"
 
 
-TAGS = Marked("tags", "<call>", "</call>", "<result>", "</result>")
-BRACKETS = Marked("brackets", "[[", "]]", "{{", "}}")
-WORDS = Marked("words", "call ", " end", " result ", " end ")
+TAGS = MarkedCalls("tags", "<call>", "</call>", "<result>", "</result>")
+BRACKETS = MarkedCalls("brackets", "[[", "]]", "{{", "}}")
+WORDS = MarkedCalls("words", "call ", " end", " result ", " end ")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from agent_forge.events import Event
 from agent_forge.runs.event_types import Count, Digest, Large, Part
 
 
-class Kept(Part):
+class TrajectoryStream(Part):
     """A stream of trajectories (`weights/training/windows.py`)."""
 
     #: BLAKE3 of its token ids, as recipes name data.
@@ -46,13 +46,13 @@ class Sampled(Event):
 
     recipe_id: Digest
     #: Name → stream.
-    streams: dict[str, Kept]
+    streams: dict[str, TrajectoryStream]
     #: BLAKE3 over all streams as tensors: the name under which they are kept.
     digest: Digest
     seconds: float = Field(ge=0)
 
 
-def unasked(task: Sample, event: Sampled) -> str | None:
+def validate_answer(task: Sample, event: Sampled) -> str | None:
     """Return why an event does not answer the task; None if it does. For the audit."""
     if event.recipe_id != task.recipe_id:
         return "another model wrote than the one that was asked"

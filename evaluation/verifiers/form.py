@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
+from typing_extensions import override
 
 from agent_forge.evaluation.verifiers.exact import Exact
 from agent_forge.evaluation.verifiers.number import Number
@@ -57,6 +58,7 @@ AnyForm = Annotated[Pattern | Parses | Exact | Number | Scored, Field(discrimina
 class FormVerifier(Verifier):
     """Verifier of replies whose form is checked, beside the checks of answers."""
 
+    @override
     def _verdict(self, check: Any, reply: str, item: dict[str, Any]) -> Verdict:
         if isinstance(check, Pattern):
             return matches(check, reply)

@@ -42,9 +42,7 @@ KEYS = {
     "seed",
 }
 #: Parameters that have no effect on a result here, and why.
-WITHOUT_EFFECT = {
-    "int8_mask": "masks take no memory here",
-}
+WITHOUT_EFFECT = {"int8_mask": "masks take no memory here"}
 
 
 @dataclass(frozen=True)

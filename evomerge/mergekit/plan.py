@@ -24,7 +24,7 @@ from agent_forge.evomerge.merging.tensor_ops import Read, Spec, TensorOp, copied
 from agent_forge.runs.errors import ConfigError, SourceError
 from agent_forge.weights import block_names
 from agent_forge.weights.folders import model_config
-from agent_forge.weights.folders.compared_settings import compare_settings
+from agent_forge.weights.folders.sources import compare_settings
 from agent_forge.weights.tensors import HEADS
 
 _BLOCK = re.compile(r"^(.*?(?:layers|h|blocks)\.)(\d+)(\..+)$")

@@ -25,15 +25,7 @@ Interpolation = Literal["linear", "slerp"]
 Arithmetic = Literal["dare", "ties"]
 Selection = Literal["frankenmerge", "dfs"]
 Method = Literal[
-    "linear",
-    "slerp",
-    "task_arithmetic",
-    "ties",
-    "dare",
-    "frankenmerge",
-    "dfs",
-    "tsv_m",
-    "iso_c",
+    "linear", "slerp", "task_arithmetic", "ties", "dare", "frankenmerge", "dfs", "tsv_m", "iso_c"
 ]
 GroupedMethod = Literal["slerp", "task_arithmetic", "ties", "dare", "stages", "tsv_m", "iso_c"]
 

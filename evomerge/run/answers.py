@@ -38,7 +38,7 @@ ANSWERS: dict[type[Event], type[Task]] = {
 }
 
 
-def unasked(state: RunState, task: Task, event: Event) -> str | None:
+def validate_answer(state: RunState, task: Task, event: Event) -> str | None:
     """Return why the event does not answer the open task; None if it does."""
     match task, event:
         case Start(), events.Started():

@@ -36,7 +36,7 @@ from agent_forge.runs.record.events import Retried as Retried
 from agent_forge.runs.record.events import TaskDied as TaskDied
 from agent_forge.runs.record.events import TaskFailed as TaskFailed
 from agent_forge.runs.record.events import TaskQuarantined as TaskQuarantined
-from agent_forge.runs.record.events import luckless as luckless
+from agent_forge.runs.record.events import without_volatile as without_volatile
 from agent_forge.weights.cost import Cost, Speed
 
 

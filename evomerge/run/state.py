@@ -17,6 +17,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from typing_extensions import override
+
 from agent_forge.evaluation.data.outcomes import Outcomes
 from agent_forge.events import Envelope, Event, Registry
 from agent_forge.evomerge.config import EvoMergeConfig
@@ -134,8 +136,8 @@ class RunState(Measured, State):
         """The generation that is being worked on."""
         return len(self.generations)
 
+    @override
     def settings(self, generation: int) -> EvoMergeConfig:
-        """Return the settings that propose a generation's candidates and draw its items."""
         return [config for first, config in self.eras if first <= generation][-1]
 
     def version_of(self, generation: int) -> str:
@@ -154,18 +156,20 @@ class RunState(Measured, State):
             if g == generation and (candidate.recipe_id, "search", g) in self.evaluations
         )
 
+    @override
     def spend(self, event: Event) -> None:
-        """Add an event's cost, but for the time by the clock, to what was spent."""
         if -1 not in self.closed and isinstance(event, Candidate | events.LayersChosen):
             self.closed[-1] = self.spent
         self.spent = after(self.spent, event)
 
+    @override
     def take(self, event: Event, recorded_at: str | None = None, key: str = "") -> None:
         """Apply one more event, in place. Raises TypeError for an event of another kind."""
         super().take(event, recorded_at, key)
         if isinstance(event, events.GenerationCompleted):
             self.closed[event.generation] = self.spent
 
+    @override
     def fork_changes(self, event: events.Forked) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Let the changed settings hold from the first generation that is not begun."""
         now = self.generation

@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 TOGETHER = 2 << 30
 
 
-class Bench:
+class MergeContext:
     """The run context: all objects that tasks of one run need, opened when first used.
 
     It is made from `submitted`, before or after `started`.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_forge.evaluation.autotune import Beside, paired
+from agent_forge.evaluation.autotune import SpeedComparison, paired
 from agent_forge.evaluation.backends.backend import Evaluator
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.backends.openai_backend import Endpoint
@@ -18,9 +18,8 @@ from agent_forge.evaluation.data.items import Item
 from agent_forge.evaluation.data.outcomes import DomainOutcomes, Outcomes
 from agent_forge.evaluation.data.packing import Packed, pack
 from agent_forge.evaluation.data.slices import Slice
-from agent_forge.evaluation.evaluate import Judge, evaluate, measurable, why_not_run
+from agent_forge.evaluation.evaluate import Judge, Metered, evaluate, measurable, why_not_run
 from agent_forge.evaluation.loading import load_items, load_tokenizer
-from agent_forge.evaluation.metered import Metered
 from agent_forge.evomerge.data_settings import given
 from agent_forge.evomerge.fitness import composite
 from agent_forge.evomerge.fitness.composite import Components, Weighting
@@ -117,7 +116,7 @@ def resident(model: ModelReference, device: str = "cpu") -> ResidentModel:
 
 def speeds(
     models: Sequence[ResidentModel], context: int, tell: Callable[[str], None]
-) -> list[Beside]:
+) -> list[SpeedComparison]:
     """Measure speed and memory of the loaded models, in turns."""
     tell("measuring speed and memory, in turns")
     return paired(models, context)
@@ -203,7 +202,7 @@ def check(models: Sequence[str], how: Measurement) -> None:
 
 def measure(
     home: Home, models: Sequence[str], how: Measurement, tell: Callable[[str], None]
-) -> tuple[list[Score], list[Beside]]:
+) -> tuple[list[Score], list[SpeedComparison]]:
     """Measure models, named as every command takes them; return scores and speeds, in their order.
 
     Speeds are empty unless they are asked for. Raises ConfigError, DataError, EndpointError,

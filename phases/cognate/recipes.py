@@ -31,7 +31,7 @@ from agent_forge.studies.events import (
 )
 from agent_forge.studies.making.making import Making
 from agent_forge.studies.training_plan import CLIP, FLOOR
-from agent_forge.weights import averages
+from agent_forge.weights.operations import average
 from agent_forge.weights.recipes import Algorithm, Train, Transform
 
 #: The base, and the weights that its training begins with.
@@ -42,11 +42,7 @@ OPTIMISERS = {
     **training_plan.OPTIMISERS,
     "mugrokfast": Algorithm(
         name="mugrokfast@1",
-        params={
-            **training_plan.OPTIMISERS["muon"].params,
-            "grokfast_lambda": 0.3,
-            "tau": 100.0,
-        },
+        params={**training_plan.OPTIMISERS["muon"].params, "grokfast_lambda": 0.3, "tau": 100.0},
     ),
 }
 
@@ -105,14 +101,14 @@ def result(config: CognateConfig, recipe: Making) -> Making:
     """Return the recipe of the model that a training gives: its last step, or an average."""
     if config.average == 1 or not isinstance(recipe, Train):
         return recipe
-    return averages.averaged(recipe, config.average, config.average_as)
+    return average.averaged(recipe, config.average, config.average_as)
 
 
 def snapshots(config: CognateConfig, recipe: Making) -> list[Making]:
     """Return the recipes that a training's model is made of, in the order in which they are made."""
     if config.average == 1 or not isinstance(recipe, Train):
         return [recipe]
-    return list(averages.snapshots(recipe, config.average))
+    return list(average.snapshots(recipe, config.average))
 
 
 def unaveraged(submitted: Submitted, started: Started) -> dict[str, Making]:

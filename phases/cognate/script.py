@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from typing_extensions import override
+
 from agent_forge.evaluation.data import training_texts
 from agent_forge.events import Envelope, Event
 from agent_forge.phases.cognate import figures, panels, recipes
@@ -20,7 +22,7 @@ from agent_forge.phases.cognate.settings import KNOWN, NAME, CognateConfig
 from agent_forge.runs.errors import ConfigError, DataError, NotFoundError
 from agent_forge.runs.event_types import Figure
 from agent_forge.runs.kinds.architecture import Architecture
-from agent_forge.runs.kinds.asked import Asked, Checked, Command, Lookup, Plan
+from agent_forge.runs.kinds.asked import Checked, Command, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Decision, Start, failure
 from agent_forge.runs.kinds.origin import Ancestor, Origin
 from agent_forge.runs.panels.head import Result, listed
@@ -94,6 +96,7 @@ class Cognate(Study[MakingState]):
 
     # ---- deciding ----------------------------------------------------------------------------
 
+    @override
     def script(self, run: Run) -> Script:
         """Train the base, then the specialists; measure them. Each must be best on its own domain."""
         config, every = run.settings, recipes.unaveraged(run.submitted, run.started)
@@ -121,6 +124,7 @@ class Cognate(Study[MakingState]):
             yield Fail(wrong)
         return lambda: {"models": figures.results(run)}
 
+    @override
     def due(self, state: MakingState) -> Decision:
         """Return what the script waits for, or the end. A spent budget ends a run with work left."""
         decision = super().due(state)
@@ -128,6 +132,7 @@ class Cognate(Study[MakingState]):
             return Decision(facts=[failure(state, spent)])
         return decision
 
+    @override
     def check_fork(self, state: MakingState, changes: Mapping[str, Any]) -> None:
         """Raise ConfigError if a change would touch what is made already."""
         if state.started is None:
@@ -142,26 +147,28 @@ class Cognate(Study[MakingState]):
                     "are made with it. Start a new run instead."
                 )
 
+    @override
     def memory_of(self, submitted: Submitted, started: Started) -> int:
-        """Return the bytes of weights, gradients and optimiser of one training."""
         return recipes.memory(started)
 
     # ---- asking for a run --------------------------------------------------------------------
 
-    def plan(self, request: Asked, lookup: Lookup) -> Plan:
+    @override
+    def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         """Return the plan of a run. Raises ConfigError, DataError, UnavailableError."""
         return plan(self, request, lookup)
 
+    @override
     def check(self, plan: Plan) -> Checked:
-        """Open base (header only), tokenizer and data; raise the errors that a start would raise."""
         return check(plan)
 
+    @override
     def costs(self, context: Context) -> Costs:
-        """Return what a run that has started does beside its start, and what it leaves."""
         from agent_forge.phases.cognate.work import costs
 
         return costs(context)
 
+    @override
     def _work(self) -> type[Context]:
         from agent_forge.phases.cognate.work import Context
 
@@ -169,10 +176,12 @@ class Cognate(Study[MakingState]):
 
     # ---- models ------------------------------------------------------------------------------
 
+    @override
     def roles(self, config: CognateConfig) -> Sequence[str]:
         """Return base and specialists."""
         return [BASE, *config.domains]
 
+    @override
     def find(self, state: MakingState, name: str) -> str:
         """Return the recipe id that a role, the beginning of an id, or a whole id means.
 
@@ -183,15 +192,18 @@ class Cognate(Study[MakingState]):
         ids = {recipe.id for recipe in run.recipes.values()} & set(state.made) if run else ()
         return name if name in ids else super().find(state, name)
 
+    @override
     def named(self, state: MakingState) -> Mapping[str, Making]:
         """Return role → recipe of every model that the run gives, the base first."""
         run = self.run(state)
         return {role: run.recipes[role] for role in run.arms}
 
+    @override
     def trainings(self, state: MakingState) -> Mapping[str, Train]:
         """Return role → recipe of every training to its last step."""
         return self.run(state).known[TRAININGS]
 
+    @override
     def groups(self, state: MakingState) -> Sequence[Group]:
         """Return the base, then the specialists side by side."""
         chains = {role: (recipe,) for role, recipe in self.trainings(state).items()}
@@ -199,6 +211,7 @@ class Cognate(Study[MakingState]):
         rest = {role: chain for role, chain in chains.items() if role != BASE}
         return [group for group in (base, rest) if group]
 
+    @override
     def architectures(
         self,
         config: CognateConfig,
@@ -212,24 +225,28 @@ class Cognate(Study[MakingState]):
         )
         return dict.fromkeys(self.roles(config), architecture) if architecture else {}
 
+    @override
     def parameters(self, state: MakingState) -> int:
         """Return the number of parameters of each model."""
         return state.started.parameters
 
+    @override
     def figures(self, state: MakingState) -> dict[str, Figure]:
         """Return the least lead that a specialist has on its own domain."""
         return self.run(state).figures
 
+    @override
     def inputs(self, state: MakingState) -> dict[str, list[str]]:
         """Return the digest of the base that was given, if one was."""
         return {"base": [state.started.base.digest]} if state.started.base else {}
 
+    @override
     def unchanged(self, state: MakingState) -> str | None:
         """Return None: specialists of any base are trained."""
         return None
 
+    @override
     def models(self, event: Event, state: MakingState) -> list[dict[str, Any]]:
-        """Return base and specialists for the model registry, once they are measured."""
         if not isinstance(event, Completed):
             return []
         folder, base = state.submitted.output_dir, event.models[BASE].digest
@@ -246,6 +263,7 @@ class Cognate(Study[MakingState]):
             for role, model in event.models.items()
         ]
 
+    @override
     def origin(self, state: MakingState, rows: Sequence[Envelope], name: str) -> Origin:
         """Return the origin of the model with a role. Raises NotFoundError, also without a role."""
         if not name:
@@ -258,20 +276,23 @@ class Cognate(Study[MakingState]):
         model = super().origin(state, rows, name)
         return replace(model, what=f"{model.name} model of run {state.run}")
 
+    @override
     def ancestry(self, state: MakingState, name: str) -> list[Ancestor]:
         """Return a model (the base without a name), what it started from, and the first weights."""
         return origins.ancestry(state, self.recipes(state), self.find(state, name or BASE))
 
+    @override
     def chosen(self, state: MakingState, which: str) -> list[str]:
-        """Return the recipe ids that "all", "champion" (the base), a role or an id means."""
         if which == "all":
             return [recipe.id for recipe in self.named(state).values() if recipe.id in state.made]
         return [self.find(state, BASE if which == "champion" else which)]
 
     # ---- shown -------------------------------------------------------------------------------
 
-    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
-        """Return the telling part of an event on one line; None for a type that is not its own."""
+    @override
+    def summary_line(
+        self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]
+    ) -> str | None:
         match type_:
             case "submitted":
                 config = data["config"]
@@ -283,8 +304,9 @@ class Cognate(Study[MakingState]):
                 return f"{name}, {data['measure'].partition('@')[0]}: {values}"
             case "completed":
                 return ", ".join(data["models"])
-        return super().gist(type_, data, names)
+        return super().summary_line(type_, data, names)
 
+    @override
     def started_line(self, data: Mapping[str, Any]) -> str:
         """Return the sizes of models and text."""
         count = data.get("trainable")
@@ -292,16 +314,16 @@ class Cognate(Study[MakingState]):
         text = sum(data["tokens"].values())
         return f"{data['parameters']:,} parameters{adapters}, {text:,} tokens of text"
 
+    @override
     def task_words(self, key: str, names: Mapping[str, str]) -> str:
-        """Return a task's key in words; empty if there are none."""
         first, _, rest = key.partition("/")
         if first == "observe":
             name = names.get(rest.rpartition("/")[2], "a model")
             return f"measure {rest.partition('@')[0]} of {name}"
         return "prepare text and tokenizer" if key == Start.key else super().task_words(key, names)
 
+    @override
     def row(self, entry: dict[str, Any], event: Event) -> None:
-        """Note steps, the last loss and the specialists' gain in the run's row of the run list."""
         super().row(entry, event)
         if isinstance(event, Trained):
             entry |= {"result": event.recipe_id}
@@ -309,10 +331,12 @@ class Cognate(Study[MakingState]):
             quality = {role: model.bits_per_byte for role, model in event.models.items()}
             entry |= listed(panels.FEWER, panels.gain(quality), panels.SLICE)
 
+    @override
     def headline(self, run: Run) -> Result | None:
         """Return how much better specialists are on their own domains than the base."""
         return panels.result(run)
 
+    @override
     def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
         """Return the size of the models, the text, and the tokens that were trained on."""
         started, segments = run.started, run.state.advanced.values()
@@ -326,11 +350,13 @@ class Cognate(Study[MakingState]):
         }
         return {name: (value, "") for name, value in shown.items()}
 
+    @override
     def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return training curves, figures, models and lineage."""
         run = self.begun(state)
         return [] if run is None else panels.panels(run, self.curves(state))
 
+    @override
     def view(self, state: MakingState) -> dict[str, Any]:
         """Return the models by role, their curves and what was measured."""
         named = self.named(state) if state.started else {}
@@ -375,7 +401,7 @@ def _spent(state: Any) -> str:
     return ""
 
 
-def plan(kind: Kind, request: Asked, lookup: Lookup) -> Plan:
+def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
     """Return the plan of the run. Without `domains`, the user's data gives a specialist a domain.
 
     Raises ConfigError, DataError or UnavailableError before anything is started.

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from typing_extensions import override
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.kinds.architecture import Architecture
@@ -115,13 +116,13 @@ class TitansPreset(Preset):
         options = {"memory": memory, "recursions": recursions, "halting": halting}
         return self.model_copy(update={**options, "parameters": count})
 
+    @override
     def initialisation(self) -> tuple[str, dict[str, Any]]:
-        """Return the operation that draws the first weights, and its parameters."""
         sizes = {name: getattr(self, name) for name in TITANS_SIZES}
         return "titans-mag-init@1", {**super().initialisation()[1], **sizes, **TWO_LAYER}
 
+    @override
     def architecture(self) -> Architecture:
-        """Return what is known of the models before they are made, as their config.json will say."""
         return {**super().architecture(), "model_type": "titans_mag"}
 
 

@@ -26,6 +26,7 @@ import torch
 from tokenizers import pre_tokenizers, trainers
 from transformers import PretrainedConfig
 from transformers.models.qwen2.tokenization_qwen2 import Qwen2Tokenizer
+from typing_extensions import override
 
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data import training_texts
@@ -71,9 +72,9 @@ class Context(TrainingContext[MakingState]):
 
     # ---- what is opened when it is first used --------------------------------------------------
 
+    @override
     @cached_property
     def text(self) -> Text:
-        """The run's text: as pinned, or made by the settings."""
         submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
 
         def write(folder: Path) -> Any:
@@ -83,14 +84,15 @@ class Context(TrainingContext[MakingState]):
             return kept_text.make(supply, write)
         return kept_text.pinned(supply, started, bool(submitted.data), write)
 
+    @override
     @cached_property
     def donor(self) -> Path | None:
-        """Folder of this machine's own copy of the base that was given; None if none was."""
         base, started = self.state.submitted.base, self.state.started
         if base is None:
             return None
         return self._cache.supply.model(base, started.base if started else None)
 
+    @override
     @property
     def record(self) -> SourceRecord | None:
         """The record of the given base in `started`; None if none was given."""
@@ -102,19 +104,20 @@ class Context(TrainingContext[MakingState]):
         kind: Any = kinds.of(self.state.kind)
         return kind.run(self.state)
 
+    @override
     @property
     def recipes(self) -> Mapping[str, Making]:
-        """Name → recipe of all that the run makes."""
         return self.run.recipes
 
+    @override
     @property
     def trainings(self) -> Mapping[str, Train]:
         """Role → recipe of every training to its last step."""
         return self.run.known[figures.TRAININGS]
 
+    @override
     @property
     def team(self) -> Team:
-        """The processes that share each training."""
         config = self.state.submitted.config
         return Team(config.processes, config.sharded)
 
@@ -132,6 +135,7 @@ class Context(TrainingContext[MakingState]):
 
     # ---- tasks ---------------------------------------------------------------------------------
 
+    @override
     def _observed(self, task: Observe) -> Observed:
         models = {role: self.recipes[role] for role in self.run.arms}
         base = models.pop(BASE)
@@ -159,6 +163,7 @@ class Context(TrainingContext[MakingState]):
 
     # ---- started -------------------------------------------------------------------------------
 
+    @override
     def started(self) -> Started:
         """Prepare text and tokenizer; return the event that pins them.
 
@@ -210,13 +215,14 @@ class Context(TrainingContext[MakingState]):
             return None
         return recorded(base, self.donor, open_checkpoint(self.donor, Path(base.path)))
 
+    @override
     def canary(self, started: Started, start: Model) -> tuple[str, float]:
-        """Return the digest of a training's first steps here, and the seconds that they took."""
         every = recipes.unaveraged(self.state.submitted, started).values()
         recipe = next(candidate for candidate in every if isinstance(candidate, Train))
         with bounded():
             return canary(recipe, start, self.text.streams, device=self.device, team=self.team)
 
+    @override
     def initial(self, started: Started) -> Model:
         """Return the model that the base's training begins with, or the base that was given."""
         recipe = recipes.initial(self.state.submitted, started)

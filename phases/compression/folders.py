@@ -79,7 +79,9 @@ def _recipe(state: CompressionState, recipe_id: str) -> Transform:
     return event.recipe
 
 
-def settle(home: Home, state: CompressionState, recipe_id: str, folders: Sequence[Path]) -> str:
+def materialise(
+    home: Home, state: CompressionState, recipe_id: str, folders: Sequence[Path]
+) -> str:
     """Return a folder with a decoded model; write it into the last of `folders` if need be.
 
     Raises ForgeError.

@@ -14,6 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from typing_extensions import override
+
 from agent_forge.events import Envelope, Event
 from agent_forge.phases.compression import figures, panels, recipes, submission
 from agent_forge.phases.compression.figures import POINTS, PROBES, RISES, TEST, Point, observe
@@ -36,7 +38,7 @@ from agent_forge.runs.errors import NotFoundError
 from agent_forge.runs.event_types import Figure, MadeModel, Measurement
 from agent_forge.runs.kinds import default_panels
 from agent_forge.runs.kinds.architecture import Architecture
-from agent_forge.runs.kinds.asked import Asked, Checked, Command, Lookup, Plan
+from agent_forge.runs.kinds.asked import Checked, Command, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Decision, Start, Task
 from agent_forge.runs.kinds.forecast import Forecast
 from agent_forge.runs.kinds.kind import Kind
@@ -46,7 +48,7 @@ from agent_forge.runs.panels.head import Head, listed
 from agent_forge.runs.panels.panels import Panel
 from agent_forge.studies import comparison, origins
 from agent_forge.studies.events import Observe, Observed, Unmeasurable
-from agent_forge.studies.events import unasked as wrong_observation
+from agent_forge.studies.events import validate_answer as wrong_observation
 from agent_forge.studies.making import making
 from agent_forge.studies.making.making import Make
 from agent_forge.studies.run import Fail, FigureRule, Run, Script, bits, ratio
@@ -132,8 +134,7 @@ class Compression(Study[CompressionState]):
     )
     figure_rules: ClassVar[Mapping[str, FigureRule]] = {
         "retention": ratio(
-            GIVEN,
-            "quality kept of the given model: its bits per byte over the file's, test slice",
+            GIVEN, "quality kept of the given model: its bits per byte over the file's, test slice"
         ),
         "bits_per_byte": bits(
             "bits per byte: of the compressed model on the test slice, the mean over domains"
@@ -168,6 +169,7 @@ class Compression(Study[CompressionState]):
 
     # ---- script ----------------------------------------------------------------------------------
 
+    @override
     def script(self, run: Run) -> Script:
         """Encode, pack and measure, try matrices alone, mix, choose, test."""
         subjects, config = recipes.subjects(run.started), run.settings
@@ -219,13 +221,13 @@ class Compression(Study[CompressionState]):
 
     # ---- deciding, and the audit -----------------------------------------------------------------
 
-    def unasked(self, state: CompressionState, task: Task, event: Event) -> str | None:
-        """Return why the event does not answer the open task; None if it does."""
+    @override
+    def validate_answer(self, state: CompressionState, task: Task, event: Event) -> str | None:
         if isinstance(task, Make) and isinstance(event, Encoded | Packed):
             encodes = task.recipe.kind == "transform" and task.recipe.operation == "encode@1"
             if encodes != isinstance(event, Encoded):
                 return "it is of a matrix, and a model was asked for, or the other way round"
-            return making.unasked(task, event)
+            return making.validate_answer(task, event)
         if isinstance(task, Make) and isinstance(event, Refused):
             return None if event.recipe_id == task.recipe.id else "another recipe was refused"
         if isinstance(task, Observe) and isinstance(event, Observed):
@@ -237,16 +239,18 @@ class Compression(Study[CompressionState]):
             return wrong_observation(task, event)
         return None
 
+    @override
     @property
     def remeasured(self) -> tuple[type[Event], ...]:
-        """The answers that `forge verify --recompute` obtains again: sizes are measured, too."""
         return (Encoded, Refused, Packed, Observed, Unmeasurable)
 
+    @override
     def comparable(self, event: Any, recorded: Any) -> dict[str, Any]:
         """Return the data of an answer that must come out again; reasons are words for people."""
         data = super().comparable(event, recorded)
         return {name: value for name, value in data.items() if name != "reason"}
 
+    @override
     def memory(self, state: CompressionState) -> int:
         """Return the bytes of all models three times: as given, decoded, and in a model's object."""
         every = recipes.subjects(state.started) if state.started else ()
@@ -254,18 +258,21 @@ class Compression(Study[CompressionState]):
 
     # ---- asking for a run ------------------------------------------------------------------------
 
-    def plan(self, request: Asked, lookup: Lookup) -> Plan:
+    @override
+    def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         """Return the plan of a run of one `model`, with `students` beside it or none."""
         return submission.plan(self, request, lookup)
 
+    @override
     def check_machine(self, config: CompressionConfig) -> None:
         """Raise UnavailableError if a codec needs a package that is not installed."""
         submission.check_machine(config)
 
+    @override
     def check(self, plan: Plan) -> Checked:
-        """Open models (headers only), tokenizers and data; raise the errors of a start."""
         return submission.check(plan)
 
+    @override
     def placed(self, data: str) -> str:
         """Return data with an absolute path; tasks and built-in items keep their names."""
         from agent_forge.evaluation.data.items import absolute
@@ -274,23 +281,28 @@ class Compression(Study[CompressionState]):
 
     # ---- results ---------------------------------------------------------------------------------
 
+    @override
     def result_id(self, state: CompressionState) -> str | None:
         """Return the recipe id of the chosen model; None before."""
         return state.completed.chosen.recipe_id if state.completed else None
 
+    @override
     def contents(self, config: CompressionConfig) -> Mapping[str, Sequence[str]]:
         """Return the file of coded weights."""
         return {"file": [FILE]}
 
+    @override
     def result(self, state: CompressionState) -> str | None:
         """Return the digest of the chosen model's weights; None before."""
         return state.completed.chosen.digest if state.completed else None
 
+    @override
     def results(self, state: CompressionState) -> dict[str, MadeModel]:
         """Return the compressed model, decoded."""
         chosen = state.completed.chosen
         return {ROLE: MadeModel(recipe_id=chosen.recipe_id, digest=chosen.digest)}
 
+    @override
     def architectures(
         self,
         config: CompressionConfig,
@@ -300,6 +312,7 @@ class Compression(Study[CompressionState]):
         first = next(iter(architectures_by_role.get(ROLE, ())), None)
         return {ROLE: first} if first and not architectures_by_role.get(STUDENTS) else {}
 
+    @override
     def inputs(self, state: CompressionState) -> dict[str, list[str]]:
         """Return the digests of the given model and of the students."""
         given_digest, *students = [
@@ -309,6 +322,7 @@ class Compression(Study[CompressionState]):
 
     # ---- models by name --------------------------------------------------------------------------
 
+    @override
     def find(self, state: CompressionState, name: str) -> str:
         """Return the recipe id of a point by its name or the beginning of its id; "" is the chosen one.
 
@@ -322,12 +336,13 @@ class Compression(Study[CompressionState]):
             return state.completed.chosen.recipe_id
         return origins.find(state, {point.name: point.recipe for point in points}, name)
 
+    @override
     def chosen(self, state: CompressionState, which: str) -> list[str]:
-        """Return the recipe ids that "all", "champion" (the chosen one), a point or an id means."""
         if which == "all":
             return [*state.made]
         return [self.find(state, "" if which == "champion" else which)]
 
+    @override
     def origin(self, state: CompressionState, rows: Sequence[Envelope], name: str) -> Origin:
         """Return the origin of a point's model; without a name, of the chosen one."""
         recipe_id = self.find(state, name)
@@ -340,6 +355,7 @@ class Compression(Study[CompressionState]):
             recipe_id=recipe_id,
         )
 
+    @override
     def ancestry(self, state: CompressionState, name: str) -> list[Ancestor]:
         """Return a point's recipe, those of its matrices, and the model that it is of."""
         recipe_id = self.find(state, name)
@@ -361,6 +377,7 @@ class Compression(Study[CompressionState]):
 
     # ---- shown -----------------------------------------------------------------------------------
 
+    @override
     def names(self, state: CompressionState) -> dict[str, str]:
         """Return recipe id → what it is called: matrices, given models, points."""
         run = self.begun(state)
@@ -373,8 +390,10 @@ class Compression(Study[CompressionState]):
         names |= {recipes.source(one): recipes.name(one) for one in every}
         return names | {p.recipe_id: p.name for p in run.known.get(figures.POINTS, ())}
 
-    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
-        """Return the telling part of an event on one line; None for a type that is not its own."""
+    @override
+    def summary_line(
+        self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]
+    ) -> str | None:
         name = names.get(str(data.get("recipe_id")), str(data.get("recipe_id"))[:12])
         match type_:
             case "submitted":
@@ -397,8 +416,8 @@ class Compression(Study[CompressionState]):
                 return f"{data['chosen']['point']}: {data['chosen']['bytes']:,} bytes, keeps {kept:.4f}"
         return None
 
+    @override
     def task_words(self, key: str, names: Mapping[str, str]) -> str:
-        """Return a task's key in words; empty if there are none."""
         id_ = key.rpartition("/")[2]
         if key.startswith("observe/"):
             return f"measure {names.get(id_, id_[:12])}"
@@ -406,6 +425,7 @@ class Compression(Study[CompressionState]):
             return f"make {names.get(id_, id_[:12])}"
         return "read model, items and inputs of layers" if key == "start" else ""
 
+    @override
     def row(self, entry: dict[str, Any], event: Event) -> None:
         """Note tasks that are done, and what the result keeps, in the run's row of the run list."""
         if isinstance(event, Encoded | Packed | Observed | Unmeasurable):
@@ -413,6 +433,7 @@ class Compression(Study[CompressionState]):
         if isinstance(event, Completed):
             entry |= listed(panels.KEPT, event.figures["retention"].value, f"{figures.TEST} slice")
 
+    @override
     def models(self, event: Event, state: CompressionState) -> list[dict[str, Any]]:
         """Return the chosen model for the model registry, once it is measured."""
         if not isinstance(event, Completed):
@@ -431,6 +452,7 @@ class Compression(Study[CompressionState]):
             }
         ]
 
+    @override
     def measurements(self, state: CompressionState, digest: str) -> list[Measurement]:
         """Return the bits per byte and the file's bytes of the given model or of a point's."""
         if state.started is None:
@@ -446,15 +468,16 @@ class Compression(Study[CompressionState]):
             *(Measurement(name="bytes of the file", figure=size) for size in sizes),
         ]
 
+    @override
     def made(self, state: CompressionState, digest: str) -> str | None:
-        """Return the recipe id of the model with these weights; None if the run made none."""
         packed = (m for m in state.made.values() if isinstance(m, Packed))
         return next((one.recipe_id for one in packed if one.digest == digest), None)
 
+    @override
     def yardstick(self, state: CompressionState) -> dict[str, Any]:
-        """Return the items that results are measured on."""
         return {OTHER_DATA: state.started.data_digest if state.started else None}
 
+    @override
     def progress(self, state: CompressionState) -> tuple[int, int | None]:
         """Return (tasks that are done, all that are known so far)."""
         run = self.begun(state)
@@ -467,6 +490,7 @@ class Compression(Study[CompressionState]):
             total += sum(len(one.matrices) + 2 * config.mixtures for one in every)
         return done, done if state.completed else max(total, done + 1)
 
+    @override
     def head(self, state: CompressionState) -> Head:
         """Return the head: what the chosen model keeps, once it is measured."""
         run = self.begun(state)
@@ -474,6 +498,7 @@ class Compression(Study[CompressionState]):
             return default_panels.head(self, state)
         return default_panels.head(self, state, panels.result(run), panels.facts(run))
 
+    @override
     def panels(
         self, state: CompressionState, curve: Sequence[float | None] = ()
     ) -> Sequence[Panel]:
@@ -484,6 +509,7 @@ class Compression(Study[CompressionState]):
         tasks = tasks.model_copy(update={"says": says if further else tasks.says})
         return [*(panels.panels(run) if run else ()), tasks]
 
+    @override
     def view(self, state: CompressionState) -> dict[str, Any]:
         """Return the points that are measured."""
         run = self.begun(state)
@@ -491,17 +517,19 @@ class Compression(Study[CompressionState]):
 
     # ---- work, in a process that may load torch --------------------------------------------------
 
+    @override
     def _work(self) -> type[Context]:
         from agent_forge.phases.compression.work import Context
 
         return Context
 
+    @override
     def forecast(self, submitted: Submitted, cache: Any, folder: Path) -> Forecast:
-        """Return what a run that is submitted so costs here. Raises the errors of a start."""
         from agent_forge.phases.compression.folders import forecast
 
         return forecast(self, submitted, cache, folder)
 
+    @override
     def keep(self, state: CompressionState, cache: Any) -> None:
         """Remove what processes that were killed have left of files."""
         from agent_forge.phases.compression.work import packing
@@ -509,7 +537,8 @@ class Compression(Study[CompressionState]):
         if state.ended:
             shutil.rmtree(packing(cache, state.run), ignore_errors=True)
 
-    def settle(
+    @override
+    def materialise(
         self,
         home: Home,
         state: CompressionState,
@@ -517,38 +546,40 @@ class Compression(Study[CompressionState]):
         recipe_id: str,
         folders: Sequence[Path],
     ) -> str:
-        """Return a folder with a decoded model; decode it if need be. Raises ForgeError."""
         from agent_forge.phases.compression import folders as files
 
-        return files.settle(home, state, recipe_id, folders)
+        return files.materialise(home, state, recipe_id, folders)
 
+    @override
     def result_files(self, state: CompressionState, cache: Any) -> list[tuple[str, Path]]:
         """Return the chosen model's weight files, decoded again if the cache lacks them."""
         from agent_forge.phases.compression import folders as files
 
         return files.files(state, cache)
 
+    @override
     def write_result(self, home: Home, state: CompressionState, out: Path) -> dict[str, Any]:
         """Write file, card and report, and return the report. Raises ForgeError."""
         from agent_forge.phases.compression import folders as files
 
         return files.write(home, state, out)
 
+    @override
     def rebuild(
         self, state: CompressionState, cache: Any, ids: Sequence[str], say: Callable[[str], None]
     ) -> Iterator[Any]:
-        """Encode and decode again, and compare what comes out with what is recorded."""
         from agent_forge.phases.compression import folders as files
 
         yield from files.rebuild(state, cache, ids, say)
 
+    @override
     def document(self, folder: Path) -> dict[str, Any] | None:
-        """Return the report of a result's folder; None if it has none. Raises DataError."""
         from agent_forge.studies.making import model_files
         from agent_forge.weights.storage.output_folder import mark_of
 
         return model_files.document(folder, (mark_of(self.name),))
 
+    @override
     def verify_folder(
         self,
         home: Home,

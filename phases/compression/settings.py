@@ -68,13 +68,8 @@ class CompressionConfig(BaseModel):
             "mixtures": "Mixtures of codecs",
             "calibration": "Tokens for calibration",
         },
-        DATA: {
-            "context": "Tokens of context",
-            "seed": "Seed",
-        },
-        LIMITS: {
-            "device": "Device",
-        },
+        DATA: {"context": "Tokens of context", "seed": "Seed"},
+        LIMITS: {"device": "Device"},
     }
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -485,10 +485,7 @@ def _check_finite(weights: Weights) -> None:
 
 
 def _output_error(
-    lost: torch.Tensor,
-    original: torch.Tensor,
-    gram: torch.Tensor | None,
-    rows: torch.Tensor | None,
+    lost: torch.Tensor, original: torch.Tensor, gram: torch.Tensor | None, rows: torch.Tensor | None
 ) -> float | None:
     """Return the relative squared error of a layer's outputs; None if its inputs are not known.
 

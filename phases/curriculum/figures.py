@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from agent_forge.evaluation.measures import bootstrap
 from agent_forge.evaluation.measures.bootstrap import Counts
@@ -80,11 +81,13 @@ class CurriculumRun(Run):
     #: Arm → how far it has come.
     courses: Mapping[str, Course]
 
+    @override
     @cached_property
     def drawn(self) -> Drawn:
         """Arm → accuracy in each resample of the items."""
         return drawn(self.seen, self.settings.seed)
 
+    @override
     @cached_property
     def leads(self) -> dict[str, Figure]:
         """Arm → the accuracy of the result minus the arm's, with the interval."""

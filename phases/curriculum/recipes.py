@@ -117,10 +117,7 @@ def _beside(
         if config.burst_noise:
             noise = {"scale": config.burst_noise, **span}
         params = {**schedule.params, "factor": config.burst_rate, **span}
-        fields |= {
-            "schedule": Algorithm(name="cosine-burst@1", params=params),
-            "divergence": None,
-        }
+        fields |= {"schedule": Algorithm(name="cosine-burst@1", params=params), "divergence": None}
     if "self_model" in chosen.added:
         self_model = {"weight": config.self_weight, "layer": config.self_layer}
     if noise or self_model:
@@ -146,7 +143,7 @@ class Frontier(Part):
     still: Count
 
 
-class Dreamt(Part):
+class CellDreams(Part):
     """Dreams of one cell."""
 
     #: BLAKE3 of the token ids of its items, as recipes name data.
@@ -214,7 +211,7 @@ class Dreamed(Event):
 
     recipe_id: Digest
     #: Cell → what was dreamt; a cell of which no answer came to an end is left out.
-    cells: dict[str, Dreamt]
+    cells: dict[str, CellDreams]
     #: BLAKE3 over all streams as tensors: the name under which they are kept.
     digest: Digest
     seconds: float = Field(ge=0)
@@ -268,7 +265,7 @@ def streams(event: Dreamed) -> dict[str, str]:
     return {stream(cell, event.recipe_id): dream.digest for cell, dream in event.cells.items()}
 
 
-def unasked(task: Dream, event: Dreamed, most: int) -> str | None:
+def validate_answer(task: Dream, event: Dreamed, most: int) -> str | None:
     """Return why an event does not answer the task; None if it does. `most` are the items of a cell."""
     if event.recipe_id != task.recipe_id:
         return "another model dreamt than the one that was asked"

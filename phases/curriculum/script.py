@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from typing_extensions import override
+
 from agent_forge.evaluation import task_families, tool_tasks
 from agent_forge.evaluation.task_families.gym import Gym
 from agent_forge.evaluation.tool_tasks.base import LEVELS as TOOL_LEVELS
@@ -32,7 +34,7 @@ from agent_forge.phases.curriculum.recipes import (
 from agent_forge.phases.curriculum.settings import CurriculumConfig
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import Measurement
-from agent_forge.runs.kinds.asked import Asked, Lookup, Plan
+from agent_forge.runs.kinds.asked import Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Task
 from agent_forge.runs.kinds.view import Outlook
 from agent_forge.runs.panels.head import Result
@@ -90,10 +92,11 @@ class Curriculum(Study[MakingState]):
 
     # ---- script ------------------------------------------------------------------------------
 
+    @override
     def run(self, state: MakingState) -> CurriculumRun:
-        """Return a started run with all that its script has said."""
         return state.remembered(("run",), lambda: CurriculumRun(self, state))
 
+    @override
     def script(self, run: Any) -> Script:
         """Train all arms side by side, choose the best one, compare all with the given model."""
         run.courses = {arm: Course(arm) for arm in run.settings.arms}
@@ -130,48 +133,55 @@ class Curriculum(Study[MakingState]):
             measured = yield run.ask({name: run.on(name, MEASURE)})
             course.measured.append(measured[name])
 
-    def unasked(self, state: MakingState, task: Task, event: Event) -> str | None:
-        """Return why the event does not answer the open task; None if it does."""
+    @override
+    def validate_answer(self, state: MakingState, task: Task, event: Event) -> str | None:
         if isinstance(task, Dream) and isinstance(event, Dreamed):
-            return recipes.unasked(task, event, state.submitted.config.dream_items)
-        return super().unasked(state, task, event)
+            return recipes.validate_answer(task, event, state.submitted.config.dream_items)
+        return super().validate_answer(state, task, event)
 
+    @override
     def measurements(self, state: MakingState, digest: str) -> list[Measurement]:
         """Return nothing: the run measures no text."""
         return []
 
+    @override
     def measured(self, arm: Any) -> Mapping[str, float]:
         """Return the accuracy of an arm that was compared."""
         return {"accuracy": arm.accuracy}
 
     # ---- asking for a run --------------------------------------------------------------------
 
-    def plan(self, request: Asked, lookup: Lookup) -> Plan:
+    @override
+    def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         """Return the plan of the run of one `model`. Raises ConfigError or UnavailableError."""
         if request.data:
             raise ConfigError(f"{self.title} takes no data: its tasks are made by a program.")
         config, model = submission.of_model(self, request, lookup)
         return Plan(self.name, config, {"model": model, "data": ()}, request.output_dir)
 
+    @override
     def check_settings(self, config: CurriculumConfig) -> None:
         """Raise ConfigError or UnavailableError for a family that cannot be trained on."""
         for family in config.families:
             check_family(config, family)
 
+    @override
     def check_machine(self, config: CurriculumConfig) -> None:
         """Raise SandboxUnavailableError if programs run and this machine cannot lock them in."""
         check_sandbox(config)
 
+    @override
     def check_model(self, config: CurriculumConfig, opened: Checkpoint) -> None:
         """Raise ConfigError or SourceError for a model that cannot be trained on the tasks."""
         check_model(config, opened)
 
     # ---- work --------------------------------------------------------------------------------
 
+    @override
     def memory_of(self, submitted: Submitted, started: Started) -> int:
-        """Return the bytes of weights, gradients and optimiser of one training."""
         return 16 * started.model.parameters
 
+    @override
     def extent(self, run: Run) -> Extent:
         """Return how much there is to do in all, which is the same for all mixes."""
         config, arms = run.settings, len(run.settings.arms)
@@ -180,16 +190,16 @@ class Curriculum(Study[MakingState]):
         rounded = 0 if run.started.dtype is None else arms
         return Extent(steps, models, rounded, models + arms + 1)
 
+    @override
     def _work(self) -> type[Context]:
-        """Return the class of contexts, which loads torch."""
         from agent_forge.phases.curriculum.work import Context
 
         return Context
 
     # ---- progress and curves -----------------------------------------------------------------
 
+    @override
     def progress(self, state: MakingState) -> tuple[int, int | None]:
-        """Return (steps of all trainings that are done, steps in all)."""
         run = self.begun(state)
         if run is None:
             return 0, None
@@ -197,6 +207,7 @@ class Curriculum(Study[MakingState]):
         done = sum(state.steps(segment) - segment.first for segment in segments)
         return done, self.extent(run).steps
 
+    @override
     def outlook(
         self, state: MakingState, rehearsal: Any, under_way: Sequence[tuple[str, float]] = ()
     ) -> Outlook:
@@ -221,8 +232,8 @@ class Curriculum(Study[MakingState]):
         """Return arm → the recipes of its segments so far."""
         return {arm: course.segments for arm, course in self.run(state).courses.items()}
 
+    @override
     def curves(self, state: MakingState) -> dict[str, list[dict[str, float]]]:
-        """Return arm → points of its training: step, loss, norm of the gradient, rate."""
         if state.started is None:
             return {}
         return {
@@ -235,12 +246,13 @@ class Curriculum(Study[MakingState]):
             for arm, chain in self._chains(state).items()
         }
 
+    @override
     def groups(self, state: MakingState) -> Sequence[Group]:
         """Return the arms side by side, each with its segments so far."""
         return [self._chains(state)]
 
+    @override
     def tracked(self, state: MakingState, after: int) -> list[tuple[int, dict[str, Any]]]:
-        """Return (step, row) for a tracker: the points of the arms' trainings, side by side."""
         if state.started is None:
             return []
         config = state.submitted.config
@@ -249,8 +261,10 @@ class Curriculum(Study[MakingState]):
 
     # ---- what is shown -----------------------------------------------------------------------
 
-    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
-        """Return the telling part of an event on one line; None for a type that is not its own."""
+    @override
+    def summary_line(
+        self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]
+    ) -> str | None:
         match type_:
             case "observed":
                 name, values = names.get(str(data["recipe_id"]), ""), data["values"].values()
@@ -261,23 +275,26 @@ class Curriculum(Study[MakingState]):
                 name, cells = names.get(str(data["recipe_id"]), ""), data["cells"].values()
                 items, right = (sum(cell[key] for cell in cells) for key in ("items", "right"))
                 return f"{name}: {items} of {len(cells)} cells, {right} of them right"
-        return super().gist(type_, data, names)
+        return super().summary_line(type_, data, names)
 
+    @override
     def task_words(self, key: str, names: Mapping[str, str]) -> str:
-        """Return a task's key in words; empty if there are none."""
         if key.startswith("dream/"):
             return f"let {names.get(key.rpartition('/')[2], 'a model')} dream"
         return super().task_words(key, names).replace("text and model", "items and model")
 
+    @override
     def yardstick(self, state: MakingState) -> dict[str, Any]:
         """Return the items that results are measured on, and the tasks that use tools."""
         tools = state.started.tool_items if state.started else None
         return {**super().yardstick(state), "they were measured on other tool tasks": tools}
 
+    @override
     def headline(self, run: Any) -> Result | None:
         """Return the result's accuracy beside the given model's; None until the run has completed."""
         return panels.headline(run, self.arms[START].words)
 
+    @override
     def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
         """Return the number of cells and items, and the tokens that each training reads."""
         config, started = run.settings, run.started
@@ -288,11 +305,13 @@ class Curriculum(Study[MakingState]):
             "tokens of a training": (recipes.tokens(config, started.context)[-1], ""),
         }
 
+    @override
     def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return arms, courses, levels, mixes, success by cell, training curves and models."""
         run: Any = self.begun(state)
         return [] if run is None else panels.panels(self, run, self.curves(state))
 
+    @override
     def view(self, state: MakingState) -> dict[str, Any]:
         """Return the curves, the accuracy of each arm, and the mixes."""
         if state.started is None:

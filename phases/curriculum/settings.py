@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from agent_forge.evaluation.task_families.base import LEVELS
+from agent_forge.evaluation.task_families.families import LEVELS
 from agent_forge.runs.kinds.setting_words import DATA, LIMITS, TRAINING, Labels
 from agent_forge.runs.record.device_setting import AUTO, DEVICE
 from agent_forge.studies.settings import KNOWN, Domain, Positive, TokensConfig, Watched, distinct
@@ -63,9 +63,7 @@ class CurriculumConfig(TokensConfig, Watched):
             "self_weight": "Weight of the self-model",
             "self_layer": "Block of the self-model",
         },
-        TRAINING: {
-            "rate": "Learning rate",
-        },
+        TRAINING: {"rate": "Learning rate"},
         DATA: {
             "text": "Share of ordinary text",
             "text_domains": "Domains of ordinary text",
@@ -73,9 +71,7 @@ class CurriculumConfig(TokensConfig, Watched):
             "characters": "Characters of built-in text",
             "seed": "Seed",
         },
-        LIMITS: {
-            "device": "Device",
-        },
+        LIMITS: {"device": "Device"},
     }
 
     rate: Positive = Field(2e-3, description="Peak learning rate.")

@@ -17,10 +17,9 @@ from agent_forge.evaluation.answers import Encoded
 from agent_forge.evaluation.backends.backend import LocalModel
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evaluation.sandbox.sandbox import Sandbox
-from agent_forge.evaluation.tool_tasks import item_sets, speech
+from agent_forge.evaluation.tool_tasks import episodes, item_sets
 from agent_forge.evaluation.tool_tasks.base import ToolItem
-from agent_forge.evaluation.tool_tasks.episodes import Bounds, Player
-from agent_forge.evaluation.tool_tasks.speech import Speech
+from agent_forge.evaluation.tool_tasks.episodes import Bounds, Player, Speech
 from agent_forge.evaluation.tools.toolbox import Toolbox, usable
 from agent_forge.phases.curriculum.mixing.frontier_rule import cell
 from agent_forge.phases.curriculum.settings import CurriculumConfig
@@ -73,7 +72,7 @@ def speech_of(config: CurriculumConfig, tokenizer: Any) -> Speech:
         task for f in families(config) for task in items(config, f, config.levels, "train", TRIED)
     ]
     names = {tool for task in tasks for tool in task.tools}
-    return speech.chosen(tokenizer, "auto", None, usable(names), tasks)
+    return episodes.chosen(tokenizer, "auto", None, usable(names), tasks)
 
 
 def demonstrations(tasks: Sequence[ToolItem], spoken: Speech) -> list[Encoded]:

@@ -8,11 +8,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
 
+from typing_extensions import override
+
 from agent_forge.evaluation.answers import Encoded, solved
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evaluation.sandbox.sandbox import Sandbox
-from agent_forge.evaluation.tool_tasks.speech import Speech
+from agent_forge.evaluation.tool_tasks.episodes import Speech
 from agent_forge.evaluation.training_text import kept_text
 from agent_forge.evaluation.training_text.kept_text import ITEMS, Text
 from agent_forge.evaluation.trajectories.kept import LazyStreams
@@ -34,6 +36,7 @@ from agent_forge.weights.training.windows import Ids
 class Context(work.Context):
     """The opened items and model of a curriculum run, and the work on its tasks."""
 
+    @override
     @property
     def going_on(self) -> Collection[str]:
         """Ids of the newest training of each arm, and of that before it: the next begins with one.
@@ -49,6 +52,7 @@ class Context(work.Context):
             id_ for pair in newest for training in pair for id_ in (training.id, training.start)
         }
 
+    @override
     @property
     def streams(self) -> Mapping[str, Ids]:
         """Name → token ids of items to train on, and of dreams once they are dreamt."""
@@ -79,9 +83,9 @@ class Context(work.Context):
         model = ResidentModel.from_module(self._module)
         return items.written(model, self.text.tokenizer, self.state.submitted.config, task)
 
+    @override
     @cached_property
     def text(self) -> Text:
-        """The run's items: as pinned, or made by the settings."""
         submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
         fill = lambda folder: items.fill(folder, submitted.config, self.donor, self.form)  # noqa: E731
         if started is None:
@@ -90,8 +94,8 @@ class Context(work.Context):
 
     # ---- tasks ---------------------------------------------------------------------------------
 
+    @override
     def carry_out(self, task: Any) -> Event:
-        """Do the task and return its event; append nothing. Raises the errors of the work."""
         if not isinstance(task, Dream):
             return super().carry_out(task)
         event = items.answered(task, self._cache, lambda: self._written(task))
@@ -112,6 +116,7 @@ class Context(work.Context):
     def _items(self) -> dict[str, Mapping[str, Sequence[Encoded]]]:
         return {}
 
+    @override
     def _observed(self, task: Observe) -> Observed:
         began = time.monotonic()
         if task.on not in self._items:
@@ -150,6 +155,7 @@ class Context(work.Context):
             self._tool_sets[on] = tools.held_out(self.state.submitted.config, slice_)
         return self._tool_sets[on]
 
+    @override
     def check_unchanged(self) -> None:
         """Check items, profile and canary against `started`, and the tasks that use tools.
 
@@ -164,6 +170,7 @@ class Context(work.Context):
 
     # ---- started -------------------------------------------------------------------------------
 
+    @override
     def pinned(self, common: dict[str, Any]) -> Started:
         """Return `started` with the number of items. Raises ConfigError."""
         config = self.state.submitted.config
@@ -172,10 +179,12 @@ class Context(work.Context):
         pool = {name: len(ends(streams[name])) for name, _, _ in items.of_cells(config)}
         return Started(**common, pool=pool, tool_items=tools.digest(config), dtype=self.dtype)
 
+    @override
     def check_text(self, started: Started) -> None:
         """Raise SourceError or ConfigError for items that the model cannot be trained on."""
         items.check_items(self.state.submitted.config, self.text.tokenizer, started.context)
 
+    @override
     def notes(self, started: Started) -> Sequence[str]:
         """Return a note on the cells with fewer items than are asked for."""
         pool = self.state.submitted.config.pool
@@ -190,6 +199,7 @@ class Context(work.Context):
             notes.append(f"{', '.join(scarce)} have too few items to be passed by.")
         return notes
 
+    @override
     def canary(self, started: Started, first: Model) -> tuple[str, float]:
         """Return the digest of the first steps on all cells here, and the seconds that they took."""
         config = self.state.submitted.config

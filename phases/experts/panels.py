@@ -116,10 +116,7 @@ def _front(run: Run, searches: Mapping[str, Search]) -> Front:
         title="Survivors of the search",
         says="Bits per byte over the given model's on the windows of the search: the mean over the "
         "domains of experts, and neutral text. What is kept is beaten by no other in all objectives.",
-        axes=(
-            Axis(name="domains", better="down"),
-            Axis(name="neutral text", better="down"),
-        ),
+        axes=(Axis(name="domains", better="down"), Axis(name="neutral text", better="down")),
         points=tuple(points),
     )
 

@@ -5,14 +5,15 @@ Events, tasks and state of an experts run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
 from agent_forge.events import Event
 from agent_forge.phases.experts.settings import ExpertsConfig
+from agent_forge.runs.errors import SourceError
 from agent_forge.runs.event_types import (
     Count,
     HalfPrecision,
@@ -31,8 +32,12 @@ from agent_forge.studies.events import (
     not_rounded,
 )
 from agent_forge.studies.making.making import Making
-from agent_forge.studies.training_plan import as_float32
+from agent_forge.studies.settings import MIX
+from agent_forge.studies.training_plan import READINGS, as_float32
 from agent_forge.weights.recipes import Algorithm, Train, Transform
+
+if TYPE_CHECKING:
+    from agent_forge.weights.folders.checkpoint import Checkpoint
 
 #: The given model in float32, its decomposition, and the vectors that experts begin with.
 GIVEN, SVD, ONES = "given", "svd", "ones"
@@ -432,3 +437,43 @@ ExpertsState = history(
     starts=(_no_adapters, not_rounded),
     kept_by=(GenerationBred, Scored, GenerationEnded),
 )
+
+
+def added(config: ExpertsConfig, user_domains: Sequence[str]) -> tuple[str, ...]:
+    """Return the domains of built-in text beside the user's: the neutral one if they lack it."""
+    return () if config.neutral in user_domains or config.neutral not in MIX else (config.neutral,)
+
+
+def check_alike(name: str, opened: Checkpoint, base: Checkpoint) -> None:
+    """Raise SourceError unless a further model has the tensors of the given one."""
+    other = {tensor: shape for tensor, (_, shape) in opened.shapes.items()}
+    base_shapes = {tensor: shape for tensor, (_, shape) in base.shapes.items()}
+    every = sorted({**base_shapes, **other})
+    if lacking := [tensor for tensor in every if base_shapes.get(tensor) != other.get(tensor)]:
+        raise SourceError(
+            f"model {name} is not of the given model's architecture: tensor {lacking[0]} differs."
+        )
+
+
+def alike(records: Sequence[SourceRecord]) -> list[str]:
+    """Return a note for each model whose weights are those of one before: it adds nothing."""
+    names: dict[str, str] = {}
+    notes = []
+    for record in records:
+        if record.digest in names:
+            notes.append(f"models {names[record.digest]} and {record.name} have the same weights.")
+        names.setdefault(record.digest, record.name)
+    return notes
+
+
+def readings(submitted: Submitted, started: Started) -> list[str]:
+    """Return a note for each text that its expert reads more than `READINGS` times over."""
+    tokens, notes = submitted.config.reads(started.context), []
+    for domain in trainable(submitted, started):
+        times = tokens / started.tokens[domain]
+        if times > READINGS:
+            notes.append(
+                f"an expert of {domain} reads its text {times:.0f} times over: give it more text, "
+                "or fewer tokens to train on."
+            )
+    return notes

@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from typing_extensions import override
+
 from agent_forge.evaluation import task_families
 from agent_forge.evaluation.task_families.gym import Gym
 from agent_forge.events import Event
@@ -38,10 +40,9 @@ from agent_forge.phases.experts.recipes import (
 from agent_forge.phases.experts.search.generations import Search, spaces
 from agent_forge.phases.experts.settings import ExpertsConfig
 from agent_forge.phases.experts.solving import SOLVED
-from agent_forge.runs.errors import ConfigError, SourceError
-from agent_forge.runs.event_types import SourceRecord
+from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked, Checked, Lookup, Plan
+from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Task
 from agent_forge.runs.kinds.view import Outlook
 from agent_forge.runs.panels.head import listed
@@ -55,14 +56,12 @@ from agent_forge.studies.settings import MIX
 from agent_forge.studies.study import Study
 from agent_forge.studies.study_view import Prose
 from agent_forge.studies.training_panels import BITS
-from agent_forge.studies.training_plan import READINGS
 from agent_forge.weights.recipes import Train
 
 if TYPE_CHECKING:
     from agent_forge.phases.experts.work import Context
     from agent_forge.runs.kinds.kind import Kind
     from agent_forge.studies.work import Costs
-    from agent_forge.weights.folders.checkpoint import Checkpoint
 
 
 #: Settings that choose among measured mixtures: who survives, is a finalist, may be the result.
@@ -86,11 +85,7 @@ class Experts(Study[MakingState]):
     as_given = (MODEL,)
     together = ("model", "merges")
     listed = frozenset({GenerationEnded.type, Fitted.type, Routed.type})
-    answers: ClassVar[Mapping[type[Event], type]] = {
-        Scored: Score,
-        Fitted: Fit,
-        Routed: Route,
-    }
+    answers: ClassVar[Mapping[type[Event], type]] = {Scored: Score, Fitted: Fit, Routed: Route}
     prose = Prose(
         fields=panels.fields,
         sentences=panels.sentences,
@@ -100,16 +95,19 @@ class Experts(Study[MakingState]):
 
     # ---- recipes and script --------------------------------------------------------------------
 
+    @override
     def models_of(self, submitted: Submitted, started: Started) -> dict[str, Making]:
         """Return what experts are made from, and the expert that recognises a machine."""
         domain = recipes.trainable(submitted, started)[0]
         expert = recipes.expert(submitted, started, domain)
         return {**recipes.first(submitted, started), f"{EXPERT}{domain}": expert}
 
+    @override
     def slowest_of(self, models: Mapping[str, Making]) -> Train:
         """Return the first expert: all read as many tokens."""
         return next(iter(given_dtype.trainings(models).values()))
 
+    @override
     def script(self, run: Run) -> Script:
         """Train experts, search their mixtures, choose a model, dispatch, compare."""
         pins, remembered = (run.submitted, run.started), run.state.remembered
@@ -183,10 +181,10 @@ class Experts(Study[MakingState]):
         yield run.make(**mixtures)
         run.known["fitted"] = {name: run.on(name, MEASURE, TEST) for name in mixtures}
 
-    def unasked(self, state: MakingState, task: Task, event: Event) -> str | None:
-        """Return why the event does not answer the open task; None if it does."""
+    @override
+    def validate_answer(self, state: MakingState, task: Task, event: Event) -> str | None:
         if not isinstance(task, Score | Fit | Route):
-            return super().unasked(state, task, event)
+            return super().validate_answer(state, task, event)
         run = self.run(state)
         expert_count = len(run.known["kept"])
         match task, event:
@@ -198,6 +196,7 @@ class Experts(Study[MakingState]):
                 return figures.wrong_routes(expert_count, event)
         return None
 
+    @override
     def check_fork(self, state: MakingState, changes: Mapping[str, Any]) -> None:
         """Raise ConfigError if a fork at this state may not change these settings.
 
@@ -215,21 +214,24 @@ class Experts(Study[MakingState]):
 
     # ---- asking for a run ----------------------------------------------------------------------
 
-    def plan(self, request: Asked, lookup: Lookup) -> Plan:
+    @override
+    def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         """Return the plan of the run of one `model`, with `merges` beside it or none.
 
         Raises ConfigError, DataError, UnavailableError.
         """
         return plan(self, request, lookup)
 
+    @override
     def check_settings(self, config: ExpertsConfig) -> None:
         """Raise ConfigError for families that cannot be measured."""
         check_settings(config)
 
+    @override
     def check(self, plan: Plan) -> Checked:
-        """Open models (headers only), tokenizer and data; raise the errors that a start would raise."""
         return check(plan)
 
+    @override
     def inputs(self, state: MakingState) -> dict[str, list[str]]:
         """Return role → digests of the models that were given."""
         merges = [source.digest for source in state.started.merges]
@@ -237,23 +239,25 @@ class Experts(Study[MakingState]):
 
     # ---- work ------------------------------------------------------------------------------------
 
+    @override
     def costs(self, context: Context) -> Costs:
-        """Return what a run that has started does beside its start, and what it leaves."""
         from agent_forge.phases.experts.forecast import costs
 
         return costs(context)
 
+    @override
     def _work(self) -> type[Context]:
-        """Return the class of contexts, which loads torch."""
         from agent_forge.phases.experts.work import Context
 
         return Context
 
+    @override
     def memory_of(self, submitted: Submitted, started: Started) -> int:
         """Return the bytes of a model, its decomposition, and what each part adds to it."""
         parts = len(started.merges) + submitted.config.experts
         return (24 + 4 * parts) * started.model.parameters
 
+    @override
     def write_result(self, home: Home, state: MakingState, out: Any) -> dict[str, Any]:
         """Write the result's folder, and then the bundle of experts; return the report."""
         from agent_forge.phases.experts.work import write_bundle
@@ -263,8 +267,10 @@ class Experts(Study[MakingState]):
 
     # ---- what is shown ---------------------------------------------------------------------------
 
-    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
-        """Return the telling part of an event on one line; None for a type that is not its own."""
+    @override
+    def summary_line(
+        self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]
+    ) -> str | None:
         match type_:
             case "generation_bred":
                 return f"{data['arm']} {data['number']}: {len(data['mixtures'])} mixtures"
@@ -284,14 +290,15 @@ class Experts(Study[MakingState]):
                 return f"{names.get(str(data['recipe_id']), 'model')}, {data['on']}: solves {share:.0%}"
             case "routed":
                 return f"{sum(map(len, data['choices'].values()))} windows"
-        return super().gist(type_, data, names)
+        return super().summary_line(type_, data, names)
 
+    @override
     def started_line(self, data: Mapping[str, Any]) -> str:
         """Return the numbers of an expert, and how many further models there are."""
         return f"{data['numbers']:,} singular values, {len(data['merges'])} further models"
 
+    @override
     def task_words(self, key: str, names: Mapping[str, str]) -> str:
-        """Return a task's key in words; empty if there are none."""
         first, *rest = key.split("/")
         if first == "score":
             return f"measure mixtures of generation {rest[1]} of {rest[0]}"
@@ -299,11 +306,9 @@ class Experts(Study[MakingState]):
             return f"find the mixture of {rest[0]}"
         return "choose experts by beginnings" if key == "route" else super().task_words(key, names)
 
+    @override
     def outlook(
-        self,
-        state: MakingState,
-        rehearsal: Any,
-        under_way: Sequence[tuple[str, float]] = (),
+        self, state: MakingState, rehearsal: Any, under_way: Sequence[tuple[str, float]] = ()
     ) -> Outlook:
         """Return how far the run is in steps, and the time left, with that of mixtures to measure.
 
@@ -326,20 +331,22 @@ class Experts(Study[MakingState]):
         done = state.spent.device
         return replace(base_outlook, inside=done / (done + eta * hands), eta_s=eta)
 
+    @override
     def row(self, entry: dict[str, Any], event: Event) -> None:
-        """Note steps, the last loss and the result's bits per byte in the run's row of the run list."""
         super().row(entry, event)
         if isinstance(event, Completed):
             bits = {a.recipe_id: a.bits_per_byte for a in event.arms.values()}[entry["result"]]
             on = f"{TEST} slice, mean over {len(bits)} domains"
             entry |= listed(BITS, math.fsum(bits.values()) / len(bits), on)
 
+    @override
     def headline(self, run: Run) -> Any:
         """Return the result, called by its arm, beside the given model."""
         shown, observation = super().headline(run), run.seen.get(run.ours or "")
         on = f"{TEST} slice, mean over {len(observation.values)} domains" if observation else ""
         return shown and shown.model_copy(update={"name": run.result, "on": on})
 
+    @override
     def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
         """Return what is searched: experts, their numbers, further models, mixtures so far."""
         adapters, done = run.started.adapters, run.state.completed
@@ -355,14 +362,17 @@ class Experts(Study[MakingState]):
             **({"fewer bits per byte in experts' domains": (gain.value, "share")} if gain else {}),
         }
 
+    @override
     def references_of(self, run: Run) -> Sequence[str]:
         """Return the adapters beside the experts."""
         return [f"{LORA}{domain}" for domain in run.known.get("experts", ())]
 
+    @override
     def arms_of(self, run: Run) -> Mapping[str, Arm]:
         """Return the arms that a run compares: those of the search, and two of each expert."""
         return panels.arms(run)
 
+    @override
     def own_panels(self, run: Run) -> Sequence[Panel]:
         """Return gains by domain, tasks solved, the front and the hypervolume."""
         return panels.panels(run)
@@ -407,16 +417,11 @@ def _compared(run: Run) -> dict[str, Observe]:
     return {**run.arms, **run.known.get("fitted", {}), **further}
 
 
-#: Roles of the given model, and of the further models of mixtures.
+#: Role of the further models of mixtures.
 MERGES = "merges"
 
 
-def added(config: ExpertsConfig, user_domains: Sequence[str]) -> tuple[str, ...]:
-    """Return the domains of built-in text beside the user's: the neutral one if they lack it."""
-    return () if config.neutral in user_domains or config.neutral not in MIX else (config.neutral,)
-
-
-def plan(kind: Kind, request: Asked, lookup: Lookup) -> Plan:
+def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
     """Return the plan of the run of one `model`, with `merges` beside it or none.
 
     Raises ConfigError, DataError, UnavailableError.
@@ -431,7 +436,7 @@ def plan(kind: Kind, request: Asked, lookup: Lookup) -> Plan:
             f"{kind.title} has no models {unknown[0]!r}: it has {MODEL} and {MERGES}."
         )
     base_request = replace(request, models={MODEL: request.models.get(MODEL, ())})
-    base = submission.plan(kind, base_request, lookup, added)
+    base = submission.plan(kind, base_request, lookup, recipes.added)
     aliases = {**ALIASES, **lookup.aliases}
     names = [str(name) for name in request.models.get(MERGES, ())]
     merges = tuple(resolve(name, aliases, lookup.named) for name in names)
@@ -469,43 +474,8 @@ def check(plan: Plan) -> Checked:
 
     base = submission.opened(plan)
     for reference in plan.fields[MERGES]:
-        check_alike(reference.name, open_checkpoint(Path(reference.path)), base)
+        recipes.check_alike(reference.name, open_checkpoint(Path(reference.path)), base)
     config: Any = plan.config
     if base.positions is not None and config.prompt >= base.positions:
         raise ConfigError(f"prompt is {config.prompt}, the model takes {base.positions} tokens.")
     return submission.checked(plan, base)
-
-
-def check_alike(name: str, opened: Checkpoint, base: Checkpoint) -> None:
-    """Raise SourceError unless a further model has the tensors of the given one."""
-    other = {tensor: shape for tensor, (_, shape) in opened.shapes.items()}
-    base_shapes = {tensor: shape for tensor, (_, shape) in base.shapes.items()}
-    every = sorted({**base_shapes, **other})
-    if lacking := [tensor for tensor in every if base_shapes.get(tensor) != other.get(tensor)]:
-        raise SourceError(
-            f"model {name} is not of the given model's architecture: tensor {lacking[0]} differs."
-        )
-
-
-def alike(records: Sequence[SourceRecord]) -> list[str]:
-    """Return a note for each model whose weights are those of one before: it adds nothing."""
-    names: dict[str, str] = {}
-    notes = []
-    for record in records:
-        if record.digest in names:
-            notes.append(f"models {names[record.digest]} and {record.name} have the same weights.")
-        names.setdefault(record.digest, record.name)
-    return notes
-
-
-def readings(submitted: Submitted, started: Started) -> list[str]:
-    """Return a note for each text that its expert reads more than `READINGS` times over."""
-    tokens, notes = submitted.config.reads(started.context), []
-    for domain in recipes.trainable(submitted, started):
-        times = tokens / started.tokens[domain]
-        if times > READINGS:
-            notes.append(
-                f"an expert of {domain} reads its text {times:.0f} times over: give it more text, "
-                "or fewer tokens to train on."
-            )
-    return notes

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from agent_forge.evaluation.task_families.base import LEVELS
+from agent_forge.evaluation.task_families.families import LEVELS
 from agent_forge.runs.kinds.setting_words import CONSTANTS, TRAINING, Labels
 from agent_forge.studies.settings import Domain, Positive, TrainingConfig, Watched
 

@@ -22,17 +22,18 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors.torch import save_file
+from typing_extensions import override
 
 from agent_forge.evaluation.answers import Encoded, encode, rows, solved, stream
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data import training_texts
 from agent_forge.evaluation.data.packing import Ids, Packed
-from agent_forge.evaluation.task_families.base import Item
+from agent_forge.evaluation.task_families.families import Item
 from agent_forge.evaluation.task_families.item_sets import items
 from agent_forge.evaluation.training_text import kept_text
 from agent_forge.evaluation.training_text.kept_text import ITEMS, STREAMS, Text
 from agent_forge.events import Event
-from agent_forge.phases.experts import figures, recipes, scoring, script
+from agent_forge.phases.experts import figures, recipes, scoring
 from agent_forge.phases.experts.recipes import (
     EXPERT,
     MEASURE,
@@ -48,7 +49,14 @@ from agent_forge.phases.experts.recipes import (
     Scored,
     Started,
 )
-from agent_forge.phases.experts.scoring import Held, Mixer, Scorer, of_answers, of_text, sums
+from agent_forge.phases.experts.scoring import (
+    DomainSequences,
+    Mixer,
+    Scorer,
+    of_answers,
+    of_text,
+    sums,
+)
 from agent_forge.phases.experts.settings import ExpertsConfig
 from agent_forge.phases.experts.solving import SOLVED
 from agent_forge.runs import keys
@@ -105,6 +113,7 @@ CENTROID = 32
 class Context(work.Context):
     """The opened text and models of an experts run, and the work on its tasks."""
 
+    @override
     @cached_property
     def text(self) -> Text:
         """The run's text, with the tasks of families: as pinned, or made by the settings."""
@@ -125,6 +134,7 @@ class Context(work.Context):
         """The domains whose experts are of use, in the order of factors."""
         return self.study.run(self.state).known["kept"]
 
+    @override
     @property
     def further(self) -> Mapping[str, Callable[[], Model]]:
         """Recipe id → the further models that were given."""
@@ -133,13 +143,13 @@ class Context(work.Context):
             record.recipe_id: partial(self._merge, place) for place, record in enumerate(records)
         }
 
+    @override
     @cached_property
     def added(self) -> Sequence[str]:
-        """Domains of built-in text beside the user's own."""
         submitted = self.state.submitted
         if not submitted.data:
             return ()
-        return script.added(submitted.config, training_texts.domains(submitted.data))
+        return recipes.added(submitted.config, training_texts.domains(submitted.data))
 
     def _merge(self, place: int) -> Model:
         """Return a further model. Raises SourceChangedError for other weights."""
@@ -147,11 +157,13 @@ class Context(work.Context):
         folder = self._cache.supply.model(self.state.submitted.merges[place], record)
         return self._cache.supply.checked(folder, record)
 
+    @override
     def notes(self, started: Started) -> Sequence[str]:
         """Return a note for each text that an expert's training reads many times over."""
-        same = script.alike((started.model, *started.merges))
-        return [*same, *script.readings(self.state.submitted, started)]
+        same = recipes.alike((started.model, *started.merges))
+        return [*same, *recipes.readings(self.state.submitted, started)]
 
+    @override
     def held_out(self, on: str) -> dict[str, Packed]:
         """Return domain → the packed items of a slice; of the search, the windows that it reads."""
         if on == SEARCH:
@@ -178,12 +190,12 @@ class Context(work.Context):
             )
         return windows_by_domain
 
-    def measured(self, on: str) -> dict[str, Held]:
+    def measured(self, on: str) -> dict[str, DomainSequences]:
         """Return domain or family → what models are measured on of a slice."""
         text = {domain: of_text(packed) for domain, packed in self.held_out(on).items()}
         return text | {family: held for family, (_, held) in self._tasks(on).items()}
 
-    def _tasks(self, on: str) -> dict[str, tuple[list[Encoded], Held]]:
+    def _tasks(self, on: str) -> dict[str, tuple[list[Encoded], DomainSequences]]:
         """Return family → the tasks of a slice."""
         if on not in self._read:
             file, names = self.text.folder / ITEMS, self.state.submitted.config.families
@@ -191,14 +203,14 @@ class Context(work.Context):
         return self._read[on]
 
     @cached_property
-    def _read(self) -> dict[str, dict[str, tuple[list[Encoded], Held]]]:
+    def _read(self) -> dict[str, dict[str, tuple[list[Encoded], DomainSequences]]]:
         """Slice → family → its tasks, as far as they were read."""
         return {}
 
     # ---- tasks ---------------------------------------------------------------------------------
 
+    @override
     def carry_out(self, task: Any) -> Event:
-        """Do the task and return its event; append nothing. Raises the errors of the work."""
         if isinstance(task, Score):
             return self._scored(task)
         if isinstance(task, Fit):
@@ -352,6 +364,7 @@ class Context(work.Context):
 
     # ---- measuring -----------------------------------------------------------------------------
 
+    @override
     def _observed(self, task: Observe) -> Observed:
         began, items, sizes = time.monotonic(), {}, {}
         model = self.loaded(self.model(task.recipe_id), MEASURE)
@@ -367,8 +380,8 @@ class Context(work.Context):
 
     # ---- started -------------------------------------------------------------------------------
 
+    @override
     def pinned(self, common: dict[str, Any]) -> Started:
-        """Return `started` with the further models. Raises ConfigError, SourceError."""
         submitted, config = self.state.submitted, self.state.submitted.config
         if config.prompt >= common["context"]:
             raise ConfigError(
@@ -413,11 +426,12 @@ class Context(work.Context):
         reference = self.state.submitted.merges[place]
         folder = self._cache.supply.model(reference, None)
         opened = open_checkpoint(folder, Path(reference.path))
-        script.check_alike(reference.name, opened, open_checkpoint(self.donor))
+        recipes.check_alike(reference.name, opened, open_checkpoint(self.donor))
         record = recorded(reference, folder, opened)
         self._cache.supply.share_model(folder)
         return record
 
+    @override
     def check_text(self, started: Started) -> None:
         """Raise DataError if there is no expert to train, or text is too short."""
         read = {name: n for name, n in started.tokens.items() if name not in started.longest}
@@ -501,7 +515,7 @@ def _measured(
 
 def read(
     file: Path, families: Sequence[str], tokenizer: Any, on: str
-) -> dict[str, tuple[list[Encoded], Held]]:
+) -> dict[str, tuple[list[Encoded], DomainSequences]]:
     """Return family → the tasks of a slice as token ids, and as what is predicted of them."""
     items_by_family: dict[str, list[Item]] = {family: [] for family in families}
     for line in file.read_text("utf-8").splitlines():

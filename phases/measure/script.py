@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import override
 
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evaluation.measures.bootstrap import Counts
@@ -33,7 +34,7 @@ from agent_forge.runs.event_types import (
 )
 from agent_forge.runs.kinds import default_panels
 from agent_forge.runs.kinds import state as common_state
-from agent_forge.runs.kinds.asked import Asked, Checked, Lookup, Plan
+from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Decision, Start, Task
 from agent_forge.runs.kinds.forecast import Forecast
 from agent_forge.runs.kinds.kind import Kind
@@ -50,7 +51,7 @@ from agent_forge.runs.system.rounding import alike
 from agent_forge.studies import arm_panels, comparison
 from agent_forge.studies.comparison import draws, figure, mean, rates, resampled
 from agent_forge.studies.events import Observe, Observed
-from agent_forge.studies.events import unasked as wrong_observation
+from agent_forge.studies.events import validate_answer as wrong_observation
 from agent_forge.studies.run import Ask, Script, follow
 from agent_forge.studies.training_panels import BITS
 from agent_forge.weights.recipes import Source
@@ -127,14 +128,8 @@ class MeasureConfig(BaseModel):
     """Settings of a measurement."""
 
     labels: ClassVar[Labels] = {
-        DATA: {
-            "slice": "Slice of the data",
-            "context": "Tokens of context",
-            "seed": "Seed",
-        },
-        LIMITS: {
-            "device": "Device",
-        },
+        DATA: {"slice": "Slice of the data", "context": "Tokens of context", "seed": "Seed"},
+        LIMITS: {"device": "Device"},
     }
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -247,6 +242,7 @@ class Measure(Kind[MeasureState]):
         yield Ask(observations(state))
         return figures(state)
 
+    @override
     def due(self, state: MeasureState) -> Decision:
         """Return what the script waits for, or the event that ends the run."""
         decision, values = follow(self.script(state), state)
@@ -257,12 +253,13 @@ class Measure(Kind[MeasureState]):
         )
         return Decision(facts=[New(done, f"{state.run}/completed")])
 
+    @override
     def essential(self, state: MeasureState, task: str) -> bool:
         """Return True: a comparison needs every model."""
         return True
 
-    def unasked(self, state: MeasureState, task: Task, event: Event) -> str | None:
-        """Return why the event does not answer the open task; None if it does."""
+    @override
+    def validate_answer(self, state: MeasureState, task: Task, event: Event) -> str | None:
         if isinstance(task, Observe) and isinstance(event, Observed):
             counts = {domain: len(losses) for domain, losses in event.items.items()}
             if counts != state.started.documents:
@@ -270,6 +267,7 @@ class Measure(Kind[MeasureState]):
             return wrong_observation(task, event)
         return None
 
+    @override
     def wrong_result(self, state: MeasureState) -> Iterator[str]:
         """Yield what `completed` says that the observations contradict."""
         if not alike(state.completed.figures, figures(state)):
@@ -277,7 +275,8 @@ class Measure(Kind[MeasureState]):
 
     # ---- asking for a run ------------------------------------------------------------------------
 
-    def plan(self, request: Asked, lookup: Lookup) -> Plan:
+    @override
+    def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         """Return the plan of a run over a `model`, and others to compare it with.
 
         Raises ConfigError or UnavailableError.
@@ -303,12 +302,14 @@ class Measure(Kind[MeasureState]):
         data = tuple(self.placed(str(place)) for place in request.data)
         return Plan(self.name, config, {**models_by_role, "data": data}, request.output_dir)
 
+    @override
     def placed(self, data: str) -> str:
         """Return data with an absolute path; tasks and built-in items keep their names."""
         from agent_forge.evaluation.data.items import absolute
 
         return absolute(data)
 
+    @override
     def check(self, plan: Plan) -> Checked:
         """Open models (headers only), tokenizers and data; raise the errors of a start."""
         from agent_forge.evaluation.loading import load_items, load_tokenizer, texts_of
@@ -329,26 +330,31 @@ class Measure(Kind[MeasureState]):
 
     # ---- results and work ------------------------------------------------------------------------
 
+    @override
     def memory(self, state: MeasureState) -> int:
         """Return the bytes of the largest model's weights, twice: read, and in the model's object."""
         sizes = [source.parameters for source in state.started.sources] if state.started else [0]
         return 8 * max(sizes)
 
+    @override
     def figures(self, state: MeasureState) -> dict[str, Figure]:
         """Return what the comparison found."""
         return dict(state.completed.figures)
 
+    @override
     def inputs(self, state: MeasureState) -> dict[str, list[str]]:
         """Return the digests of the models of each role."""
         digests = {source.recipe_id: source.digest for source in state.started.sources}
         return {role: [digests[id_] for id_ in ids] for role, ids in state.started.roles.items()}
 
+    @override
     def forecast(self, submitted: Submitted, cache: Any, folder: Path) -> Forecast:
         """Return what a measurement costs here, by some of its documents."""
         from agent_forge.phases.measure.work import forecast
 
         return forecast(self, submitted, cache)
 
+    @override
     def context(self, state: MeasureState, cache: Any) -> Any:
         """Open the run's items in this process."""
         from agent_forge.phases.measure.work import Context
@@ -357,12 +363,14 @@ class Measure(Kind[MeasureState]):
         set_threads()
         return Context(state, cache)
 
+    @override
     def reopened(self, state: MeasureState, cache: Any) -> tuple[Any, Sequence[str]]:
         """Return the context of a started run, with its number of threads."""
         from agent_forge.phases.measure.work import Context
 
         return Context.opened(state, cache), ()
 
+    @override
     def rebuild(
         self, state: MeasureState, cache: Any, ids: Sequence[str], say: Any
     ) -> Iterator[Any]:
@@ -371,6 +379,7 @@ class Measure(Kind[MeasureState]):
 
         yield from same_weights(state, cache, ids, say)
 
+    @override
     def chosen(self, state: MeasureState, which: str) -> list[str]:
         """Return the recipe ids that "all", "champion" (the measured model) or an id means."""
         ids = [source.recipe_id for source in state.started.sources] if state.started else []
@@ -382,6 +391,7 @@ class Measure(Kind[MeasureState]):
 
     # ---- what is shown ---------------------------------------------------------------------------
 
+    @override
     def names(self, state: MeasureState) -> dict[str, str]:
         """Return recipe id → the model's name as it was given, or as the run's pipeline calls it.
 
@@ -397,8 +407,10 @@ class Measure(Kind[MeasureState]):
             for s, name in zip(sources, called, strict=True)
         }
 
-    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
-        """Return the telling part of an event on one line; None for a type that is not its own."""
+    @override
+    def summary_line(
+        self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]
+    ) -> str | None:
         match type_:
             case "submitted":
                 return next(iter(names.values()), data["model"][0]["name"])
@@ -415,13 +427,14 @@ class Measure(Kind[MeasureState]):
                 return ", ".join(figure_text(self, name, figure) for name, figure in values.items())
         return None
 
+    @override
     def task_words(self, key: str, names: Mapping[str, str]) -> str:
-        """Return a task's key in words; empty if there are none."""
         if key.startswith("observe/"):
             id_ = key.rpartition("/")[2]
             return f"measure {names.get(id_, id_[:12])}"
         return "read models and items" if key == Start.key else ""
 
+    @override
     def row(self, entry: dict[str, Any], event: Event) -> None:
         """Note measured models and the bits per byte in the run's row of the run list."""
         match event:
@@ -434,6 +447,7 @@ class Measure(Kind[MeasureState]):
             case Completed():
                 entry |= listed(BITS, event.figures["bits_per_byte"].value, entry["measured_on"])
 
+    @override
     def measurements(self, state: MeasureState, digest: str) -> list[Measurement]:
         """Return the bits per byte and the bytes of a model that is measured."""
         sources = state.started.sources if state.started else ()
@@ -445,6 +459,7 @@ class Measure(Kind[MeasureState]):
             *(Measurement(name="bytes of the tensors", figure=size) for size in sizes),
         ]
 
+    @override
     def ancestry(self, state: MeasureState, name: str) -> list[Ancestor]:
         """Return the models that are measured, or the one that an id or its beginning means."""
         return [
@@ -459,14 +474,17 @@ class Measure(Kind[MeasureState]):
             if source.recipe_id.startswith(name)
         ]
 
+    @override
     def yardstick(self, state: MeasureState) -> dict[str, Any]:
         """Return the items that results are measured on."""
         return {OTHER_DATA: state.started.data_digest if state.started else None}
 
+    @override
     def progress(self, state: MeasureState) -> tuple[int, int | None]:
         """Return (models that are measured, all models)."""
         return len(observed(state)), len(state.started.sources) if state.started else None
 
+    @override
     def head(self, state: MeasureState) -> Head:
         """Return the head: the model's bits per byte once all are measured."""
         if not state.completed:
@@ -496,6 +514,7 @@ class Measure(Kind[MeasureState]):
         )
         return head.model_copy(update={"verdict": verdict})
 
+    @override
     def panels(self, state: MeasureState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return the figures, and every model by domain."""
         shown: list[Panel] = []
@@ -505,16 +524,19 @@ class Measure(Kind[MeasureState]):
             shown.append(_domains_panel(state, self.names(state)))
         return [*shown, default_panels.tasks(self, state)]
 
+    @override
     def report(self, state: MeasureState, rows: Sequence[Envelope]) -> dict[str, Any]:
         """Return the figures and every model's bits per byte by domain."""
         values = {name: figure.model_dump() for name, figure in state.completed.figures.items()}
         return {**super().report(state, rows), "figures": values, **self.view(state)}
 
+    @override
     def summary(self, state: MeasureState, rows: Sequence[Envelope]) -> list[str]:
         """Return the figures, of a completed run."""
         values = state.completed.figures if state.completed else {}
         return [f"- {figure_text(self, name, figure)}" for name, figure in values.items()]
 
+    @override
     def view(self, state: MeasureState) -> dict[str, Any]:
         """Return every model's bits per byte by domain, of those that are measured."""
         names = self.names(state)

@@ -192,10 +192,7 @@ def forecast(kind: Any, submitted: Submitted, cache: Artifacts) -> Forecast:
             f"are to read {whole:,} bytes each; the start {duration(opening)}",
         ),
         Amount(0.0, "it leaves figures in the log only"),
-        Amount(
-            8 * largest,
-            "counted: the largest model's weights, twice; activations come on top",
-        ),
+        Amount(8 * largest, "counted: the largest model's weights, twice; activations come on top"),
     )
 
 

@@ -5,6 +5,8 @@ between both models, and stops of the training, are measured on the selection sl
 is the result of the stage; a run of several stages goes on from it.
 
 Submission of a bake: settings, model, prompts and data, checked before any work.
+
+Head and panels of a bake: the strength curve, divergences by prompt, replies that pass. Pure.
 """
 
 from __future__ import annotations
@@ -14,24 +16,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from typing_extensions import override
+
 from agent_forge.evaluation.data import training_texts
 from agent_forge.evaluation.trajectories import sampled
 from agent_forge.evaluation.trajectories.sampled import Sample, Sampled
 from agent_forge.evaluation.verifiers.form import check_patterns
 from agent_forge.events import Event
-from agent_forge.phases.prompt_baking import figures, panels, recipes, words
-from agent_forge.phases.prompt_baking.figures import BEHAVIOUR, BITS, DIVERGENCE
+from agent_forge.phases.prompt_baking import figures, recipes, words
+from agent_forge.phases.prompt_baking.figures import BEHAVIOUR, BITS, DIVERGENCE, LIMITS
 from agent_forge.phases.prompt_baking.recipes import PARENT, BakeState, Course
 from agent_forge.phases.prompt_baking.settings import BakeConfig
 from agent_forge.runs.errors import ConfigError
-from agent_forge.runs.kinds.asked import Asked, Checked, Command, Lookup, Plan, read_prompts
+from agent_forge.runs.kinds.asked import Checked, Command, Lookup, Plan, RunRequest, read_prompts
 from agent_forge.runs.kinds.decide import Task
-from agent_forge.runs.panels.head import Result
-from agent_forge.runs.panels.panels import Panel
+from agent_forge.runs.kinds.outcome import figure_metric
+from agent_forge.runs.panels.head import Result, quantity
+from agent_forge.runs.panels.panels import Lines, Matrix, Panel, Series
+from agent_forge.runs.panels.shapes import Axis, Limit, Metric
 from agent_forge.runs.system.bounded_files import read_json
-from agent_forge.studies import submission
+from agent_forge.studies import arm_panels, comparison, submission
 from agent_forge.studies.comparison import TEST
-from agent_forge.studies.events import MODEL, Observe
+from agent_forge.studies.events import MODEL, Observe, Observed
 from agent_forge.studies.making.making import MakingState
 from agent_forge.studies.run import Arm, Make, Run, Script, Step
 from agent_forge.studies.settings import MIX
@@ -45,6 +51,113 @@ if TYPE_CHECKING:
     from agent_forge.runs.kinds.kind import Kind
     from agent_forge.studies.work import Costs
 
+RATIO = Metric(name="ratio of divergences", better="down")
+NATS = Metric(name="divergence", unit="nat/token", better="down")
+#: Figures of the result that are shown as facts.
+SHOWN = ("strength", "drift", "others", "kept", "success", "far_ratio")
+#: Panel along the strength → axis, and what it is.
+ALONG = {
+    "ratio": (
+        Axis(name="ratio of divergences", better="down"),
+        "KL from the prompted model, over that of the given model without the prompt.",
+    ),
+    "drift": (
+        Axis(name="change of bits per byte", better="down"),
+        "Largest relative change of a domain of ordinary text.",
+    ),
+}
+
+
+def headline(run: Run, title: str) -> Result | None:
+    """Return the ratio of divergences; None until it is known."""
+    done = run.state.completed
+    if done is None or "ratio" not in done.figures:
+        return None
+    return arm_panels.figured(run, title, RATIO, done.figures["ratio"])
+
+
+def facts(run: Run) -> dict[str, tuple[float | str, str]]:
+    """Return the sizes of model and prompts, and the figures of the result."""
+    started, done = run.started, run.state.completed
+    shown: dict[str, tuple[float | str, str]] = {
+        "parameters": (started.model.parameters, ""),
+        "tokens of the prompts": (started.prompt_tokens, ""),
+    }
+    if started.trainable is not None:
+        shown["trained parameters"] = started.trainable, ""
+    if run.result == PARENT:
+        shown["the prompts change"] = "nothing: nothing was trained", ""
+    figures = done.figures if done is not None else {}
+    for name in SHOWN:
+        if figure := figures.get(name):
+            metric = figure_metric(run.study, name)
+            shown[metric.name] = figure.value, metric.unit
+    return shown
+
+
+def panels(run: Run) -> list[Panel]:
+    """Return the panels of strengths, divergences and replies, of what is there."""
+    shown: list[Panel] = []
+    curves, apart, behaved = words.curves(run), figures.apart(run), figures.behaved(run)
+    if curves:
+        shown += [_along(run, name, index, curves) for index, name in enumerate(ALONG)]
+    if PARENT in apart:
+        shown.append(_divergences(run, apart))
+    if PARENT in behaved:
+        shown.append(_behaviour(behaved))
+    return shown
+
+
+def _along(
+    run: Run, name: str, index: int, curves: dict[str, dict[float, tuple[float, float]]]
+) -> Lines:
+    """Return ratio or drift along the strength, with its limit; a series for each way to it."""
+    (axis, says), done = ALONG[name], run.state.completed
+    chosen = f" Chosen: {words.of_arm(run.result)}." if run.result else ""
+    if done and name in done.met:
+        value = quantity(done.figures[name].value, figure_metric(run.study, name).unit)
+        how = f"{words.MET[done.met[name]]} the limit of {words.LIMIT[name]}"
+        chosen += f" On the test slice the value is {value}, {how}."
+    return Lines(
+        name=name,
+        title=f"{axis.name[:1].upper()}{axis.name[1:]} by strength",
+        says=f"{says} On the {comparison.CHOOSING} slice.{chosen}",
+        x=Axis(name="strength"),
+        y=axis,
+        series=tuple(
+            Series(
+                name=title,
+                role="ours" if title == words.INTERPOLATED else "alternative",
+                x=tuple(points),
+                y=tuple(pair[index] for pair in points.values()),
+            )
+            for title, points in curves.items()
+        ),
+        limits=(Limit(at=LIMITS[name], says="limit"),),
+    )
+
+
+def _behaviour(behaved: dict[str, Observed]) -> Matrix:
+    """Return the share of replies that pass the prompts' checks, by check, place and model."""
+    says = (
+        "Share of greedy replies on the test slice that pass a prompt's check: with and without the "
+        "prompts, at the beginning (near) and after ordinary text (far)."
+    )
+    metric = Metric(name="replies that pass", better="up")
+    return arm_panels.groups_by_arm("behaviour", "Replies that pass", says, metric, behaved)
+
+
+def _divergences(run: Run, apart: dict[str, Observed]) -> Matrix:
+    """Return the divergences on the test slice by prompt and arm."""
+    numbered_prompts = enumerate(recipes.measured(run.settings), 1)
+    listed = "; ".join(f"{figures.OTHER}{n}: “{text.strip()[:60]}”" for n, text in numbered_prompts)
+    says = (
+        "On the test slice. prompt: how far a model without the baked prompt is from the given one "
+        f"with it. The others: how far each is from the given one, both with that prompt. {listed}."
+    )
+    title = "Divergence from the given model under prompts"
+    return arm_panels.groups_by_arm("divergences", title, says, NATS, apart, run.result)
+
 
 def read(setting: str, files: Sequence[Path]) -> dict[str, object]:
     """Return the prompts of the files, and the checks beside them. Raises ConfigError."""
@@ -56,7 +169,7 @@ def read(setting: str, files: Sequence[Path]) -> dict[str, object]:
     return {**texts, "checks": checks if any(checks) else []}
 
 
-def plan(kind: Kind, request: Asked, lookup: Lookup) -> Plan:
+def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
     """Return the plan of the run of one `model`. Raises ConfigError, DataError, UnavailableError."""
     base = submission.plan(kind, request, lookup, recipes.built_in)
     config: Any = base.config
@@ -146,7 +259,7 @@ class Bake(Study[MakingState]):
     listed = frozenset({Sampled.type})
     answers: ClassVar[Mapping[type[Event], type]] = {Sampled: Sample}
     figure_of = "of"
-    row_figure = ("ratio", panels.RATIO)
+    row_figure = ("ratio", RATIO)
     result_title = "baked model"
     comparison_title = "Ordinary text"
     #: The arms have the names of their recipes.
@@ -162,6 +275,7 @@ class Bake(Study[MakingState]):
 
     # ---- script ----------------------------------------------------------------------------------
 
+    @override
     def script(self, run: Run) -> Script:
         """Let the given model write replies; bake what changes them, stage by stage; compare."""
         settings, started = run.settings, run.started
@@ -184,39 +298,43 @@ class Bake(Study[MakingState]):
 
     # ---- tasks -----------------------------------------------------------------------------------
 
-    def unasked(self, state: MakingState, task: Task, event: Event) -> str | None:
-        """Return why the event does not answer the open task; None if it does."""
+    @override
+    def validate_answer(self, state: MakingState, task: Task, event: Event) -> str | None:
         if isinstance(task, Sample) and isinstance(event, Sampled):
-            return sampled.unasked(task, event)
-        return super().unasked(state, task, event)
+            return sampled.validate_answer(task, event)
+        return super().validate_answer(state, task, event)
 
+    @override
     def asked_for(self, settings: Mapping[str, Any], config: Any) -> bool:
-        """Return True if the settings are those; contexts that were not given are the default ones."""
         return super().asked_for({"contexts": config.contexts, **settings}, config)
 
     # ---- what is shown ---------------------------------------------------------------------------
 
+    @override
     def observations(self, state: MakingState) -> Sequence[Observe]:
-        """Return all that the run measures, as far as it is known or expected."""
         return [*super().observations(state), *figures.expected(self.run(state))]
 
-    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
-        """Return the telling part of an event on one line; None for a type that is not its own."""
+    @override
+    def summary_line(
+        self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]
+    ) -> str | None:
         name = names.get(str(data.get("recipe_id")), str(data.get("recipe_id"))[:12])
-        return words.gist(type_, data, name) or super().gist(type_, data, names)
+        return words.summary_line(type_, data, name) or super().summary_line(type_, data, names)
 
+    @override
     def started_line(self, data: Mapping[str, Any]) -> str:
         """Return the tokens of the prompts, and the parameters of adapters."""
         trained = data.get("trainable")
         adapters = f", adapters of {trained:,} parameters" if trained else ""
         return f"prompts of {data['prompt_tokens']:,} tokens{adapters}"
 
+    @override
     def task_words(self, key: str, names: Mapping[str, str]) -> str:
-        """Return a task's key in words; empty if there are none."""
         if key.startswith("sample/"):
             return "sample replies under the prompts"
         return super().task_words(key, names)
 
+    @override
     def progress(self, state: MakingState) -> tuple[int, int | None]:
         """Return (steps that are done, steps in all); of prompts that change nothing, none."""
         run = self.begun(state)
@@ -224,51 +342,57 @@ class Bake(Study[MakingState]):
             return 0, None
         return super().progress(state)[0], run.settings.steps * len(run.known["stages"])
 
+    @override
     def groups(self, state: MakingState) -> Sequence[Group]:
         """Return the trainings of the prompts, one after the other."""
         return [{name: (recipe,)} for name, recipe in self.trainings(state).items()]
 
+    @override
     def arms_of(self, run: Run) -> Mapping[str, Arm]:
         """Return the given model, the result of every stage, and the end of the last training."""
         groups = {name: "given" if name == PARENT else "baked" for name in run.arms}
         return {name: Arm(words.of_arm(name), group) for name, group in groups.items()}
 
+    @override
     def headline(self, run: Run) -> Result | None:
         """Return the ratio of divergences; None until it is known."""
-        return panels.headline(run, self.result_title)
+        return headline(run, self.result_title)
 
+    @override
     def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
         """Return the sizes of model and prompts, and the figures of the result."""
-        return panels.facts(run)
+        return facts(run)
 
+    @override
     def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return the strength curve, divergences, behaviour, arms, training curves and models."""
         run = self.begun(state)
         if run is None:
             return []
-        return [*panels.panels(run), *super().panels(state, curve)]
+        return [*panels(run), *super().panels(state, curve)]
 
     # ---- work ------------------------------------------------------------------------------------
 
-    def plan(self, request: Asked, lookup: Lookup) -> Plan:
+    @override
+    def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         """Return the plan of the run of one `model`.
 
         Raises ConfigError, DataError, UnavailableError.
         """
         return plan(self, request, lookup)
 
+    @override
     def check(self, plan: Plan) -> Checked:
-        """Open model (header only), tokenizer and data; raise the errors that a start would raise."""
         return check(plan)
 
+    @override
     def costs(self, context: Context) -> Costs:
-        """Return what a run that has started does beside its start, and what it leaves."""
         from agent_forge.phases.prompt_baking.work import costs
 
         return costs(context)
 
+    @override
     def _work(self) -> type[Context]:
-        """Return the class of contexts, which loads torch."""
         from agent_forge.phases.prompt_baking.work import Context
 
         return Context

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator, model_validator
+from typing_extensions import override
 
 from agent_forge.evaluation.verifiers.form import AnyForm
 from agent_forge.runs.kinds.setting_words import TRAINING, Labels
@@ -52,11 +53,7 @@ class BakeConfig(AdaptedConfig, Watched):
             "strengths": "Strengths to measure",
             "stops": "Shares of the steps to measure",
         },
-        TRAINING: {
-            "steps": "Steps",
-            "rate": "Learning rate",
-            "top": "Tokens compared one by one",
-        },
+        TRAINING: {"steps": "Steps", "rate": "Learning rate", "top": "Tokens compared one by one"},
     }
 
     prompts: tuple[Prompt, ...] = Field(
@@ -198,10 +195,11 @@ class BakeConfig(AdaptedConfig, Watched):
             raise ValueError("a sequence needs at least two prompts")
         return self
 
+    @override
     def steps_of(self, context: int) -> int:
         """Return the number of steps: it is a setting."""
         return self.steps
 
+    @override
     def reads(self, context: int) -> int:
-        """Return the tokens of ordinary text that the training reads."""
         return self.steps * self.batch * self.neutral_tokens if self.neutral_weight else 0

@@ -19,7 +19,7 @@ MET = {True: "within", False: "above"}
 LIMIT = {"ratio": f"{LIMITS['ratio']:g}", "drift": f"{100 * LIMITS['drift']:g} %"}
 
 
-def gist(type_: str, data: Mapping[str, Any], name: str) -> str | None:
+def summary_line(type_: str, data: Mapping[str, Any], name: str) -> str | None:
     """Return the telling part of an event of the model `name`; None for those of every study."""
     match type_:
         case "submitted":

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, cast
 
+from typing_extensions import override
+
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data import packing, training_texts
 from agent_forge.evaluation.measures.perplexity import score_windows
@@ -45,6 +47,7 @@ class Context(work.Context):
         """The run's settings."""
         return self.state.submitted.config
 
+    @override
     @property
     def streams(self) -> Mapping[str, Ids]:
         """Name → token ids of ordinary text, and of all trajectories so far.
@@ -58,12 +61,13 @@ class Context(work.Context):
                 sources |= dict.fromkeys(event.streams, partial(self._read, event))
         return ChainMap(dict(self.text.streams), cast(Any, LazyStreams(sources)))
 
+    @override
     @cached_property
     def added(self) -> Sequence[str]:
-        """Domains of built-in text beside the user's own."""
         data = self.state.submitted.data
         return recipes.built_in(self.config, training_texts.domains(data)) if data else ()
 
+    @override
     @property
     def unread(self) -> Sequence[str]:
         """Domains of contexts: trainings read the replies to them."""
@@ -103,8 +107,8 @@ class Context(work.Context):
             self._kept[event.digest] = kept.streams(event, self._cache, write)
         return self._kept[event.digest]
 
+    @override
     def carry_out(self, task: Any) -> Event:
-        """Do the task and return its event; append nothing. Raises the errors of the work."""
         if not isinstance(task, Sample):
             return super().carry_out(task)
         event = kept.answered(task, self._cache, partial(self.written, task))
@@ -138,6 +142,7 @@ class Context(work.Context):
         self._swapped.load(self.model(recipe_id).weights)
         return self._swapped
 
+    @override
     def _observed(self, task: Observe) -> Observed:
         began, model = time.monotonic(), self._loaded(task.recipe_id)
         items: dict[str, Sequence[float]] = {}
@@ -212,6 +217,7 @@ class Context(work.Context):
         """The longest sequence that the given model takes."""
         return open_checkpoint(self.donor).positions
 
+    @override
     def pinned(self, common: dict[str, Any]) -> Started:
         """Return `started` with what prompts and text have. Raises ConfigError, DataError."""
         config, positions = self.config, self._positions
@@ -228,6 +234,7 @@ class Context(work.Context):
             pass_tokens=PASS_TOKENS,
         )
 
+    @override
     def canary(self, started: Started, first: Model) -> tuple[str, float]:
         """Return the digest of three steps here before anything is sampled, and their seconds."""
         rehearsal = replies.rehearsal(self.text, self.beginnings, self.config, self._positions)

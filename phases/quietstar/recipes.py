@@ -84,8 +84,7 @@ def base(submitted: Submitted, started: Started) -> Making:
 def _plain(submitted: Submitted, started: Started, purpose: str, first: str) -> Train:
     config = submitted.config
     return training(
-        *(submitted, started, purpose, first, "lm@1", {}, config.rate),
-        divergence=config.divergence,
+        *(submitted, started, purpose, first, "lm@1", {}, config.rate), divergence=config.divergence
     )
 
 

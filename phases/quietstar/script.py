@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from typing_extensions import override
+
 from agent_forge.events import Event
 from agent_forge.phases.quietstar import figures, recipes
 from agent_forge.phases.quietstar.figures import (
@@ -204,19 +206,17 @@ class Quietstar(Study[MakingState]):
     slowest = THOUGHTS
     slowest_words = "training with thoughts"
     prose = Prose(
-        fields=fields,
-        arms=arm_fields,
-        sentences=sentences,
-        lines=lines,
-        paragraphs=paragraphs,
+        fields=fields, arms=arm_fields, sentences=sentences, lines=lines, paragraphs=paragraphs
     )
 
     # ---- recipes and script ----------------------------------------------------------------------
 
+    @override
     def models_of(self, submitted: Submitted, started: Started) -> dict[str, Making]:
         """Return the given model, the base, the arms, and the model that thinks as an ordinary one."""
         return recipes.models(submitted, started)
 
+    @override
     def script(self, run: Run) -> Script:
         """Freeze hard tokens, train the arms from one base, compare, decide by the gate."""
         run.foresee(self.models_of(run.submitted, run.started))
@@ -238,21 +238,23 @@ class Quietstar(Study[MakingState]):
         chosen = THOUGHTS if run.result == SILENT else START
         return lambda: run.end(chosen=chosen, arms=figures.arms(run.seen))
 
-    def unasked(self, state: MakingState, task: Task, event: Event) -> str | None:
-        """Return why the event does not answer the open task; None if it does."""
+    @override
+    def validate_answer(self, state: MakingState, task: Task, event: Event) -> str | None:
         if isinstance(task, Freeze) and isinstance(event, HardTokensFrozen):
             if (event.recipe_id, event.on) != (task.recipe_id, task.on):
                 return "the hard tokens are of another model or slice than was asked for"
             return recipes.wrong(event, state.submitted.config.hard)
-        wrong = super().unasked(state, task, event)
+        wrong = super().validate_answer(state, task, event)
         if wrong or not isinstance(event, Observed):
             return wrong
         return _elsewhere(state, event)
 
     # ---- what is shown ---------------------------------------------------------------------------
 
-    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
-        """Return the telling part of an event on one line; None for a type that is not its own."""
+    @override
+    def summary_line(
+        self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]
+    ) -> str | None:
         if type_ == "hard_tokens_frozen":
             return f"{count(data['tokens']):,} hard tokens of the slice {data['on']}"
         if type_ == "observed":
@@ -261,21 +263,23 @@ class Quietstar(Study[MakingState]):
             way = str(data["measure"]).partition("-hard-tokens")[0]
             way = f" ({way})" if way in WAYS else ""
             return f"{name}{way}, {data['on']}: {sum(hard) / len(hard):.4f} nats a hard token"
-        return super().gist(type_, data, names)
+        return super().summary_line(type_, data, names)
 
+    @override
     def task_words(self, key: str, names: Mapping[str, str]) -> str:
-        """Return a task's key in words; empty if there are none."""
         first, _, rest = key.partition("/")
         if first == "freeze":
             return f"find the hard tokens of the slice {rest}"
         return super().task_words(key, names)
 
+    @override
     def headline(self, run: Run) -> Result | None:
         """Return the loss of hard tokens with thoughts beside the better rival's."""
         if (rival := _rival(run)) is None:
             return None
         return arm_panels.headline(run, THOUGHTS, tables.words(self.arms), rival)
 
+    @override
     def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
         """Return size and tokens, how thoughts are, and what the gate has decided."""
         pinned = frozen(run.state, TEST)
@@ -287,6 +291,7 @@ class Quietstar(Study[MakingState]):
             **({"result": ("thinks", "")} if run.result == SILENT else {}),
         }
 
+    @override
     def comparison_panels(self, run: Run, result_name: str) -> Sequence[Panel]:
         """Return the arms with what it took to measure them, the gate, and loss by domain."""
         compared = tables.words(self.arms), run.seen, run.leads, arm_panels.groups(self.arms)
@@ -303,6 +308,7 @@ class Quietstar(Study[MakingState]):
         names = [name for name in self.arms if name in run.seen]
         return (arms, *gate, figures.domains(names, run.seen, result_name))
 
+    @override
     def view(self, state: MakingState) -> dict[str, Any]:
         """Return the curves, and the nats a token of each arm by domain, hard ones and all."""
         run = self.begun(state)
@@ -311,6 +317,7 @@ class Quietstar(Study[MakingState]):
             **self.prose.arms(figures.arms(run.seen) if run else {}),
         }
 
+    @override
     def measured(self, arm: Any) -> Mapping[str, float]:
         """Return what the model registry lists of an arm: nats a token, hard ones and all."""
         return {
@@ -320,14 +327,16 @@ class Quietstar(Study[MakingState]):
 
     # ---- what is its own -------------------------------------------------------------------------
 
+    @override
     def memory_of(self, submitted: Submitted, started: Started) -> int:
-        """Return the bytes of weights, gradients and optimiser of one training, and of a teacher."""
         return (16 + (4 if submitted.config.kl else 0)) * started.model.parameters
 
+    @override
     def check_model(self, config: QuietstarConfig, opened: Checkpoint) -> None:
         """Raise ConfigError if window and thoughts do not fit into what the model takes."""
         recipes.window(config, opened.positions)
 
+    @override
     def extent(self, run: Run) -> Extent:
         """Return twice the steps with thoughts, which take the longest by far."""
         steps = run.trainings[THOUGHTS].upto
@@ -337,12 +346,13 @@ class Quietstar(Study[MakingState]):
         )
         return super().extent(run)._replace(steps=2 * steps, counted=counted)
 
+    @override
     def _work(self) -> type[Context]:
-        """Return the class of contexts, which loads torch."""
         from agent_forge.phases.quietstar.work import Context
 
         return Context
 
+    @override
     def write_result(self, home: Home, state: MakingState, out: Path) -> dict[str, Any]:
         """Write the result's folder, and the model that thinks; return the report."""
         from agent_forge.phases.quietstar.work import write_thinker

@@ -24,18 +24,13 @@ class QuietstarConfig(TrainingConfig, Watched):
             "temperature": "Temperature of thoughts",
             "greedy": "Measure with the likeliest thoughts",
         },
-        "Losses": {
-            "kl": "Weight of the KL divergence",
-        },
+        "Losses": {"kl": "Weight of the KL divergence"},
         "Measuring": {
             "hard": "Share of hard tokens",
             "document_tokens": "Tokens of a document",
             "measured_tokens": "Tokens of a domain",
         },
-        TRAINING: {
-            "base_tokens": "Tokens before the arms branch",
-            "rate": "Learning rate",
-        },
+        TRAINING: {"base_tokens": "Tokens before the arms branch", "rate": "Learning rate"},
         CONSTANTS: {
             "own": "Weight of the thought's prediction",
             "settling": "Steps with a fixed share",

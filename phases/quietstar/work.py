@@ -15,6 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import override
+
 from agent_forge.events import Event
 from agent_forge.phases.quietstar import recipes, scoring
 from agent_forge.phases.quietstar.figures import PLAIN
@@ -48,14 +50,15 @@ THINKER = "thoughts"
 class Context(work.Context):
     """The opened text and model of a quietstar run, and the work on its tasks."""
 
+    @override
     def window(self, opened: Checkpoint) -> int:
         """Return the tokens of a window: thoughts need places of their own."""
         return recipes.window(self.state.submitted.config, opened.positions)
 
     # ---- tasks ---------------------------------------------------------------------------------
 
+    @override
     def carry_out(self, task: Any) -> Event:
-        """Do the task and return its event; append nothing. Raises the errors of the work."""
         return self._frozen(task) if isinstance(task, Freeze) else super().carry_out(task)
 
     @cached_property
@@ -120,6 +123,7 @@ class Context(work.Context):
             seconds=time.monotonic() - began,
         )
 
+    @override
     def _observed(self, task: Observe) -> Observed:
         pinned = frozen(self.state, task.on)
         assert pinned is not None
@@ -131,6 +135,7 @@ class Context(work.Context):
 
     # ---- started -------------------------------------------------------------------------------
 
+    @override
     def pinned(self, common: dict[str, Any]) -> Started:
         """Return `started`.
 
@@ -145,8 +150,8 @@ class Context(work.Context):
         recipe = recipes.initial(self.state.submitted, as_float32(started).id, False)
         return operations.apply(recipe, {"of": first})
 
+    @override
     def canary(self, started: Started, first: Model) -> tuple[str, float]:
-        """Return the digest of the first steps with thoughts here, and the seconds they took."""
         start = as_float32(started).id
         recipe = recipes.thinking(self.state.submitted, started, start, start, False)
         inputs = dict.fromkeys(recipe.inputs, first)

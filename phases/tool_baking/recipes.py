@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import Field
+from typing_extensions import override
 
 from agent_forge.evaluation.trajectories.sampled import Sample, Sampled
 from agent_forge.events import Event
@@ -142,9 +143,9 @@ class CycleSample(Sample):
     #: The cycle that the prompt is of; "held": turns to measure on, under the prompt of the tools.
     cycle: str = "tools"
 
+    @override
     @property
     def key(self) -> str:
-        """`sample/CYCLE/ID`, where ID is that of the writer's recipe."""
         return f"sample/{self.cycle}/{self.recipe_id}"
 
 
@@ -274,9 +275,7 @@ def newest_slope(scores: Sequence[float], smoothing: int, window: int) -> float 
 
 
 def switch(
-    settings: BakingConfig,
-    iterations: Sequence[IterationEnded],
-    switches: Sequence[CycleSwitched],
+    settings: BakingConfig, iterations: Sequence[IterationEnded], switches: Sequence[CycleSwitched]
 ) -> CycleSwitched | None:
     """Return the switch that follows after the last of the iterations; None if its cycle goes on."""
     cycle = iterations[switches[-1].iteration if switches else 0 :]

@@ -11,6 +11,8 @@ from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from typing_extensions import override
+
 from agent_forge.evaluation.trajectories import sampled
 from agent_forge.evaluation.trajectories.sampled import Sampled
 from agent_forge.events import Event
@@ -57,10 +59,7 @@ class Baking(Study[MakingState]):
     state = BakingState
     as_given = (MODEL,)
     listed = frozenset({Sampled.type, Proposed.type, IterationEnded.type, CycleSwitched.type})
-    answers: ClassVar[Mapping[type[Event], type]] = {
-        Sampled: CycleSample,
-        Proposed: Propose,
-    }
+    answers: ClassVar[Mapping[type[Event], type]] = {Sampled: CycleSample, Proposed: Propose}
     figure_of = "of"
     row_figure = ("success", words.SUCCESS)
     result_title = "baked model"
@@ -81,6 +80,7 @@ class Baking(Study[MakingState]):
 
     # ---- script ----------------------------------------------------------------------------------
 
+    @override
     def script(self, run: Run) -> Script:
         """Let the given model write turns to measure on; bake in cycles; compare."""
         settings, started, first = run.settings, run.started, as_float32(run.started)
@@ -125,34 +125,38 @@ class Baking(Study[MakingState]):
 
     # ---- tasks -----------------------------------------------------------------------------------
 
-    def unasked(self, state: MakingState, task: Task, event: Event) -> str | None:
-        """Return why the event does not answer the open task; None if it does."""
+    @override
+    def validate_answer(self, state: MakingState, task: Task, event: Event) -> str | None:
         if isinstance(task, CycleSample) and isinstance(event, Sampled):
-            return sampled.unasked(task, event)
+            return sampled.validate_answer(task, event)
         if isinstance(task, Propose) and isinstance(event, Proposed):
             return _unproposed(state.submitted.config, task, event)
-        return super().unasked(state, task, event)
+        return super().validate_answer(state, task, event)
 
     # ---- what is shown ---------------------------------------------------------------------------
 
-    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
-        """Return the telling part of an event on one line; None for a type that is not its own."""
+    @override
+    def summary_line(
+        self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]
+    ) -> str | None:
         name = names.get(str(data.get("recipe_id")), str(data.get("recipe_id"))[:12])
-        return words.gist(type_, data, name) or super().gist(type_, data, names)
+        return words.summary_line(type_, data, name) or super().summary_line(type_, data, names)
 
+    @override
     def started_line(self, data: Mapping[str, Any]) -> str:
         """Return the number of tasks, the form of calls, and the parameters of adapters."""
         trained = data.get("trainable")
         adapters = f", adapters of {trained:,} parameters" if trained else ""
         return f"{sum(data['counts'].values()):,} tasks, calls as {data['form']}{adapters}"
 
+    @override
     def task_words(self, key: str, names: Mapping[str, str]) -> str:
-        """Return a task's key in words; empty if there are none."""
         first, _, rest = key.partition("/")
         name = names.get(rest.rpartition("/")[2], "the model")
         work = {"sample": "work on tasks", "propose": "propose personas"}.get(first)
         return f"let {name} {work}" if work else super().task_words(key, names)
 
+    @override
     def progress(self, state: MakingState) -> tuple[int, int | None]:
         """Return (steps that are done, steps in all); those are known once the cycles have ended."""
         run = self.begun(state)
@@ -161,23 +165,28 @@ class Baking(Study[MakingState]):
         done, of = super().progress(state)
         return done, of if run.result else run.settings.iterations * run.settings.steps
 
+    @override
     def yardstick(self, state: MakingState) -> dict[str, object]:
         """Return the texts and the tool tasks that results are measured on."""
         tools = state.started.tasks if state.started else None
         return {**super().yardstick(state), "they were measured on other tool tasks": tools}
 
+    @override
     def groups(self, state: MakingState) -> Sequence[Group]:
         """Return the trainings of the iterations, one after the other."""
         return [{name: (recipe,)} for name, recipe in self.trainings(state).items()]
 
+    @override
     def headline(self, run: Run) -> Result | None:
         """Return the result's success beside the given model's; None until the run has completed."""
         return words.headline(run, self.result_title, self.arms[START].words)
 
+    @override
     def facts(self, run: Run) -> Mapping[str, tuple[str | float, str]]:
         """Return the tasks, the cycle that is under way, and the figures of the result."""
         return words.facts(run)
 
+    @override
     def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return success, scores, cycles, personas, ordinary text, training curves and models."""
         run = self.begun(state)
@@ -187,6 +196,7 @@ class Baking(Study[MakingState]):
 
     # ---- work ------------------------------------------------------------------------------------
 
+    @override
     def check_settings(self, config: BakingConfig) -> None:
         """Raise ConfigError for a family that does not exist."""
         from agent_forge.evaluation import tool_tasks
@@ -194,28 +204,30 @@ class Baking(Study[MakingState]):
         for family in config.families:
             tool_tasks.find(family)
 
+    @override
     def check_machine(self, config: BakingConfig) -> None:
         """Raise SandboxUnavailableError if tasks run programs and this machine cannot lock them in."""
         from agent_forge.phases.tool_baking import tool_tasks
 
         tool_tasks.check_machine(config)
 
+    @override
     def check(self, plan: Plan) -> Checked:
-        """Open model (header only), tokenizer and data; raise the errors that a start would raise."""
         from agent_forge.phases.tool_baking import tool_tasks
 
         return tool_tasks.check(plan)
 
+    @override
     def costs(self, context: Context) -> Costs:
-        """Return what a run that has started does beside its start, and what it leaves."""
         return context.costs()
 
+    @override
     def _work(self) -> type[Context]:
-        """Return the class of contexts, which loads torch."""
         from agent_forge.phases.tool_baking.work import Context
 
         return Context
 
+    @override
     def further_folders(self, run: Run, out: Path) -> dict[str, str | None]:
         """Write each persona's text to a file, as `forge bake --prompt` reads it."""
         from agent_forge.weights.folders.checkpoint import publish

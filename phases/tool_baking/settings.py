@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
+from typing_extensions import override
 
 from agent_forge.evaluation.tool_tasks.base import LEVELS
 from agent_forge.evaluation.tool_tasks.own import OwnRepair
@@ -59,10 +60,7 @@ class BakingConfig(AdaptedConfig):
             "neutral_weight": "Weight of ordinary text",
             "neutral_tokens": "Tokens of ordinary text",
         },
-        TRAINING: {
-            "steps": "Steps",
-            "rate": "Learning rate",
-        },
+        TRAINING: {"steps": "Steps", "rate": "Learning rate"},
         CONSTANTS: {
             "smoothing": "Scores of a moving average",
             "window": "Averages of a slope",
@@ -169,10 +167,11 @@ class BakingConfig(AdaptedConfig):
         """The other prompts that trainings rehearse."""
         return self.others if self.others_weight else ()
 
+    @override
     def steps_of(self, context: int) -> int:
         """Return the number of steps: it is a setting."""
         return self.steps
 
+    @override
     def reads(self, context: int) -> int:
-        """Return the tokens of ordinary text that a training reads."""
         return self.steps * self.batch * self.neutral_tokens if self.neutral_weight else 0

@@ -19,9 +19,8 @@ from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evaluation.tool_tasks import own
 from agent_forge.evaluation.tool_tasks.base import ToolItem
-from agent_forge.evaluation.tool_tasks.episodes import Episode, Player
+from agent_forge.evaluation.tool_tasks.episodes import Episode, Player, Speech
 from agent_forge.evaluation.tool_tasks.item_sets import items
-from agent_forge.evaluation.tool_tasks.speech import Speech
 from agent_forge.evaluation.trajectories.sampling import sample
 from agent_forge.phases.tool_baking.settings import BakingConfig
 from agent_forge.runs.errors import ConfigError, DataError
@@ -30,7 +29,7 @@ from agent_forge.studies import submission
 from agent_forge.weights.training.windows import Trajectory
 
 if TYPE_CHECKING:
-    from agent_forge.evaluation.tool_tasks.speech import Speech
+    from agent_forge.evaluation.tool_tasks.episodes import Speech
 
 #: Slice → family → tasks.
 Tasks = Mapping[str, Mapping[str, Sequence[ToolItem]]]
@@ -101,7 +100,7 @@ def all_tasks(config: BakingConfig) -> Tasks:
 
 def speech_of(config: BakingConfig, tokenizer: Any, tasks: Tasks) -> Speech:
     """Return how sessions are written. Raises ConfigError for a tokenizer that cannot write calls."""
-    from agent_forge.evaluation.tool_tasks import speech
+    from agent_forge.evaluation.tool_tasks import episodes
     from agent_forge.evaluation.tools.toolbox import usable
 
     every = [
@@ -111,7 +110,7 @@ def speech_of(config: BakingConfig, tokenizer: Any, tasks: Tasks) -> Speech:
         for item in family_items
     ]
     names = {tool for item in every for tool in item.tools}
-    return speech.chosen(tokenizer, config.form, config.chat, usable(names), every)
+    return episodes.chosen(tokenizer, config.form, config.chat, usable(names), every)
 
 
 def prompt_of(config: BakingConfig, speech: Speech) -> str:

@@ -27,7 +27,7 @@ from agent_forge.studies.training_panels import Curves
 _SUCCESS = (figures.SUCCESS, figures.UNDER_PROMPT, figures.PERSONAS)
 
 
-def gist(type_: str, data: Mapping[str, Any], name: str) -> str | None:
+def summary_line(type_: str, data: Mapping[str, Any], name: str) -> str | None:
     """Return the telling part of an event of the model `name`; None for those of every study."""
     match type_:
         case "submitted":
@@ -344,11 +344,7 @@ def _personas(run: Run) -> Units:
         "--prompt` bakes any of them.",
         unit="persona",
         columns=columns(
-            iteration="integer",
-            persona="text",
-            success="number",
-            over_none="number",
-            baked="text",
+            iteration="integer", persona="text", success="number", over_none="number", baked="text"
         ),
         rows=tuple(rows),
     )

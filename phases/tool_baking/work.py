@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
+from typing_extensions import override
+
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.measures.perplexity import score_windows
 from agent_forge.evaluation.sandbox.sandbox import Sandbox
 from agent_forge.evaluation.tool_tasks.base import ToolItem
-from agent_forge.evaluation.tool_tasks.episodes import Bounds, Player
+from agent_forge.evaluation.tool_tasks.episodes import Bounds, Player, Speech
 from agent_forge.evaluation.tool_tasks.item_sets import digest
-from agent_forge.evaluation.tool_tasks.speech import Speech
 from agent_forge.evaluation.trajectories import kept, sampling
 from agent_forge.evaluation.trajectories.sampled import Sampled
 from agent_forge.events import Event, failpoints
@@ -58,6 +59,7 @@ class CycleMaker(Maker):
         self._streams = lambda: self._of(self._under_way[-1]) if self._under_way else {}
         return self
 
+    @override
     def _carried(self, recipe: Train, before: Snapshot | None) -> Snapshot:
         """Return the snapshot at `recipe.upto`; models that it begins with are made on the way."""
         self._under_way.append(recipe)
@@ -80,6 +82,7 @@ class Context(study_work.Context):
         """The run's iterations, as far as they are known."""
         return self.study.run(self.state).known["iterations"]
 
+    @override
     @property
     def maker(self) -> Maker:
         """The maker of the run's recipes that are known now; each reads its iteration's turns."""
@@ -195,8 +198,8 @@ class Context(study_work.Context):
         assert isinstance(event, Sampled)
         return kept.streams(event, self._cache, lambda: self._written(task))
 
+    @override
     def carry_out(self, task: Task) -> Event:
-        """Do the task and return its event; append nothing. Raises the errors of the work."""
         if isinstance(task, CycleSample):
             event = kept.answered(task, self._cache, lambda: self._written(task))
             failpoints.hit("sampled-kept")
@@ -214,6 +217,7 @@ class Context(study_work.Context):
 
     # ---- measuring -------------------------------------------------------------------------------
 
+    @override
     def _observed(self, task: Observe) -> Observed:
         began, model = time.monotonic(), self._loaded(task.recipe_id)
         items: dict[str, tuple[float, ...]] = {}
@@ -250,6 +254,7 @@ class Context(study_work.Context):
 
     # ---- started ---------------------------------------------------------------------------------
 
+    @override
     def pinned(self, common: dict[str, Any]) -> Started:
         """Return `started` with what the tasks are. Raises ConfigError, DataError."""
         positions = open_checkpoint(self.donor).positions
@@ -265,6 +270,7 @@ class Context(study_work.Context):
             dtype=self.dtype,
         )
 
+    @override
     def check_unchanged(self) -> None:
         """Check tasks, text, profile and canary against `started`.
 
@@ -277,8 +283,8 @@ class Context(study_work.Context):
             )
         super().check_unchanged()
 
+    @override
     def notes(self, started: Started) -> Sequence[str]:
-        """Return what users are to know of text and tasks before anything is trained."""
         counts = {
             "train": self.config.train_items,
             "selection": self.config.selection_items,
@@ -292,6 +298,7 @@ class Context(study_work.Context):
         remarks = [f"there are fewer tasks than asked for: only {', '.join(few)}."] if few else []
         return [*super().notes(started), *remarks]
 
+    @override
     def canary(self, started: Started, first: Model) -> tuple[str, float]:
         """Return the digest of three steps on ordinary text here, and the seconds they took."""
         recipe = recipes.canary(self.state.submitted, started)

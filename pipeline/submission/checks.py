@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from agent_forge.evaluation.data_packages import check_packages
+from agent_forge.evaluation.loading import check_packages
 from agent_forge.pipeline import plan as plans
 from agent_forge.pipeline.config import ITEMS, PhaseConfig, PipelineConfig
 from agent_forge.pipeline.events import PipelineState, Started, Submitted
@@ -22,7 +22,7 @@ from agent_forge.runs.event_types import ModelReference
 from agent_forge.runs.kinds import architecture
 from agent_forge.runs.kinds import asked as asked_for
 from agent_forge.runs.kinds.architecture import Architecture
-from agent_forge.runs.kinds.asked import Asked, Checked, Lookup, Named, Plan
+from agent_forge.runs.kinds.asked import Checked, Lookup, NamedInputs, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Start
 from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.lists import finding
@@ -56,7 +56,7 @@ class Context:
         """Do nothing: the phases' runs check their own inputs."""
 
 
-def plan(kind: Kind, request: Asked, lookup: Lookup) -> Plan:
+def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
     """Return the plan of a pipeline. Raises ConfigError or UnavailableError."""
     if request.models or request.data:
         raise ConfigError("a pipeline's models and data are those of its phases: write them there.")
@@ -287,7 +287,7 @@ def _asked(
     phase: PhaseConfig,
     references: dict[str, ModelReference],
     places: dict[str, tuple[str, ...]],
-) -> Asked:
+) -> RunRequest:
     """Return what a phase that needs no other is asked for."""
     state = PipelineState()
     state.submitted = Submitted(run="", owner="", config=config, given=references, places=places)
@@ -424,7 +424,7 @@ def with_colons(kind: Kind, config: PipelineConfig, there: Callable[[str], bool]
     )
 
 
-def named(kind: Kind, config: PipelineConfig, there: Callable[[str], bool]) -> Named:
+def named(kind: Kind, config: PipelineConfig, there: Callable[[str], bool]) -> NamedInputs:
     """Return the models and data that are of no phase; `there` as for `with_colons`."""
     check_length(config)
     config = with_colons(kind, config, there)
@@ -433,7 +433,7 @@ def named(kind: Kind, config: PipelineConfig, there: Callable[[str], bool]) -> N
     ]
     entries = [*(entry for phase in config.phases for entry in phase.data), *config.test]
     data = [entry for entry in entries if config.items_of(entry) is None]
-    return Named(tuple(dict.fromkeys(models)), tuple(dict.fromkeys(data)))
+    return NamedInputs(tuple(dict.fromkeys(models)), tuple(dict.fromkeys(data)))
 
 
 def again(submitted: Submitted, config: Mapping[str, Any]) -> dict[str, Any]:

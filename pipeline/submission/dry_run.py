@@ -99,11 +99,7 @@ def costs(plan: Plan, named: Names, log: Log | None) -> Iterator[Cost]:
 
 
 def _tried(
-    task: Delegate,
-    there: _Made,
-    named: Names,
-    log: Log | None,
-    folder: Path,
+    task: Delegate, there: _Made, named: Names, log: Log | None, folder: Path
 ) -> tuple[Forecast, tuple[str, ...]]:
     """Return what a task's run costs, and the roles of the models that it gives."""
     from agent_forge.weights.storage.weight_cache import Artifacts

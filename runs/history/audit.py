@@ -8,7 +8,8 @@ decisions  what happened after each prefix was due then, each answer is one that
            the models that a run begins with are those that it was submitted with
 result     the fold has the result, the lineage digest and the chain head that `completed` says
 
-What a kind of run adds to these checks is in its class: `unasked`, `wrong_fork`, `wrong_result`.
+What a kind of run adds to these checks is in its class: `validate_answer`,
+`wrong_fork`, `wrong_result`.
 """
 
 from __future__ import annotations
@@ -251,7 +252,7 @@ def _unasked(kind: AnyKind, state: State, row: Envelope, event: Event) -> str | 
     task = next((t for t in open_tasks(state) if t.key == suffix), None)
     if task is None or not isinstance(task, kind.answers[type(event)]):
         return f"{row.type} answers task {suffix}, which the events before do not ask for"
-    return kind.unasked(state, task, event)
+    return kind.validate_answer(state, task, event)
 
 
 def _other_models(kind: AnyKind, state: State) -> str | None:

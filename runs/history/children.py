@@ -19,7 +19,7 @@ from agent_forge.runs import kinds
 from agent_forge.runs.errors import ForgeError, NotFoundError
 from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.history.repository import Log, fold, history, named_stream, opened, stream_of
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.runs.kinds.decide import Delegate, open_tasks
 from agent_forge.runs.kinds.kind import AnyKind
 from agent_forge.runs.kinds.state import State
@@ -138,7 +138,7 @@ def _other_end(
 
 def _other_child(log: Log, kind: AnyKind, state: State, key: str, run: str) -> str | None:
     """Return why a child without a result is not what its task asks for; None if it is."""
-    return kind.asked_otherwise(state, Delegate(key, run, Asked("")), opened(log, run)[0])
+    return kind.asked_otherwise(state, Delegate(key, run, RunRequest("")), opened(log, run)[0])
 
 
 def _unlike(rows: list[Envelope], ended: ChildEnded) -> str | None:

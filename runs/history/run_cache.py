@@ -245,7 +245,7 @@ def _line(kind: str, row: Envelope, place: int, names: dict[str, str], answers: 
         inside=inside(row),
         actor=row.actor,
         recorded_at=row.recorded_at,
-        gist=wording.gist(kind, row.type, data, names),
+        gist=wording.summary_line(kind, row.type, data, names),
         unit=kinds.of(kind).unit_of(row),
     )
     if row.type in _FAILED:

@@ -21,7 +21,7 @@ _ALIASES = TypeAdapter(dict[str, str])
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunRequest:
     """A run as a user asks for it, in plain values."""
 
     #: The kind of run.
@@ -47,7 +47,7 @@ class Names(Protocol):
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedInputs:
     """Models and data that the settings of a run name, as the user wrote them."""
 
     models: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class Named:
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedInputs:
     """Models and data that settings name: each name, and the name or path that is looked up for it."""
 
     models: Mapping[str, str]
@@ -73,7 +73,7 @@ class Lookup:
     #: The run is carried by another machine: the device may be missing here.
     elsewhere: bool = False
     #: The only models and data that settings may name; None: any.
-    placed: Placed | None = None
+    placed: PlacedInputs | None = None
 
     def model(self, name: str) -> str:
         """Return what is looked up for a model that settings name. Raises ConfigError."""

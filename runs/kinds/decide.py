@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from agent_forge.events import New
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ForgeError
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.runs.kinds.state import State, forgive
 from agent_forge.runs.record import events
 
@@ -96,7 +96,7 @@ class Delegate:
     key: str
     #: The name of the child.
     run: str
-    asked: Asked
+    asked: RunRequest
 
 
 @dataclass(frozen=True)

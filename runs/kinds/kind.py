@@ -16,7 +16,7 @@ from agent_forge.events import Envelope, Event
 from agent_forge.runs.errors import ConfigError, NotFoundError, did_you_mean
 from agent_forge.runs.event_types import ModelReference
 from agent_forge.runs.kinds import tracking
-from agent_forge.runs.kinds.asked import Asked, Checked, Command, Lookup, Named, Plan
+from agent_forge.runs.kinds.asked import Checked, Command, Lookup, NamedInputs, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Decision, Delegate, Start, Task
 from agent_forge.runs.kinds.origin import Origin
 from agent_forge.runs.kinds.outcome import Cache, Outcome
@@ -132,13 +132,13 @@ class Kind(View[S], Outcome[S]):
         """Return True if a run cannot go on without the task, even if its `quarantine` lets it."""
         return task == Start.key
 
-    def unasked(self, state: S, task: Task, event: Event) -> str | None:
+    def validate_answer(self, state: S, task: Task, event: Event) -> str | None:
         """Return why the event does not answer the open task; None if it does. For the audit."""
         return None
 
     def agrees(self, state: S, recorded: Event, repeat: Event) -> bool:
         """Return True if a second result of a task does not contradict the recorded one."""
-        return events.luckless(recorded) == events.luckless(repeat)
+        return events.without_volatile(recorded) == events.without_volatile(repeat)
 
     def act(self, state: S, action: str, about: str, reason: str | None) -> list[Event]:
         """Return the events of an action of the kind's own that a user asks for, such as an override.
@@ -151,9 +151,9 @@ class Kind(View[S], Outcome[S]):
         """Return why a user's event of the kind's own makes no sense now; None if it does."""
         return None
 
-    def essence(self, event: Event) -> str:
+    def fingerprint(self, event: Event) -> str:
         """Return the telling part of a result, for `divergence_detected`."""
-        data = events.luckless(event)
+        data = events.without_volatile(event)
         return str(data.get("digest") or data)
 
     def wrong_result(self, state: S) -> Iterator[str]:
@@ -242,12 +242,12 @@ class Kind(View[S], Outcome[S]):
         """Return the text of a run's own file with these settings; None if its kind has no file."""
         return None
 
-    def inputs_in(self, config: Mapping[str, object], there: Callable[[str], bool]) -> Named:
+    def inputs_in(self, config: Mapping[str, object], there: Callable[[str], bool]) -> NamedInputs:
         """Return the models and data that the settings of a run name; by default none.
 
         `there` tells if a name is the path of a folder that is there. Raises ConfigError.
         """
-        return Named()
+        return NamedInputs()
 
     def taken(self, settings: Mapping[str, object]) -> tuple[dict[str, object], tuple[str, ...]]:
         """Return the settings that are taken of those that a user gives, and why others are not.
@@ -256,7 +256,7 @@ class Kind(View[S], Outcome[S]):
         """
         return dict(settings), ()
 
-    def plan(self, request: Asked, lookup: Lookup) -> Plan:
+    def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         """Return the plan of a run. Raises ConfigError or UnavailableError before any work."""
         if request.models or request.data:
             raise ConfigError(f"{self.title} takes neither models nor data.")
@@ -279,7 +279,7 @@ class Kind(View[S], Outcome[S]):
         """Open what the run will open; raise the errors that it would raise."""
         return Checked()
 
-    def again(self, submitted: events.Submitted) -> Asked:
+    def again(self, submitted: events.Submitted) -> RunRequest:
         """Return a run as a user would ask for it: the settings that are no default, models, data.
 
         A model is named by its Hub id and commit, or by its folder.
@@ -293,7 +293,7 @@ class Kind(View[S], Outcome[S]):
             for role, given in given_models(submitted).items()
         }
         data = getattr(submitted, "data", ())
-        return Asked(self.name, config, models, data, submitted.output_dir)
+        return RunRequest(self.name, config, models, data, submitted.output_dir)
 
     def texts(self, submitted: events.Submitted) -> Iterator[tuple[str, str]]:
         """Yield (text, what it is) of the texts in the kind's own fields of `submitted`."""
@@ -340,7 +340,7 @@ class Kind(View[S], Outcome[S]):
         """
         raise NotFoundError(f"run {state.run} is {self.title}, which makes no models.")
 
-    def settle(
+    def materialise(
         self, home: Home, state: S, head: str, recipe_id: str, folders: Sequence[Path]
     ) -> str:
         """Return a folder with a model of the run; build it into the last of `folders` if need be.
@@ -408,7 +408,7 @@ class Kind(View[S], Outcome[S]):
 
     def comparable(self, event: Event, recorded: Event) -> dict[str, Any]:
         """Return the data of an answer that must come out again; `recorded` is the recorded answer."""
-        return events.luckless(event)
+        return events.without_volatile(event)
 
     def cached(self, state: S, cache: Cache) -> Iterator[Any]:
         """Yield a finding for each of the run's cached files that is not what the log says."""

@@ -27,7 +27,7 @@ from agent_forge.runs.kinds.tracking import Parts, TrackedName
 from agent_forge.runs.panels import tables
 from agent_forge.runs.panels.head import Entry, Head, Panels
 from agent_forge.runs.panels.panels import Panel
-from agent_forge.runs.panels.side_by_side import Seen
+from agent_forge.runs.panels.side_by_side import ComparedRun
 from agent_forge.runs.panels.stages import Stage
 from agent_forge.runs.record.lineage import Child
 from agent_forge.runs.system.durations import duration
@@ -145,7 +145,7 @@ class View(Generic[S]):
         """Return recipe id → what people call the recipe."""
         return {}
 
-    def gist(self, type_: str, data: Data, names: Mapping[str, str]) -> str | None:
+    def summary_line(self, type_: str, data: Data, names: Mapping[str, str]) -> str | None:
         """Return the telling part of an event on one line; None for a type that is not its own."""
         return None
 
@@ -309,9 +309,9 @@ class View(Generic[S]):
         """Return why results of two runs do not compare → what must be equal in both if they do."""
         return {}
 
-    def seen_beside(self, state: S, overview: Panels) -> Seen:
+    def seen_beside(self, state: S, overview: Panels) -> ComparedRun:
         """Return a run as it is compared with others of any kinds."""
-        return Seen(
+        return ComparedRun(
             head=overview.head,
             panels=overview.panels,
             settings=self.shown(state.submitted.config) if state.submitted else {},

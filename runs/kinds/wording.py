@@ -1,7 +1,7 @@
 """Tasks and events of a run in words, for dashboard, terminal and messages.
 
 Pure. `names` maps a recipe id to what people call the recipe; a kind of run says what is its own
-(`Kind.gist`, `Kind.task_words`).
+(`Kind.summary_line`, `Kind.task_words`).
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def next_step(kind: str, key: str, names: Names | None = None) -> str:
     return task(kind, key, names) or key.replace("_", " ")
 
 
-def gist(kind: str, type_: str, data: Data, names: Names | None = None) -> str:
+def summary_line(kind: str, type_: str, data: Data, names: Names | None = None) -> str:
     """Return the telling part of an event on one line."""
     try:
-        text = kinds.of(kind).gist(type_, data, names or {})
+        text = kinds.of(kind).summary_line(type_, data, names or {})
         if text is not None:
             return text
         tell = _GISTS.get(type_)

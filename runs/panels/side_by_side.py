@@ -27,7 +27,7 @@ MOST_RUNS = 6
 
 
 @dataclass(frozen=True)
-class Seen:
+class ComparedRun:
     """A run as it is compared: see `View.seen_beside`."""
 
     head: Head
@@ -85,7 +85,7 @@ class SideBySide(Shape):
     undecided: tuple[str, ...] = ()
 
 
-def side_by_side(runs: Sequence[Seen]) -> SideBySide:
+def side_by_side(runs: Sequence[ComparedRun]) -> SideBySide:
     """Return runs side by side. Raises ConfigError for fewer than two of them, or too many."""
     if not 2 <= len(runs) <= MOST_RUNS:
         raise ConfigError(f"2 to {MOST_RUNS} runs are compared at once, not {len(runs)}.")
@@ -164,7 +164,7 @@ def _axes(panel: Lines) -> tuple[str, ...]:
     return panel.x.name, panel.x.unit, panel.y.name, panel.y.unit
 
 
-def _judgement(overview: Seen, other: Seen) -> Judgement:
+def _judgement(overview: ComparedRun, other: ComparedRun) -> Judgement:
     return Judgement(
         run=overview.head.run,
         other=other.head.run,
@@ -173,7 +173,7 @@ def _judgement(overview: Seen, other: Seen) -> Judgement:
     )
 
 
-def _why_not(overview: Seen, other: Seen) -> str | None:
+def _why_not(overview: ComparedRun, other: ComparedRun) -> str | None:
     """Return why the results of two runs cannot be compared; None if they can."""
     if overview.head.kind != other.head.kind:
         kinds = f"{overview.head.kind} and {other.head.kind}"
@@ -193,7 +193,7 @@ def _why_not(overview: Seen, other: Seen) -> str | None:
     return None
 
 
-def _settings(runs: Sequence[Seen]) -> tuple[SettingBeside, ...]:
+def _settings(runs: Sequence[ComparedRun]) -> tuple[SettingBeside, ...]:
     names = dict.fromkeys(name for run in runs for name in run.settings)
     rows = {name: tuple(run.settings.get(name) for run in runs) for name in names}
     return tuple(

@@ -265,6 +265,6 @@ def registry(
     return event_registry
 
 
-def luckless(event: Event) -> dict[str, Any]:
+def without_volatile(event: Event) -> dict[str, Any]:
     """Return the event's data without the fields that may differ by luck."""
     return {k: v for k, v in event.model_dump(mode="json").items() if k not in LUCK}

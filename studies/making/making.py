@@ -170,7 +170,7 @@ def next_of(state: MakingState, recipes: Sequence[Making], segment: int) -> Deci
     return Decision(facts=facts) if facts else Decision(tasks=tasks)
 
 
-def unasked(task: Make, event: Made | Advanced) -> str | None:
+def validate_answer(task: Make, event: Made | Advanced) -> str | None:
     """Return why an event does not answer the task; None if it does. For the audit."""
     recipe = task.recipe
     if event.recipe_id != recipe.id:

@@ -128,7 +128,7 @@ class Toy(Kind[ToyState]):
         """Return what there is to do after `started`."""
         return due(state)
 
-    def unasked(self, state: ToyState, task: Task, event: Event) -> str | None:
+    def validate_answer(self, state: ToyState, task: Task, event: Event) -> str | None:
         """Return why the event does not answer the open task; None if it does."""
         if isinstance(event, Counted):
             if CountTask(event.step, event.slot) != task:
@@ -168,7 +168,9 @@ class Toy(Kind[ToyState]):
         """Return the digest of each step's total → what people call it."""
         return {digest_of(done.total): f"total of step {done.step}" for done in state.steps}
 
-    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+    def summary_line(
+        self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]
+    ) -> str | None:
         """Return the telling part of an event on one line; None for a type that is not its own."""
         match type_:
             case "counted":

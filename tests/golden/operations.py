@@ -18,8 +18,8 @@ from pydantic import BaseModel
 from agent_forge.events import canonical_json
 from agent_forge.runs import keys
 from agent_forge.weights import algorithms, codecs, operations, svf
-from agent_forge.weights.averages import role
 from agent_forge.weights.folders.checkpoint import digest
+from agent_forge.weights.operations.average import role
 from agent_forge.weights.recipes import Algorithm, Transform
 from agent_forge.weights.tensors import Model
 from agent_forge.weights.training import objectives, optimisers, schedules

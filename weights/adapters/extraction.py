@@ -133,10 +133,7 @@ def _check_alike(base: Source, model: Source, before: Weights, after: Weights) -
 
 
 def _pairs(
-    before: Weights,
-    after: Weights,
-    layers: Mapping[str, Any],
-    rank: int,
+    before: Weights, after: Weights, layers: Mapping[str, Any], rank: int
 ) -> tuple[dict[str, Pair], dict[str, tuple[float, float]]]:
     """Return name → pair, and name → squared singular values that are kept, and all."""
     pairs: dict[str, Pair] = {}

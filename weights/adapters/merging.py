@@ -95,11 +95,7 @@ def _rank(adapter: PairFolder, pair: Pair) -> int:
 
 
 def _module(
-    module: str,
-    opened: Sequence[PairFolder],
-    weights: Sequence[float],
-    how: Combination,
-    rank: int,
+    module: str, opened: Sequence[PairFolder], weights: Sequence[float], how: Combination, rank: int
 ) -> Pair:
     """Return the pair of a module, of the adapters that change it. Raises SourceError for shapes."""
     changing = [
@@ -249,7 +245,4 @@ def _nearest(a: torch.Tensor, b: torch.Tensor, rank: int) -> tuple[torch.Tensor,
     right, lower = torch.linalg.qr(a.double().T)
     u, s, vh = torch.linalg.svd(upper @ lower.T)
     columns = min(rank, len(s))
-    return (
-        (vh[:columns] @ right.T).float(),
-        (left @ u[:, :columns] * s[:columns]).float(),
-    )
+    return ((vh[:columns] @ right.T).float(), (left @ u[:, :columns] * s[:columns]).float())

@@ -19,7 +19,7 @@ OWN: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "AutoConfig": "configuration_titans_mag.TitansMagConfig",
             "AutoModelForCausalLM": "modeling_titans_mag.TitansMagForCausalLM",
         },
-    ),
+    )
 }
 
 

@@ -31,7 +31,7 @@ from pydantic import BaseModel, ConfigDict
 from agent_forge.runs.errors import SourceError
 from agent_forge.weights.codecs import Coded, matrices
 from agent_forge.weights.codecs.packing import bits
-from agent_forge.weights.codecs.search import lfsr, seed_tables
+from agent_forge.weights.codecs.search import seed_tables
 from agent_forge.weights.codecs.search import seeds as seed_search
 
 #: Bits a weight → (C weights of a block, P coefficients).
@@ -113,15 +113,12 @@ def _values(coded: Coded, name: str, width: int, count: int) -> NDArray[np.int64
 
 
 def _rebuilt(
-    seeds: NDArray[np.int64],
-    exponents: NDArray[np.int64],
-    mantissas: NDArray[np.int64],
-    size: int,
+    seeds: NDArray[np.int64], exponents: NDArray[np.int64], mantissas: NDArray[np.int64], size: int
 ) -> NDArray[np.float64]:
     """Return [blocks, size] float64 U(s) q 2^e; one rounding, of a whole number / (2^15 − 1)."""
     count = mantissas.shape[1]
-    order = lfsr.cycle(SEED)
-    places = lfsr.places(SEED)[seeds][:, None] + np.arange(size * count)
+    order = seed_tables.cycle(SEED)
+    places = seed_tables.places(SEED)[seeds][:, None] + np.arange(size * count)
     states = order[places % order.size].reshape(-1, size, count) - (1 << (SEED - 1))
     whole = np.einsum("bcp,bp->bc", states, mantissas)
     return np.ldexp(whole / ((1 << (SEED - 1)) - 1), exponents[:, None])

@@ -199,11 +199,7 @@ def _check_digest(place: Path) -> None:
 def fetching(what: str) -> Iterator[None]:
     """Raise UnavailableError for any trouble with the Hub but a file that a repository lacks."""
     import httpx2  # of huggingface_hub
-    from huggingface_hub.errors import (
-        EntryNotFoundError,
-        HfHubHTTPError,
-        LocalEntryNotFoundError,
-    )
+    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
 
     try:
         yield

@@ -54,9 +54,7 @@ def complete(recipe: Transform) -> Transform:
 
 
 def apply(
-    recipe: Transform,
-    inputs: Mapping[str, Model],
-    streams: Callable[[], Mapping[str, Ids]] = dict,
+    recipe: Transform, inputs: Mapping[str, Model], streams: Callable[[], Mapping[str, Ids]] = dict
 ) -> Model:
     """Carry out a transform: role → model in, a new model out.
 

@@ -1,17 +1,78 @@
 """Operation `average`: a weighted sum of models, such as the snapshots of one training.
 
-Which factors stand for which decay of a learning rate: `weights/averages.py`.
+Which factors stand for which decay of a learning rate: `weights/operations/average.py`.
+
+Averages of a training's own snapshots, in place of a learning rate that falls. Pure.
+
+Source: Tian et al. 2025, "WSM: Decay-Free Learning Rate Schedule via Checkpoint Merging", arXiv
+2507.17634, section 3. A training whose rate stays at its peak has snapshots θ₀ … θₙ₋₁. The average
+Σ cⱼθⱼ is the last snapshot with the steps between θⱼ₋₁ and θⱼ scaled by wⱼ = cⱼ + … + cₙ₋₁, as a
+falling rate scales them (their gradients are those of the peak). So a decay w₁ ≥ … ≥ wₙ₋₁ gives
+
+    c₀ = 1 − w₁,   cⱼ = wⱼ − wⱼ₊₁,   cₙ₋₁ = wₙ₋₁
+
+With the linear decay wⱼ = 1 − j/n all cⱼ are 1/n: the mean.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_forge.runs.errors import ConfigError, SourceError
-from agent_forge.weights.averages import role
+from agent_forge.weights.recipes import Train, Transform
 from agent_forge.weights.tensors import Model
+
+#: Decay → the share of the peak that is left after a share of it has passed.
+DECAYS: Mapping[str, Callable[[float], float]] = {
+    "linear": lambda passed: 1.0 - passed,
+    "cosine": lambda passed: 0.5 * (1.0 + math.cos(math.pi * passed)),
+    "1-sqrt": lambda passed: 1.0 - math.sqrt(passed),
+}
+#: Last share of a training's steps that the snapshots are spread over.
+SPREAD = 0.2
+
+
+def factors(decay: str, count: int) -> tuple[float, ...]:
+    """Return the factors c of `count` snapshots, the earliest first; they add up to 1."""
+    if decay == "linear":
+        return (1.0 / count,) * count
+    left = [1.0, *(DECAYS[decay](place / count) for place in range(1, count)), 0.0]
+    return tuple(before - after for before, after in pairwise(left))
+
+
+def snapshots(training: Train, count: int) -> list[Train]:
+    """Return the recipes of the snapshots to average: at even distances, the last at the end.
+
+    Raise ConfigError if the training has too few steps.
+    """
+    steps = training.upto - training.first
+    apart = max(1, round(steps * SPREAD / count))
+    if (count - 1) * apart >= steps:
+        raise ConfigError(
+            f"average asks for {count} snapshots, and the {training.purpose} training has {steps} "
+            "steps: take fewer snapshots, or train longer."
+        )
+    return [training.to(training.upto - apart * place) for place in reversed(range(count))]
+
+
+def averaged(training: Train, count: int, decay: str) -> Transform:
+    """Return the recipe of the average of a training's last snapshots."""
+    return of(snapshots(training, count), factors(decay, count))
+
+
+def of(models: Sequence[Train], shares: Sequence[float]) -> Transform:
+    """Return the recipe of the average of snapshots, the earliest first."""
+    inputs = {role(place): model.id for place, model in enumerate(models)}
+    return Transform(operation="average@1", inputs=inputs, params={"factors": list(shares)})
+
+
+def role(place: int) -> str:
+    """Return the role of the snapshot at a place, from 0: their order is that of their names."""
+    return f"model-{place:04}"
 
 
 class Factors(BaseModel):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
+from typing_extensions import override
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights import svf
@@ -54,6 +55,7 @@ class Mixture:
 class RoundedMixture(Mixture):
     """Mixture in float32, each tensor rounded once to the dtype that it has in `of`."""
 
+    @override
     def apply(self, inputs: Mapping[str, Model], params: Factors, seed: int) -> Model:
         """Return the model.
 

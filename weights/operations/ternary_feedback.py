@@ -50,11 +50,7 @@ class TernaryFeedback:
     reads_streams = True
 
     def apply(
-        self,
-        inputs: Mapping[str, Model],
-        params: Feedback,
-        seed: int,
-        streams: Mapping[str, Ids],
+        self, inputs: Mapping[str, Model], params: Feedback, seed: int, streams: Mapping[str, Ids]
     ) -> Model:
         """Return the model `of` with ternary matrices, as float32.
 

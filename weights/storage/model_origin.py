@@ -242,7 +242,7 @@ def settle(home: Home, request: dict[str, Any]) -> str:
         finally:
             store.close()
         kind = kinds.of(state.kind)
-        return kind.settle(home, state, rows[-1].hash, request["recipe_id"], folders)
+        return kind.materialise(home, state, rows[-1].hash, request["recipe_id"], folders)
     from agent_forge.weights.folders.checkpoint import holds
     from agent_forge.weights.folders.sources import make_again
 

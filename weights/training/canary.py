@@ -34,15 +34,7 @@ def canary(
     fresh = recipe.model_copy(update={"carries": False})
     last = min(recipe.first + STEPS, recipe.upto)
     snapshot = segment(
-        fresh,
-        start,
-        None,
-        streams,
-        recipe.first,
-        last,
-        inputs=inputs,
-        device=device,
-        team=team,
+        fresh, start, None, streams, recipe.first, last, inputs=inputs, device=device, team=team
     )
     weights = {f"model/{name}": tensor for name, tensor in snapshot.weights.items()}
     return digest(weights | snapshot.optimiser), snapshot.seconds

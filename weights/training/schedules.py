@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import override
 
 from agent_forge.weights import algorithms
 
@@ -57,8 +58,8 @@ class CosineBurst(Cosine):
     first: int = Field(ge=0)
     upto: int = Field(ge=0)
 
+    @override
     def rate(self, step: int, steps: int) -> float:
-        """Return the learning rate of a step, 0 … `steps` − 1."""
         whole = super().rate(step, steps)
         return whole * self.factor if self.first <= step < self.upto else whole
 

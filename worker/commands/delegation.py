@@ -35,7 +35,7 @@ from agent_forge.runs.history.audit import audit
 from agent_forge.runs.history.children import cause, is_child
 from agent_forge.runs.history.repository import fold
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked, Lookup, Plan
+from agent_forge.runs.kinds.asked import Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Delegate, Start, open_tasks
 from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.kinds.state import State
@@ -181,7 +181,7 @@ def _answer(store: EventStore, state: State, task: Delegate, event: Any, context
         log.debug("run %s went on meanwhile", state.run)
 
 
-def digest_of(request: Asked) -> str:
+def digest_of(request: RunRequest) -> str:
     """Return the digest of what was asked for: the same request means the same child."""
     plain = [request.kind, dict(request.config), {k: list(v) for k, v in request.models.items()}]
     return hashlib.sha256(canonical_json([*plain, list(request.data)]).encode()).hexdigest()
@@ -192,7 +192,7 @@ def _lookup(cache: Artifacts) -> Lookup:
     return Lookup({}, Finder(home, lambda message: log.info("%s", message)), elsewhere=True)
 
 
-def with_items(store: EventStore, cache: Artifacts, request: Asked) -> Asked:
+def with_items(store: EventStore, cache: Artifacts, request: RunRequest) -> RunRequest:
     """Return the request with the files of items in the place of RUN:items."""
     return replace(request, data=_data(store, cache, request.data))
 

@@ -32,11 +32,7 @@ class Branch:
 
 
 def plan(
-    store: EventStore,
-    run: str,
-    place: int | None,
-    generation: int | None,
-    changes: dict[str, Any],
+    store: EventStore, run: str, place: int | None, generation: int | None, changes: dict[str, Any]
 ) -> Branch:
     """Check everything that a fork needs and return its plan; record nothing.
 

@@ -200,11 +200,6 @@ def describe(
     return entry
 
 
-def _append(
-    store: EventStore,
-    event: Event,
-    by: str | None,
-    version: int | None = None,
-) -> None:
+def _append(store: EventStore, event: Event, by: str | None, version: int | None = None) -> None:
     new = New(event, f"{model_registry.STREAM}/{event.type}/{uuid.uuid4().hex}")
     store.append(model_registry.STREAM, version, [new], Context(actor=by or actor()))

@@ -20,7 +20,7 @@ from typing import Any
 from agent_forge.events import Appended, Context, EventStore, IdempotencyError, New
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, ConflictError
-from agent_forge.runs.kinds.asked import Asked, Checked, Lookup, Plan, inputs, without_aliases
+from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest, inputs, without_aliases
 from agent_forge.runs.record import events
 from agent_forge.runs.record.events import Described, Quarantine, Submitted
 from agent_forge.runs.streams import check_name, stream
@@ -147,7 +147,7 @@ def check_queued(
         )
 
 
-def plan(request: Asked, lookup: Lookup = Lookup()) -> Plan:
+def plan(request: RunRequest, lookup: Lookup = Lookup()) -> Plan:
     """Return the plan of a run. Nothing is started.
 
     Raises ConfigError, UnavailableError, ConflictError for an output folder that holds an input.

@@ -6,6 +6,8 @@ One line of JSON on stdin is a task, {"run", "task", "lease", "fence", "owner"};
 says how the task ended. The process imports torch once and keeps sources and model between tasks.
 The process ends when its parent ends. It ignores signals, which are for the parent: a terminal's
 Ctrl-C or a service's SIGTERM must not look like a death at a task.
+
+Logs of workers: JSON lines, or text for a terminal, with run, task and position as fields.
 """
 
 from __future__ import annotations
@@ -14,11 +16,17 @@ import json
 import logging
 import os
 import queue
+import re
 import signal
 import sys
 import threading
 import time
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
+
+import structlog
+
+from agent_forge.runs.system.durations import duration
+from agent_forge.runs.system.plain_text import visible
 
 log = logging.getLogger("agent_forge.worker.devices.child_main")
 
@@ -53,7 +61,7 @@ class Child:
         from agent_forge.weights.threads import set_threads
         from agent_forge.worker.commands import leftovers
         from agent_forge.worker.queue.leases import Leases
-        from agent_forge.worker.tasks.recorder import Hands
+        from agent_forge.worker.tasks.recorder import TaskExecutor
 
         set_threads()
         home = Home.default()
@@ -65,7 +73,9 @@ class Child:
         actor = os.environ.get("FORGE_WORKER", "worker")
         #: The task under way in words, and what its run is called, for logs.
         self._what: dict[str, str] = {}
-        self._hands = Hands(self._store, self._cache, Context(actor=actor), self._refresh, WARM)
+        self._hands = TaskExecutor(
+            self._store, self._cache, Context(actor=actor), self._refresh, WARM
+        )
 
     def offer(self) -> dict[str, Any]:
         """Return what this device offers, for the device table: bytes of memory and the profile."""
@@ -157,9 +167,8 @@ def main() -> None:
     """Write what the device offers, then do the parent's tasks until the parent is gone."""
     for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signal_number, signal.SIG_IGN)
-    from agent_forge.worker.devices import logging_setup
 
-    logging_setup.set_up("json" if os.environ.get("FORGE_LOG") == "json" else "text")
+    set_up("json" if os.environ.get("FORGE_LOG") == "json" else "text")
     out = _take_over_output()
     tasks: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(tasks,), name="listener", daemon=True).start()
@@ -176,3 +185,63 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+#: Fields of log records beside their message.
+FIELDS = ("run", "run_name", "task", "what", "candidate", "position", "ended", "seconds", "why")
+
+#: A digest; people need its first twelve digits.
+DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
+
+
+def set_up(form: Literal["json", "text"], level: int = logging.INFO) -> None:
+    """Write log records to stderr: of `worker` from `level` on, of all other loggers warnings."""
+    shared = [
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.ExtraAdder(FIELDS),
+        structlog.processors.TimeStamper(fmt="iso" if form == "json" else "%H:%M:%S", utc=True),
+        _without_nothing,
+    ]
+    if form == "json":
+        last = [structlog.processors.JSONRenderer(sort_keys=True)]
+    else:
+        colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+        last = [
+            _for_people,
+            structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=0, pad_level=False),
+        ]
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("worker").setLevel(level)
+
+
+def _without_nothing(_logger: object, _name: str, event: dict) -> dict:
+    return {key: value for key, value in event.items() if value is not None}
+
+
+def _for_people(_logger: object, _name: str, event: dict) -> dict:
+    """Return a record in words: how a task ended in one sentence, and digests cut short."""
+    if what := event.pop("what", None):
+        ended, seconds = event.pop("ended"), event.pop("seconds", 0.0)
+        why = event.pop("why", "")
+        name = event.pop("run_name", event["run"])
+        sentence = f"{name}: {what}: {ended} in {duration(seconds)}"
+        event = {
+            name: value
+            for name, value in event.items()
+            if name not in ("run", "task", "candidate", "position")
+        }
+        event["event"] = f"{sentence}: {why}" if why else sentence
+    return {
+        name: DIGEST.sub(r"\1", visible(value))
+        if name in ("event", *FIELDS) and isinstance(value, str)
+        else value
+        for name, value in event.items()
+    }

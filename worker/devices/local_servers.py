@@ -200,7 +200,7 @@ class Postgres:
 PATIENCE = 10.0
 
 
-class Running:
+class PartsFile:
     """The file with the parts of a `forge up`: the name and the process of each part."""
 
     def __init__(self, folder: Path) -> None:

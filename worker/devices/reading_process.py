@@ -33,11 +33,11 @@ def check(order: dict[str, Any]) -> dict[str, Any]:
     Settings name only models and data that the order has `placed`.
     """
     from agent_forge.runs import kinds
-    from agent_forge.runs.kinds.asked import Asked, Lookup, Placed
+    from agent_forge.runs.kinds.asked import Lookup, PlacedInputs, RunRequest
     from agent_forge.worker.commands import submit as plans
 
-    request = Asked(order["kind"], order["config"], order["models"], order["data"])
-    plan = plans.plan(request, Lookup(elsewhere=True, placed=Placed(**order["placed"])))
+    request = RunRequest(order["kind"], order["config"], order["models"], order["data"])
+    plan = plans.plan(request, Lookup(elsewhere=True, placed=PlacedInputs(**order["placed"])))
     event = kinds.of(plan.kind).submitted(run="", owner="", config=plan.config, **plan.fields)
     answer: dict[str, Any] = {
         "config": plan.config.model_dump(mode="json"),
@@ -63,9 +63,9 @@ def measure(order: dict[str, Any]) -> dict[str, Any]:
 
 def gguf_types(order: dict[str, Any]) -> dict[str, Any]:
     """Return the types of GGUF file that the model at the order's `path` can be written as."""
-    from agent_forge.worker.exports import gguf_types
+    from agent_forge.worker.exports import gguf_export
 
-    return {"types": gguf_types.fitting(Path(order["path"]))}
+    return {"types": gguf_export.fitting(Path(order["path"]))}
 
 
 def draw_report(order: dict[str, Any]) -> dict[str, Any]:

@@ -73,11 +73,7 @@ def export(
 
 
 def load(
-    store: EventStore,
-    cache: Artifacts,
-    path: Path,
-    by: str | None = None,
-    task_files: bool = False,
+    store: EventStore, cache: Artifacts, path: Path, by: str | None = None, task_files: bool = False
 ) -> Imported:
     """Import a run from an archive; events that are here already are skipped.
 

@@ -6,6 +6,8 @@ Measurements of a GGUF export on text: importance of inputs, and loss of a file 
 
 Windows and tokens are those of `forge score` and `forge compress`: each document alone, after the start
 token, in windows of at most CONTEXT tokens; bits per byte are the mean over domains.
+
+Types of GGUF file that a model can be written as.
 """
 
 from __future__ import annotations
@@ -57,6 +59,8 @@ from agent_forge.weights.formats import gguf_architectures as architectures
 from agent_forge.weights.formats.byte_bpe import Tokens
 from agent_forge.weights.formats.libllama import Library
 from agent_forge.weights.storage.model_origin import Finder
+from agent_forge.weights.tensors import HEADS
+from agent_forge.weights.ternary.quantiser import parts
 from agent_forge.worker.exports import modelfile
 
 Result = TypeVar("Result")
@@ -226,11 +230,7 @@ class _Reading:
 
 
 def _files(
-    opened: _Opened,
-    places: Mapping[str, Path],
-    weighed: bool,
-    read: _Reading,
-    folder: Path,
+    opened: _Opened, places: Mapping[str, Path], weighed: bool, read: _Reading, folder: Path
 ) -> list[dict[str, Any]]:
     """Write and measure a file of each type; return file, type, bytes and loss of each.
 
@@ -533,3 +533,26 @@ def _progress(what: str, count: int, tell: Tell) -> Callable[[int], None]:
             tell(f"{what}: {done} of {count} windows{ahead}")
 
     return after
+
+
+def fitting(folder: Path) -> list[str]:
+    """Return the types that the model in a folder can be written as, in the exporter's order.
+
+    Of ternary types one matrix is read, so that they are offered for ternary weights only. Raises
+    SourceError, and ConfigError if the model's architecture has no GGUF files.
+    """
+    checkpoint = open_checkpoint(folder)
+    gguf_file.check(checkpoint, "F16")
+    return [type_ for type_ in gguf_file.TYPES if _fits(checkpoint, type_)]
+
+
+def _fits(checkpoint: Checkpoint, type_: str) -> bool:
+    try:
+        gguf_file.check(checkpoint, type_)
+        if type_ in gguf_file.TERNARY:
+            inner = (n for n, (_, shape) in checkpoint.shapes.items() if len(shape) == 2)
+            name = next(n for n in inner if n not in HEADS and n not in HEADS.values())
+            parts(name, checkpoint.tensors()[name])
+    except (ForgeError, StopIteration):
+        return False
+    return True

@@ -108,7 +108,7 @@ class Device:
         return run in self.refused and self.refused[run][0] > self.now
 
 
-class Roster:
+class DeviceTable:
     """Access to the table of devices, for workers and the dispatcher."""
 
     def __init__(self, database: Database) -> None:
@@ -262,7 +262,7 @@ class Roster:
             connection.execute(delete(DEVICES).where(DEVICES.c.name.in_(names)))
 
 
-def named_devices(store: EventStore, roster: Roster) -> list[Device]:
+def named_devices(store: EventStore, roster: DeviceTable) -> list[Device]:
     """Return all devices by name, each with what its run is called."""
     devices = roster.devices()
     names = queries.names(store, {device.run for device in devices if device.run})
@@ -296,7 +296,7 @@ def at_work(run: str, roster: Any, leases: Any) -> list[Hand]:
     return list(hands.values())
 
 
-class AtWork:
+class WorkFinder:
     """A callable that finds the devices and processes that work on a run's tasks now."""
 
     def __init__(self, store: Any, run: str) -> None:
@@ -304,7 +304,7 @@ class AtWork:
         from agent_forge.worker.queue.leases import Leases
 
         self._run = run
-        self._roster, self._leases = Roster(store.database), Leases(store.database)
+        self._roster, self._leases = DeviceTable(store.database), Leases(store.database)
 
     def __call__(self) -> list[Hand]:
         """Return the hands at work on the run, as the tables say now."""

@@ -31,8 +31,14 @@ from agent_forge.runs.record.device_setting import AUTO
 from agent_forge.runs.streams import run_of
 from agent_forge.worker.append import append_facts, project, project_after
 from agent_forge.worker.commands import delegation, user_limits
-from agent_forge.worker.queue.bookkeeping import Backoff, Flight, Measures, Received, WaitingRuns
-from agent_forge.worker.queue.device_table import Device, Roster, gpu_offers, needs
+from agent_forge.worker.queue.bookkeeping import (
+    Backoff,
+    Flight,
+    Measures,
+    ServiceTable,
+    WaitingRuns,
+)
+from agent_forge.worker.queue.device_table import Device, DeviceTable, gpu_offers, needs
 from agent_forge.worker.queue.leases import Leases, myself
 from agent_forge.worker.queue.scheduler import Job, Needs, Offer, Scheduler
 
@@ -60,8 +66,8 @@ class Dispatcher(threading.Thread):
         self._context = Context(actor=f"worker/{name}")
         self._leases = Leases(store.database, myself(f"dispatcher {name}"))
         self._leases.lifetime = min(LIFETIME, self._leases.lifetime)
-        self._roster = Roster(store.database)
-        self._received = Received(store.database)
+        self._roster = DeviceTable(store.database)
+        self._received = ServiceTable(store.database)
         self._nudged = threading.Event()
         self._stopping = threading.Event()
         self.measures = Measures()
@@ -72,7 +78,7 @@ class Dispatcher(threading.Thread):
         self._scheduler = Scheduler()
         self._rules = user_limits.Rules()
         self._runs = WaitingRuns(self._store)
-        self._desk = Desk(self._store, self._context)
+        self._desk = DispatcherCache(self._store, self._context)
         self._changed: set[str] = set()
         self._flights: dict[str, Flight] = {}
         #: Runs whose history cannot be read here, until something is recorded for them.
@@ -407,7 +413,7 @@ LOADED = 256
 BACKOFF, BACKOFF_MOST = 0.1, 60.0
 
 
-class Desk:
+class DispatcherCache:
     """The states and tasks of the runs that were used last."""
 
     def __init__(self, store: EventStore, context: Context) -> None:

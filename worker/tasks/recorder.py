@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 Ended = Literal["done", "known", "late", "failed"]
 
 
-class Hands:
+class TaskExecutor:
     """The run contexts that a process keeps, and the methods that do tasks and record results."""
 
     def __init__(
@@ -188,7 +188,7 @@ class Hands:
         if kind.agrees(state, recorded, event):
             return
         differs = DivergenceDetected(
-            task=task.key, recorded=kind.essence(recorded), found=kind.essence(event)
+            task=task.key, recorded=kind.fingerprint(recorded), found=kind.fingerprint(event)
         )
         key = f"{state.run}/{task.key}/divergence/{uuid.uuid4().hex}"
         self._store.append(state.stream, None, [New(differs, key)], self._context)

@@ -24,11 +24,7 @@ Say = Callable[[str], None]
 
 
 def again(
-    rows: Sequence[Envelope],
-    cache: Artifacts,
-    which: str | None,
-    tolerance: float | None,
-    say: Say,
+    rows: Sequence[Envelope], cache: Artifacts, which: str | None, tolerance: float | None, say: Say
 ) -> Iterator[Finding]:
     """Make results of a run again and measure again; yield what does not come out as recorded.
 

@@ -181,10 +181,4 @@ def _item(
     choices = [right, *wrong]
     r.shuffle(choices)
     answer = choices.index(right)
-    return {
-        "id": name,
-        "domain": domain,
-        "prompt": prompt,
-        "choices": choices,
-        "answer": answer,
-    }
+    return {"id": name, "domain": domain, "prompt": prompt, "choices": choices, "answer": answer}

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from agent_forge.evaluation.data.domains import code_long_tasks, code_short_tasks
-from agent_forge.evaluation.data.domains.code_task import indented
-from agent_forge.evaluation.data.domains.common import choose, make
+from agent_forge.evaluation.data.domains.common import choose, indented, make
 
 #: Makers of tasks, by grade.
 TASKS = [*code_short_tasks.TASKS, *code_long_tasks.TASKS]

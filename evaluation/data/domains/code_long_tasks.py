@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from agent_forge.evaluation.data.domains.code_task import Task, some
+from agent_forge.evaluation.data.domains.common import Task, some
 
 
 def _palindrome(r: random.Random) -> Task:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from agent_forge.evaluation.data.domains.code_task import Task, some
+from agent_forge.evaluation.data.domains.common import Task, some
 
 
 def _add(r: random.Random) -> Task:

@@ -107,9 +107,7 @@ def split(values: torch.Tensor, low: float, high: float) -> tuple[NDArray[np.int
         return np.array([int(mask.sum()) for mask in masks]), inside.cpu().numpy()
     flat = values.reshape(-1).numpy()
     counts, between = np.zeros(4, np.int64), np.empty(flat.size + 1, np.float32)
-    count = _compiled("kth_magnitude").split(
-        flat, np.float32(low), np.float32(high), counts, between
-    )
+    count = _compiled("passes").split(flat, np.float32(low), np.float32(high), counts, between)
     return counts, between[:count].copy()
 
 
@@ -122,7 +120,7 @@ def gram(x: torch.Tensor) -> NDArray[np.float64]:
         wide = x.reshape(len(x), -1).to(torch.float64)
         return (wide @ wide.T).cpu().numpy()
     out = np.empty((len(x), len(x)))
-    _compiled("dots").gram(_flat(x), out)
+    _compiled("vectors").gram(_flat(x), out)
     return out
 
 
@@ -249,10 +247,7 @@ def grams(stored: Stored) -> NDArray[np.float64]:
 
 
 def splits(
-    stored: Stored,
-    factors: Floats,
-    layers: Sequence[int],
-    bounds: Sequence[tuple[float, float]],
+    stored: Stored, factors: Floats, layers: Sequence[int], bounds: Sequence[tuple[float, float]]
 ) -> list[tuple[NDArray[np.int64], Floats]]:
     """Return `split` of several layers, each by its own bounds.
 

@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from typing_extensions import override
+
 from agent_forge.evaluation.data.outcomes import DomainOutcomes, Draw
 from agent_forge.events import Envelope
 from agent_forge.evomerge.recipes.recipe import closure, parents
@@ -214,6 +216,7 @@ class Run(RecordedRun):
 
     state: RunState
 
+    @override
     def _read(self, name: str) -> None:
         super()._read(name)
         if not isinstance(self.state, RunState):
@@ -233,6 +236,7 @@ class Run(RecordedRun):
         rivals = report.rivals(self.state) if self.state.completed else []
         return plot.figure(generation_rows.rows(self.state), rivals)
 
+    @override
     def lineage(self, candidate: str = "champion") -> Lineage:
         """Return the models that a candidate was made from, down to the sources.
 

@@ -157,10 +157,7 @@ def _population(state: RunState, generation: int, slot_proposals: Sequence[Propo
 
 
 def _generation_facts(
-    state: RunState,
-    generation: int,
-    ranking: Ranking,
-    finalists: list[str],
+    state: RunState, generation: int, ranking: Ranking, finalists: list[str]
 ) -> list[New]:
     """Return the facts that close a generation, in one append."""
     assert state.submitted

@@ -2,6 +2,8 @@
 
 The outlook is for people; no decision depends on it. The count is an upper bound: early stopping
 and an early end of the run make it smaller.
+
+Places in a merging run's history at which generations end. Pure.
 """
 
 from __future__ import annotations
@@ -12,10 +14,13 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from agent_forge.evaluation.data.slices import Slice
+from agent_forge.events import Envelope
 from agent_forge.evomerge.run import state as budget
+from agent_forge.evomerge.run.events import DiversityMeasured, GenerationCompleted
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.run.views.dry_run import Tally
-from agent_forge.runs.errors import ForgeError
+from agent_forge.runs.errors import ForgeError, NotFoundError
+from agent_forge.runs.history.repository import end_of_append
 from agent_forge.runs.kinds.view import Outlook
 
 SLICES: tuple[Slice, ...] = ("search", "selection", "test")
@@ -121,3 +126,23 @@ def rehearsed(state: RunState) -> Tally | None:
         return rehearse(state.submitted, state.started)
     except ForgeError:
         return None
+
+
+def before_close(rows: Sequence[Envelope], generation: int) -> int:
+    """Return the place where a generation is measured but not yet closed. Raises NotFoundError."""
+    for index, row in enumerate(rows):
+        if row.type == DiversityMeasured.type and row.key.split("/")[2:3] == [str(generation)]:
+            return index
+    raise NotFoundError(_no_generation(rows, generation))
+
+
+def after_close(rows: Sequence[Envelope], generation: int) -> int:
+    """Return the place right after a generation was closed. Raises NotFoundError."""
+    return end_of_append(rows, before_close(rows, generation))
+
+
+def _no_generation(rows: Sequence[Envelope], generation: int) -> str:
+    closed = sum(row.type == GenerationCompleted.type for row in rows)
+    if not closed:
+        return f"generation {generation} is not complete: no generation is yet."
+    return f"generation {generation} is not complete: generations 0 to {closed - 1} are."

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from agent_forge.evaluation.search.operators import Draws
+from agent_forge.evaluation.search.pareto import Draws
 from agent_forge.evomerge.recipes.recipe import (
     PIPELINES,
     Flow,

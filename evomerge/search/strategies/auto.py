@@ -24,6 +24,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from typing_extensions import override
+
 from agent_forge.evomerge.recipes.recipe import Flow, Grouped
 from agent_forge.evomerge.search.genes.genome import Detail, Space, roomy, space_of
 from agent_forge.evomerge.search.proposals import Proposal
@@ -72,6 +74,7 @@ class Auto(Strategy):
     settings = AutoSearch
     fewest = 4
 
+    @override
     def ask(self, past: Past) -> list[Proposal]:
         """Propose seeds first, then points of the species that the bandit picks."""
         config = past.config
@@ -82,6 +85,7 @@ class Auto(Strategy):
         assert arm.distribution
         return arm.distribution.proposals(config, past.coming)
 
+    @override
     def finalists(self, past: Past) -> list[str | Proposal]:
         """Return the best seed of each species first, later the mean of the picked species."""
         config, last = past.settings(past.coming - 1), past.generations[-1]
@@ -135,6 +139,7 @@ class Auto1(Auto):
     patience = None
     stages = 1
 
+    @override
     def _anew(self, arm: Arm) -> list[float]:
         return arm.point
 

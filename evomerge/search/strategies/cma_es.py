@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from typing_extensions import override
 
 from agent_forge.evomerge.config import EvoMergeConfig
 from agent_forge.evomerge.recipes.recipe import Recipe
@@ -119,10 +120,12 @@ class CmaEs(Strategy):
     settings = CmaEsSearch
     fewest = 4
 
+    @override
     def ask(self, past: Past) -> list[Proposal]:
         """Propose points of the distribution."""
         return self._now(past).proposals(past.config, past.coming)
 
+    @override
     def finalists(self, past: Past) -> list[str | Proposal]:
         """Return the distribution's mean."""
         now, config = self._now(past), past.settings(past.coming - 1)
@@ -135,11 +138,7 @@ class CmaEs(Strategy):
         search = first.search_as(CmaEsSearch)
         space = roomy(space_of(first, past.family, search.species[0]))
         now = Distribution.at(
-            space,
-            start(past, space),
-            search.search_sigma,
-            search.population_size,
-            "cma-es",
+            space, start(past, space), search.search_sigma, search.population_size, "cma-es"
         )
         for done in past.own:
             slots = range(search.population_size)

@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from agent_forge.evaluation.search.operators import Draws
+from typing_extensions import override
+
+from agent_forge.evaluation.search.pareto import Draws
 from agent_forge.evomerge.config import EvoMergeConfig
 from agent_forge.evomerge.recipes.recipe import (
     PIPELINES,
@@ -153,6 +155,7 @@ class EliteLoser(Strategy):
     version = "elite-loser@1"
     settings = EliteLoserSearch
 
+    @override
     def ask(self, past: Past) -> list[Proposal]:
         """Propose pipelines first, then mutants of the best and merges of the rest."""
         config, generation = past.config, past.coming
@@ -178,6 +181,7 @@ class EliteLoser(Strategy):
             config, past.family, past.recipes, ranking, generation, again, pick, merges
         )
 
+    @override
     def stayed(self, past: Past) -> list[str]:
         """Return the elites if `keep_elites` is set, else nothing."""
         search = past.config.search_as(EliteLoserSearch)
@@ -185,6 +189,7 @@ class EliteLoser(Strategy):
             return []
         return list(past.generations[-1].ranking[: search.elite_size])
 
+    @override
     def loser_slots(self, config: EvoMergeConfig) -> tuple[int, ...]:
         """Return the slots of losers' merges or of reseeded pipelines."""
         return loser_slots(config)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from itertools import islice, product
 
-from agent_forge.evaluation.search.operators import Draws
+from agent_forge.evaluation.search.pareto import Draws
 from agent_forge.evomerge.recipes.recipe import Flow, Grouped
 from agent_forge.evomerge.search.genes.genome import space_of
 from agent_forge.evomerge.search.strategies.cma_es import mask_seed

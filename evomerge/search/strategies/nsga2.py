@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import math
 
-from agent_forge.evaluation.search import operators, pareto
-from agent_forge.evaluation.search.operators import Draws
-from agent_forge.evaluation.search.pareto import Survivor
+from typing_extensions import override
+
+from agent_forge.evaluation.search import pareto
+from agent_forge.evaluation.search.pareto import Draws, Survivor
 from agent_forge.evomerge.config import EvoMergeConfig
 from agent_forge.evomerge.fitness.composite import Components
 from agent_forge.evomerge.recipes.recipe import Flow, Grouped
@@ -62,16 +63,19 @@ class Nsga2(Strategy):
     settings = Nsga2Search
     fewest = 4
 
+    @override
     def check(self, config: EvoMergeConfig) -> str | None:
         """Return why the settings do not suit the strategy: it also needs two objectives."""
         if len(config.search.front_objectives) < 2:
             return "objectives must name two things or more to weigh against each other"
         return super().check(config)
 
+    @override
     def stayed(self, past: Past) -> list[str]:
         """Return the parents, which are evaluated again with their children."""
         return [parent.id for parent in self._parents(past)] if past.generations else []
 
+    @override
     def ask(self, past: Past) -> list[Proposal]:
         """Propose seeds first, then children of the parents."""
         config = past.config
@@ -81,6 +85,7 @@ class Nsga2(Strategy):
         parents = self._parents(past)
         return [self._child(past, parents, slot) for slot in range(config.search.population_size)]
 
+    @override
     def finalists(self, past: Past) -> list[str | Proposal]:
         """Return the first front, the best score first, at most `population_size` candidates."""
         last = past.generations[-1]
@@ -114,7 +119,7 @@ class Nsga2(Strategy):
     ) -> tuple[Grouped | Flow, tuple[str, ...]]:
         mother, father = (pareto.tournament(parents, draws) for _ in range(2))
         a, b = (space.point(past.recipes[id_], past.recipes) for id_ in (mother, father))
-        point = operators.polynomial(operators.binary(a, b, draws), draws)
+        point = pareto.polynomial(pareto.binary(a, b, draws), draws)
         point = rerouted(point, space, draws)
         recipe = space.recipe(point, mask_seed(past.config))
         return recipe, tuple(dict.fromkeys((mother, father)))

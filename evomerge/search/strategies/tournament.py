@@ -9,8 +9,10 @@ how well it complements the first, or both (see `niching`).
 
 from __future__ import annotations
 
-from agent_forge.evaluation.search import operators
-from agent_forge.evaluation.search.operators import Draws
+from typing_extensions import override
+
+from agent_forge.evaluation.search import pareto
+from agent_forge.evaluation.search.pareto import Draws
 from agent_forge.evomerge.config import EvoMergeConfig
 from agent_forge.evomerge.recipes.recipe import (
     SPECIES,
@@ -38,6 +40,7 @@ class Tournament(Strategy):
     version = "tournament@1"
     settings = TournamentSearch
 
+    @override
     def check(self, config: EvoMergeConfig) -> str | None:
         """Return why the settings do not suit the strategy: elites must leave room for children."""
         search = config.search_as(TournamentSearch)
@@ -48,12 +51,14 @@ class Tournament(Strategy):
             )
         return super().check(config)
 
+    @override
     def stayed(self, past: Past) -> list[str]:
         """Return the elites."""
         if not past.generations:
             return []
         return list(past.generations[-1].ranking[: past.config.search.kept])
 
+    @override
     def ask(self, past: Past) -> list[Proposal]:
         """Propose seeds first, then children in the slots that the elites leave."""
         search = past.config.search_as(TournamentSearch)
@@ -86,11 +91,11 @@ class Tournament(Strategy):
         if len(parents) == 2:
             other = space.point(past.recipes[parents[1]], past.recipes)
             if draws.chance(0.5):
-                point = operators.layer_wise(point, other, space.sizes, draws)
+                point = pareto.layer_wise(point, other, space.sizes, draws)
             else:
-                point = operators.blended(point, other, draws)
+                point = pareto.blended(point, other, draws)
         if search.mutation in ("genes", "both"):
-            point = operators.gaussian(point, STEP * search.gene_sigma * strength(past), draws)
+            point = pareto.gaussian(point, STEP * search.gene_sigma * strength(past), draws)
             point = rerouted(point, space, draws)
         recipe = space.recipe(point, mask_seed(config))
         done = _noisy(past, parents[0], recipe, slot)

@@ -27,11 +27,7 @@ from agent_forge.weights.storage.output_folder import MARK, check_target
 
 
 def rebuild(
-    file: Path,
-    out: Path,
-    folders: Mapping[str, str],
-    shard_bytes: int,
-    named: Names | None = None,
+    file: Path, out: Path, folders: Mapping[str, str], shard_bytes: int, named: Names | None = None
 ) -> str:
     """Build a recipe file's candidate into `out`, check its digest, and return the digest.
 

@@ -138,7 +138,9 @@ def _plain(name: str, content: bytes) -> Any:
     return {k: v for k, v in settings.items() if k != "transformers_version"}
 
 
-def settle(home: Home, state: RunState, head: str, recipe_id: str, folders: Sequence[Path]) -> str:
+def materialise(
+    home: Home, state: RunState, head: str, recipe_id: str, folders: Sequence[Path]
+) -> str:
     """Return a folder with a model of the run; build it into the last of `folders` if need be.
 
     `head` is the head of the run's chain. Raise ForgeError.

@@ -20,10 +20,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from agent_forge.evaluation.search import operators, pareto
+from agent_forge.evaluation.search import pareto
 from agent_forge.evaluation.search.hypervolume import hypervolume
-from agent_forge.evaluation.search.operators import Draws
-from agent_forge.evaluation.search.pareto import Survivor
+from agent_forge.evaluation.search.pareto import Draws, Survivor
 from agent_forge.phases.experts.recipes import (
     Factors,
     GenerationBred,
@@ -191,7 +190,7 @@ class Search:
     def _child(self, parents: list[Survivor], draws: Draws) -> Factors:
         """Return a child: binary tournaments, simulated binary crossover, polynomial mutation."""
         a, b = (self.space.point(self.factors(pareto.tournament(parents, draws))) for _ in range(2))
-        return self.space.factors(operators.polynomial(operators.binary(a, b, draws), draws))
+        return self.space.factors(pareto.polynomial(pareto.binary(a, b, draws), draws))
 
     def _kept(self, points: Mapping[str, tuple[float, ...]]) -> list[Survivor]:
         """Return the mixtures that survive, in order of selection.

@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from agent_forge.evaluation.search import operators
+from agent_forge.evaluation.search import pareto
 from agent_forge.evaluation.search.gene import Gene
-from agent_forge.evaluation.search.operators import Draws
+from agent_forge.evaluation.search.pareto import Draws
 from agent_forge.phases.experts.recipes import Factors
 from agent_forge.weights import randomness
 
@@ -136,7 +136,7 @@ def first(space: Space, count: int, scale: float, *key: str | int) -> list[Facto
     for number in range(count - len(mixtures)):
         draws = Draws(*key, "copy", number, count=max(64, space.free))
         point = space.point(every[order[number % len(every)]])
-        mixtures.append(space.factors(operators.gaussian(point, SPREAD, draws)))
+        mixtures.append(space.factors(pareto.gaussian(point, SPREAD, draws)))
     return mixtures
 
 

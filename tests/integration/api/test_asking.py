@@ -16,8 +16,8 @@ from starlette.datastructures import State
 from agent_forge.api import inputs
 from agent_forge.api.options import LOOPBACK, Options
 from agent_forge.api.problems import Problem
-from agent_forge.api.processes import background_jobs
-from agent_forge.api.processes.background_jobs import KEPT, REMEMBERED, Job, Work
+from agent_forge.api.processes import readers
+from agent_forge.api.processes.readers import KEPT, REMEMBERED, Job, Work
 from agent_forge.evomerge.config import EvoMergeConfig
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.storage.model_origin import Origin
@@ -71,7 +71,7 @@ def test_models_that_are_built_hold_no_thread_and_count_for_their_user() -> None
         return ""
 
     state = State({"work": SimpleNamespace(outcome=outcome)})
-    found = inputs.Found({}, {}, {"m": (Origin("m", "a model", "0" * 64), [])})
+    found = inputs.RequestInputs({}, {}, {"m": (Origin("m", "a model", "0" * 64), [])})
 
     async def ask() -> None:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
@@ -173,7 +173,7 @@ class Request:
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Request:
     """A request for models, by a clock of the test's own."""
     clock = [0.0]
-    monkeypatch.setattr(background_jobs, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(readers, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     return Request(tmp_path, clock)
 
 

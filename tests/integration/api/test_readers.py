@@ -18,8 +18,7 @@ import pytest
 from agent_forge.api.options import Options
 from agent_forge.api.problems import Problem
 from agent_forge.api.processes import readers
-from agent_forge.api.processes.background_jobs import Work
-from agent_forge.api.processes.readers import Lane, Readers
+from agent_forge.api.processes.readers import Lane, Readers, Work
 from agent_forge.runs.errors import SourceError, UnavailableError
 from agent_forge.worker.commands import model_registry
 from testing.models import lm_eval_tasks

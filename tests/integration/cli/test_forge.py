@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 
 from agent_forge.cli.main import COMMANDS, _explain, forge
 from agent_forge.evomerge.run.rules import decide
-from agent_forge.evomerge.run.views import generations
+from agent_forge.evomerge.run.views import outlook
 from agent_forge.evomerge.settings_table import settings
 from agent_forge.runs.history import audit, repository
 from agent_forge.runs.home import Home
@@ -412,7 +412,7 @@ def test_a_run_with_a_budget_ends_by_it_and_writes_its_champion(toys: Toys, tmp_
     assert state.converged.reason == "hours"
     assert audit.audit(rows) == []
     last = max(state.closed)
-    then = repository.fold(rows[: generations.before_close(rows, last)])
+    then = repository.fold(rows[: outlook.before_close(rows, last)])
     again = then.spent.minus(then.closed[last - 1])
     needed = then.spent.wall + again.wall + decide.report_seconds(then)
     assert needed > 8, "it ended with time for another generation and the report"

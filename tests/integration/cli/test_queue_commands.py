@@ -16,8 +16,8 @@ import pytest
 from agent_forge.cli.operations import up
 from agent_forge.cli.operations.worker import worker_command
 from agent_forge.runs.home import Home
-from agent_forge.worker.devices import logging_setup
-from agent_forge.worker.queue.device_table import Roster
+from agent_forge.worker.devices import child_main
+from agent_forge.worker.queue.device_table import DeviceTable
 from agent_forge.worker.queue.leases import here, myself
 from agent_forge.worker.queue.reporting.metrics import Metrics
 from agent_forge.worker.queue.scheduler import Offer
@@ -62,7 +62,7 @@ def test_limits_without_sense_are_refused_and_record_nothing(
 def enter(home: Home, name: str, owner: str, kind: str = "device:cpu", refused: str = "r") -> None:
     """A device on the roster."""
     with closing(home.open_store()) as store:
-        roster = Roster(store.database)
+        roster = DeviceTable(store.database)
         roster.enter(name, owner, "cpu")
         roster.offers(name, owner, Offer(frozenset({kind, "big"}), 5 << 30, "p"))
         roster.refuse(name, owner, {refused: (roster.now() + 60, "no such model")})
@@ -177,7 +177,7 @@ def test_logs_are_lines_of_json_with_run_task_and_position(
     root = logging.getLogger()
     before = root.handlers[:], root.level, logging.getLogger("worker").level
     try:
-        logging_setup.set_up("json")
+        child_main.set_up("json")
         extra = {"run": "r", "task": "build/0/1", "position": 7, "candidate": None}
         logging.getLogger("worker.x").info("task ended", extra=extra)
         logging.getLogger("elsewhere").info("not ours")
@@ -214,7 +214,7 @@ def test_logs_for_people_name_tasks_in_words_and_cut_digests(
         "seconds": 2.5,
     }
     try:
-        logging_setup.set_up("text")
+        child_main.set_up("text")
         logging.getLogger("worker.x").info("task ended", extra=told)
         logging.getLogger("worker.x").warning("the process of %s was killed", told["task"])
         first, second = capsys.readouterr().err.splitlines()

@@ -18,7 +18,7 @@ import pytest
 from agent_forge.evaluation.data import domains
 from agent_forge.evaluation.data import items as data_items
 from agent_forge.evaluation.data.builtin import corpus, phrase_grammar
-from agent_forge.evaluation.data.domains import code, code_long_tasks, code_task, math, structured
+from agent_forge.evaluation.data.domains import code, code_long_tasks, common, math, structured
 from agent_forge.evaluation.data.items import Item, Problem, Question, Text
 from agent_forge.evaluation.sandbox.sandbox import Sandbox
 from agent_forge.evaluation.verifiers import program
@@ -59,7 +59,7 @@ def test_one_function_under_two_names_is_in_one_slice(items: list[Item]):
     right: dict[str, set[str]] = {}
     for item in items:
         if isinstance(item, Question) and item.domain == "code":
-            task = code_task.Task(
+            task = common.Task(
                 "f", item.prompt.split("(")[1].split(")")[0], "", "", ("", "", ""), ()
             )
             body = textwrap.dedent(item.choices[item.answer]).rstrip()
@@ -95,7 +95,7 @@ def test_right_bodies_pass_and_wrong_bodies_fail(maker: Any):
             bodies = [task.right, *task.wrong]
             assert len(set(bodies)) == 4
             for body in bodies:
-                found = program.verify(check, task.prompt, code_task.indented(body), sandbox)
+                found = program.verify(check, task.prompt, common.indented(body), sandbox)
                 assert found.score == (body == task.right), (task, body, found.why)
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from agent_forge.evaluation import metered
+from agent_forge.evaluation import evaluate as metered
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data import outcomes, packing
 from agent_forge.evaluation.data.items import from_rows
-from agent_forge.evaluation.evaluate import Judge, evaluate
-from agent_forge.evaluation.metered import Metered
+from agent_forge.evaluation.evaluate import Judge, Metered, evaluate
 
 PROBLEM = {"prompt": "2 + 2 =", "check": {"kind": "exact", "answer": "4"}, "max_tokens": 4}
 QUESTION = {"prompt": "2 + 2 =", "choices": [" 4", " 22 or so"], "answer": 0}

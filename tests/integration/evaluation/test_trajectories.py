@@ -12,7 +12,7 @@ import torch
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.trajectories import contexts, kept, sampling
 from agent_forge.evaluation.trajectories.contexts import Beginnings
-from agent_forge.evaluation.trajectories.sampled import Sample, unasked
+from agent_forge.evaluation.trajectories.sampled import Sample, validate_answer
 from agent_forge.runs.errors import ConfigError, SourceChangedError
 from agent_forge.weights import randomness
 from agent_forge.weights.storage.weight_cache import Artifacts
@@ -172,7 +172,7 @@ def test_what_is_sampled_is_kept_and_sampled_again_when_it_is_lost(tmp_path: Pat
     assert event.streams[BAKED].trajectories == toy_baking.COUNT
     assert event.streams[BAKED].tokens == 1 + 2 + 3 + 4 + 5 + 6
     assert event.streams[BAKED].digest == toy_baking.recipe().data_digests[BAKED]
-    assert unasked(task, event) is None
+    assert validate_answer(task, event) is None
 
     def never() -> Any:
         raise AssertionError("the cache has it")
@@ -189,8 +189,8 @@ def test_what_is_sampled_is_kept_and_sampled_again_when_it_is_lost(tmp_path: Pat
 def test_an_answer_to_another_task_is_noticed(tmp_path: Path) -> None:
     written = {BAKED: list(toy_baking.trajectories(BAKED))}
     event = kept.answered(Sample("1" * 64, (BAKED,)), Artifacts(tmp_path), lambda: written)
-    assert "another model" in str(unasked(Sample("2" * 64, (BAKED,)), event))
-    assert "other streams" in str(unasked(Sample("1" * 64, (BAKED, "x")), event))
+    assert "another model" in str(validate_answer(Sample("2" * 64, (BAKED,)), event))
+    assert "other streams" in str(validate_answer(Sample("1" * 64, (BAKED, "x")), event))
     kept_ = event.streams[BAKED].model_copy(update={"tokens": 1})
     silent = event.model_copy(update={"streams": {BAKED: kept_}})
-    assert "no token" in str(unasked(Sample("1" * 64, (BAKED,)), silent))
+    assert "no token" in str(validate_answer(Sample("1" * 64, (BAKED,)), silent))

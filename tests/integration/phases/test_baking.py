@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from agent_forge.cli import kind_views
 from agent_forge.evaluation.sandbox.sandbox import Sandbox
 from agent_forge.evaluation.tool_tasks import FAMILIES
+from agent_forge.evaluation.tool_tasks.episodes import Speech
 from agent_forge.evaluation.tool_tasks.item_sets import items
-from agent_forge.evaluation.tool_tasks.speech import Speech
 from agent_forge.evaluation.tools.calls import CHAT, FORMS, TAGS, Call
 from agent_forge.evaluation.tools.toolbox import Toolbox, World, usable
 from agent_forge.phases.tool_baking import figures, recipes
@@ -25,7 +25,7 @@ from agent_forge.phases.tool_baking.work import Context
 from agent_forge.runs.errors import ConfigError, NotFoundError
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.runs.kinds.state import fold_into
 from agent_forge.studies.making.making import MakingState
 from agent_forge.studies.run import Run
@@ -300,7 +300,7 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys) -> None:
     quick = {**baking_runs.QUICK, "tool_prompt": "T\n", "reply_tokens": 8}
 
     def refused(error: type[Exception], match: str, models: Any = None, **settings: Any) -> None:
-        asked = Asked("baking", {**quick, **settings}, models or model)
+        asked = RunRequest("baking", {**quick, **settings}, models or model)
         with pytest.raises(error, match=match):
             submit.check(submit.plan(asked))
 
@@ -320,13 +320,13 @@ def test_a_tokenizer_that_cannot_write_calls_is_named() -> None:
     from tokenizers.pre_tokenizers import WhitespaceSplit
     from transformers import PreTrainedTokenizerFast
 
-    from agent_forge.evaluation.tool_tasks import speech
+    from agent_forge.evaluation.tool_tasks import episodes
 
     core = Tokenizer(WordLevel({"value": 0, "of": 1, "<end>": 2, "?": 3}, unk_token="?"))
     core.pre_tokenizer = WhitespaceSplit()
     own = PreTrainedTokenizerFast(tokenizer_object=core, eos_token="<end>", unk_token="?")
     some = items("table", 1, 0, "test", 4)
     with pytest.raises(ConfigError, match=r"cannot write the calls of tools .*words: of"):
-        speech.chosen(own, "auto", None, usable(["table"]), some)
-    found = speech.chosen(tokenizer(), "auto", None, usable(["table"]), some)
+        episodes.chosen(own, "auto", None, usable(["table"]), some)
+    found = episodes.chosen(tokenizer(), "auto", None, usable(["table"]), some)
     assert found.form.name == "tags"

@@ -31,7 +31,7 @@ from agent_forge.runs.errors import (
 )
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked, Lookup
+from agent_forge.runs.kinds.asked import Lookup, RunRequest
 from agent_forge.runs.panels.panels import Lines, Matrix
 from agent_forge.runs.record.events import Failed
 from agent_forge.runs.system.durations import duration
@@ -117,7 +117,7 @@ def test_the_domains_that_settings_know_are_those_that_have_text() -> None:
     """Settings are pure: they import no corpus."""
     assert KNOWN == own_texts.KNOWN
     with pytest.raises(DataError, match="no text of it: it has code, math"):
-        Cognate().plan(Asked("cognate", {"domains": ["code", "poetry"]}), Lookup())
+        Cognate().plan(RunRequest("cognate", {"domains": ["code", "poetry"]}), Lookup())
     with pytest.raises(ConfigError, match="each domain once"):
         Cognate().parse({"domains": ["code", "code"]})
 
@@ -410,7 +410,9 @@ def test_models_are_sources_by_role_also_after_folders_and_caches_are_gone(
         store.close()
     assert origin is not None
     assert origin.recipe_id is not None
-    place = Path(Cognate().settle(copied, state, state.head, origin.recipe_id, [tmp_path / "kept"]))
+    place = Path(
+        Cognate().materialise(copied, state, state.head, origin.recipe_id, [tmp_path / "kept"])
+    )
     assert digest(open_checkpoint(place).tensors()) == weights_of(state)["code"]
     assert (place / "tokenizer.json").exists()
 
@@ -465,8 +467,10 @@ def test_an_altered_segment_does_not_answer_its_task(made, change, complaint: st
     initial = recipes.initial(state.submitted, state.started).id
     before.made = {initial: state.made[initial]}
     (task,) = Cognate().due(before).tasks
-    assert Cognate().unasked(before, task, event) is None
-    assert complaint in (Cognate().unasked(before, task, event.model_copy(update=change)) or "")
+    assert Cognate().validate_answer(before, task, event) is None
+    assert complaint in (
+        Cognate().validate_answer(before, task, event.model_copy(update=change)) or ""
+    )
 
 
 def test_figures_must_follow_from_their_items(made) -> None:
@@ -474,10 +478,10 @@ def test_figures_must_follow_from_their_items(made) -> None:
     _, state, _ = made
     task = Cognate().observations(state)[0]
     event = state.answers[task.key]
-    assert Cognate().unasked(state, task, event) is None
+    assert Cognate().validate_answer(state, task, event) is None
     values = {**event.values, "code": event.values["code"] - 0.1}
     altered = event.model_copy(update={"values": values})
-    assert "do not follow" in (Cognate().unasked(state, task, altered) or "")
+    assert "do not follow" in (Cognate().validate_answer(state, task, altered) or "")
 
 
 @pytest.mark.slow

@@ -144,7 +144,7 @@ def test_forged_observations_and_figures_are_found() -> None:
     state = world(model="1")
     [task] = KIND.due(state).tasks
     honest = even("1", 1.0, 2.0)
-    assert KIND.unasked(state, task, honest) is None
+    assert KIND.validate_answer(state, task, honest) is None
     forged: list[dict[str, Any]] = [
         {"values": {"a": 0.5, "b": 2.0}},
         {"recipe_id": "2" * 64},
@@ -152,7 +152,7 @@ def test_forged_observations_and_figures_are_found() -> None:
         {"on": "search"},
     ]
     for change in forged:
-        assert KIND.unasked(state, task, honest.model_copy(update=change)), change
+        assert KIND.validate_answer(state, task, honest.model_copy(update=change)), change
     measure(state, honest)
     [new] = KIND.due(state).facts
     done = new.event.model_copy(update={"figures": {}})

@@ -11,7 +11,7 @@ import pytest
 from agent_forge.events import Envelope
 from agent_forge.pipeline import ladder, view
 from agent_forge.pipeline.events import PipelineState
-from agent_forge.pipeline.panels import stages
+from agent_forge.pipeline.panels import along
 from agent_forge.runs.event_types import Figure
 from agent_forge.runs.kinds.state import fold_into
 from testing.toy.toy_kind import KNOWN
@@ -40,7 +40,7 @@ def test_after_every_event_the_row_says_what_the_strip_says(path: Path) -> None:
         event = PipelineState.registry.load(row)
         view.note(entry, event)
         state: Any = fold_into(PipelineState(), rows[:place])
-        strip = stages.stages(state, ())
+        strip = along.stages(state, ())
         noted = json.loads(entry["stages"])
         assert [(s["name"], s["what"]) for s in noted] == [(s.name, s.what) for s in strip]
         assert [s["state"] for s in noted] == [s.state for s in strip], (place, row.type)

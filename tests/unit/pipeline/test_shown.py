@@ -14,7 +14,7 @@ from agent_forge.pipeline import plan
 from agent_forge.pipeline.decide import due
 from agent_forge.pipeline.events import GateOverridden, PhaseEnded, PipelineState
 from agent_forge.pipeline.kind import Pipeline
-from agent_forge.pipeline.panels import stages
+from agent_forge.pipeline.panels import along
 from agent_forge.runs import kinds
 from agent_forge.runs.event_types import Figure
 from agent_forge.runs.history import repository
@@ -67,12 +67,12 @@ def child(task: str, run: str, steps: int = 0, *events: Any) -> Child:
 
 def told(state: PipelineState, children: list[Child] | None = None) -> list[str]:
     """Return how each phase stands."""
-    return [stage.state for stage in stages.stages(state, children)]
+    return [stage.state for stage in along.stages(state, children)]
 
 
 def only(state: PipelineState, number: int, children: list[Child] | None = None) -> Stage:
     """Return one phase as a stage."""
-    return stages.stages(state, children)[number - 1]
+    return along.stages(state, children)[number - 1]
 
 
 def panel(state: PipelineState, name: str) -> Any:
@@ -101,13 +101,13 @@ def test_the_recorded_pipeline_stands_at_each_event_as_it_did() -> None:
 
 def test_a_gate_is_told_in_at_most_four_words_with_its_figure() -> None:
     state = repository.fold(golden())
-    first, second = stages.stages(state, None)
+    first, second = along.stages(state, None)
     assert (first.gate, second.gate) == ("gate overridden", "gate not met")
     assert first.figure is not None
     assert first.figure.metric.better == "up"
     assert first.figure.value == state.figures(1)["lead"].value
     rows = golden()
-    every = {s.gate for n in range(1, 19) for s in stages.stages(repository.fold(rows[:n]), None)}
+    every = {s.gate for n in range(1, 19) for s in along.stages(repository.fold(rows[:n]), None)}
     assert {"1 gate waits", "4 gates wait", "gate not met"} < every
     assert all(len(gate.split()) <= 4 for gate in every)
 
@@ -151,7 +151,7 @@ def test_a_run_that_was_given_up_stands_behind_the_one_that_counts(
     both = [first, child("phase/1/1", "p.1-a-1", 2)]
     one = only(state, 1, both)
     assert (one.state, one.inside, one.runs) == ("running", 0.5, ("p.1-a-1", "p.1-a"))
-    assert stages.names(state, both) == {"p.1-a": "1 a", "p.1-a-1": "1 a, run 2"}
+    assert along.names(state, both) == {"p.1-a": "1 a", "p.1-a-1": "1 a, run 2"}
 
 
 def test_a_phase_that_is_measured_is_under_way_and_fails_with_its_measurement() -> None:
@@ -252,7 +252,7 @@ def test_a_model_that_only_its_run_has_measured_has_a_row_and_goes_nowhere() -> 
     alone = ("3 (2.900 to 3.100) by its own run", "–", "–", "no: no phase is given it")
     assert rows["t"] == alone
     assert rows["b"][-1] == "yes"
-    assert [stage.aside for stage in stages.stages(state, None)] == [False, False, True, False]
+    assert [stage.aside for stage in along.stages(state, None)] == [False, False, True, False]
     result = KIND.head(state).result
     assert result is not None
     assert result.called == "b:champion"
@@ -289,7 +289,7 @@ def test_an_event_calls_a_gate_as_the_table_does() -> None:
     end(state, 1, base=model("1"))
     end(state, 2, model=model("2"))
     [decided] = state.gates[2]
-    told = KIND.gist("gate_decided", decided.model_dump(mode="json"), KIND.names(state))
+    told = KIND.summary_line("gate_decided", decided.model_dump(mode="json"), KIND.names(state))
     assert told == "phase s: quality kept of the given model: stop"
     assert panel(state, "gates").gates[0].metric.name == "quality kept of the given model"
 

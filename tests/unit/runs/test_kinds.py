@@ -227,13 +227,16 @@ def test_a_run_that_has_ended_accepts_only_what_makes_sense(finished: ToyWorld) 
 
 def test_every_event_has_a_gist_and_every_task_words(finished: ToyWorld) -> None:
     names = wording.names(finished.state)
-    told = [wording.gist("toy", row.type, json.loads(row.data), names) for row in finished.rows]
+    told = [
+        wording.summary_line("toy", row.type, json.loads(row.data), names) for row in finished.rows
+    ]
     assert all(told)
     assert told[-1] == "total of step 1"
     assert wording.task("toy", "count/1/2") == "count slot 2 of step 1"
     assert wording.next_step("toy", "step_completed") == "step completed"
-    assert wording.gist("toy", "paused", {"reason": "lunch"}) == "lunch"
-    assert wording.gist("toy", "counted", {"step": 1}) == "", "another schema, which lacks a field"
+    assert wording.summary_line("toy", "paused", {"reason": "lunch"}) == "lunch"
+    lacking = wording.summary_line("toy", "counted", {"step": 1})
+    assert lacking == "", "another schema, which lacks a field"
 
 
 def test_progress_outlook_message_and_snapshot_need_nothing_of_the_kind(finished: ToyWorld) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent_forge.weights.folders.checkpoint import Checkpoint
-from agent_forge.weights.folders.compared_settings import compare_settings
+from agent_forge.weights.folders.sources import compare_settings
 
 
 def settings(folder: Path, **config: Any) -> Checkpoint:

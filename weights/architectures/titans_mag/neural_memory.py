@@ -171,9 +171,7 @@ def surprise(
     return inputs, [e * scale for e in errors]
 
 
-def _decays(
-    rates: Rates,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+def _decays(rates: Rates) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return p_t and c_t, [..., tokens, 1], W_ts, [..., tokens, tokens], and the last momentum's share.
 
     That share, [..., 1 + tokens], is of S_0 and of each token's step in S at the end.

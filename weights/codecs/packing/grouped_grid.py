@@ -103,11 +103,7 @@ def nearest(values: torch.Tensor, scale: torch.Tensor, lowest: torch.Tensor, siz
 
 
 def stored(
-    codes: torch.Tensor,
-    scale: torch.Tensor,
-    low: torch.Tensor,
-    params: GridParams,
-    exponent: int,
+    codes: torch.Tensor, scale: torch.Tensor, low: torch.Tensor, params: GridParams, exponent: int
 ) -> Coded:
     """Return codes [rows, columns], scale and low [rows, groups] as a coded matrix.
 

@@ -1,4 +1,13 @@
-"""Tables of all seeds of a register: their matrices U(s), orthonormal bases and pseudoinverses."""
+"""Tables of all seeds of a register: their matrices U(s), orthonormal bases and pseudoinverses.
+
+Linear feedback shift registers (SeedLM, arXiv 2410.10714, section 3.1, appendices A.1 to A.3).
+
+One step of a register of K bits: the exclusive or of the bits at the taps enters at the left (bit
+K − 1) while the state shifts to the right. The taps of table 6 (appendix A.1) make every register
+run through all 2^K − 1 states other than 0. For K = 16 they are bits 0, 1, 3 and 12: the recurrence
+b(n + 16) = b(n) + b(n + 1) + b(n + 3) + b(n + 12) mod 2, whose polynomial x^16 + x^12 + x^3 + x + 1
+is primitive.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +18,6 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from agent_forge.weights.codecs.search import lfsr
 from agent_forge.weights.codecs.search.compiler import compiled
 
 #: Places that are searched together; tables of places are filled up to a multiple of it.
@@ -44,7 +52,7 @@ class Bases:
 @cache
 def bases(block: int, coefficients: int, bits: int) -> Bases:
     """Return the tables of C = `block`, P = `coefficients`, K = `bits`; (C, P) is (8, 3) or (12, 4)."""
-    order = lfsr.cycle(bits)
+    order = cycle(bits)
     padded = -(-order.size // TILE) * TILE
     around = padded + block * coefficients + coefficients
     numerators = np.resize(order, around) - (1 << (bits - 1))
@@ -137,3 +145,37 @@ def _decompose(exact, places, block, coefficients):  # pyright: ignore
             spread[place] += row * row
         spread[place] = math.sqrt(spread[place])
     return factors, q, inverses, spread
+
+
+#: Bits of a register → its taps, by table 6 of the paper; 8 bits are for tests.
+TAPS: dict[int, tuple[int, ...]] = {3: (0, 1), 8: (0, 2, 3, 4), 16: (0, 1, 3, 12)}
+
+
+def states(bits: int, seed: int, count: int) -> list[int]:
+    """Return the `count` states after `seed`, the first one step after it (algorithm 1)."""
+    sequence, state = [], seed
+    for _ in range(count):
+        entering = 0
+        for tap in TAPS[bits]:
+            entering ^= state >> tap
+        state = (state >> 1) | ((entering & 1) << (bits - 1))
+        sequence.append(state)
+    return sequence
+
+
+@cache
+def cycle(bits: int) -> NDArray[np.int64]:
+    """Return [2^bits − 1] all states, in order, the first being the successor of state 1."""
+    order = np.array(states(bits, 1, (1 << bits) - 1), dtype=np.int64)
+    order.flags.writeable = False
+    return order
+
+
+@cache
+def places(bits: int) -> NDArray[np.int64]:
+    """Return [2^bits] the place in `cycle` of the state that follows each seed; −1 for seed 0."""
+    order = cycle(bits)
+    positions = np.full(1 << bits, -1, dtype=np.int64)
+    positions[np.roll(order, 1)] = np.arange(order.size)
+    positions.flags.writeable = False
+    return positions

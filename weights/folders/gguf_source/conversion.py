@@ -27,8 +27,7 @@ from agent_forge.weights.folders.checkpoint import INDEX, SHARD_BYTES, publish
 from agent_forge.weights.folders.gguf_note import NOTE
 from agent_forge.weights.folders.gguf_source import families, tokens
 from agent_forge.weights.folders.gguf_source import header as headers
-from agent_forge.weights.folders.gguf_source.header import Header, Tensor, types
-from agent_forge.weights.folders.gguf_source.metadata import Metadata, pieces
+from agent_forge.weights.folders.gguf_source.header import Header, Metadata, Tensor, pieces, types
 from agent_forge.weights.folders.made_folders import DISK_BYTES
 from agent_forge.weights.folders.parameters import saved_name
 from agent_forge.weights.tensors import Shape, elements

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from agent_forge.weights.folders.gguf_source.metadata import Metadata, read_vector, shortest
+from agent_forge.weights.folders.gguf_source.header import Metadata, read_vector, shortest
 
 #: Numbers of layers of the largest Gemma 2 and 3, whose attention is scaled by hidden_size / heads.
 _BY_HIDDEN = {"gemma2": 46, "gemma3": 62}

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from agent_forge.weights.folders.gguf_source.metadata import Metadata
+from agent_forge.weights.folders.gguf_source.header import Metadata
 
 #: Kinds of tokens (llama.cpp, `llama_token_type`).
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
@@ -185,10 +185,7 @@ def _byte_level(source: Metadata, vocabulary: _Vocabulary, how: Splitting) -> di
     patterns = how.patterns[: -1 if is_gpt2 else None]
     return {
         "normalizer": None,
-        "pre_tokenizer": {
-            "type": "Sequence",
-            "pretokenizers": [*map(_split, patterns), level],
-        },
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [*map(_split, patterns), level]},
         "post_processor": level | {"trim_offsets": False},
         "decoder": level,
         "model": _model(numbers, pairs, None, False) | {"ignore_merges": how.whole},

@@ -41,10 +41,7 @@ def build(model: Model, device: str = "cpu", attention: str = "sdpa", frozen: bo
         config.use_cache = False
         with torch.device("meta"):
             module = AutoModelForCausalLM.from_config(
-                config,
-                dtype=torch.float32,
-                attn_implementation=attention,
-                trust_remote_code=False,
+                config, dtype=torch.float32, attn_implementation=attention, trust_remote_code=False
             )
     fill_buffers(module, torch.device("cpu"))
     place = _as_given if frozen else _copied

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from pydantic import BaseModel, ConfigDict
 from torch.nn import functional as F
+from typing_extensions import override
 
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.tensors import Model
@@ -60,6 +61,7 @@ class AnswersBeside(Answers):
         #: The layer that a self-model predicts.
         self._layer = self_settings.of(int(blocks)) if self_settings is not None else 0
 
+    @override
     def batch(self, step: int) -> Batch:
         """Return the rows of a step, as `answers@1` has them, and
 
@@ -77,6 +79,7 @@ class AnswersBeside(Answers):
             step_batch["read"] = later > 0
         return step_batch
 
+    @override
     def loss(self, part: Batch) -> torch.Tensor:
         """Return the loss of the answers, and that of the self-model beside it."""
         tokens, answers = part["tokens"].to(self._device), part["answers"].to(self._device)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch.nn import functional as F
+from typing_extensions import override
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.recipes import Train
@@ -68,6 +69,7 @@ class Distil(NextToken):
                 "vocabulary"
             )
 
+    @override
     def loss(self, part: Batch) -> torch.Tensor:
         """Return (1 − α) · cross-entropy + α · T² · KL(teacher ‖ model), means over the tokens."""
         tokens, params = part["tokens"].to(self._device), self._params

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import override
 
 from agent_forge.runs.errors import ConfigError, SourceError
 from agent_forge.weights import svf
@@ -73,6 +74,7 @@ class Svf(NextToken):
         model = modules.build(inputs[OF], device, recipe.attention)
         return Vectors(model, start.weights, inputs[SVD].weights, device)
 
+    @override
     def loss(self, part: Batch) -> torch.Tensor:
         """Return cross-entropy + pull · mean (z − 1)²."""
         loss = super().loss(part)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch.nn import functional as F
+from typing_extensions import override
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.recipes import Train
@@ -69,11 +70,13 @@ class Ternary(NextToken):
         self._rows = recipe.batch
         self._teacher = Teacher(inputs[TEACHER], self._device, recipe) if needed else None
 
+    @override
     def batch(self, step: int) -> Batch:
         """Return "tokens": [batch, context + 1] int64, and "share": [batch] float32, λ of the step."""
         share = min(1.0, step / self._rising) if self._rising else 1.0
         return {**super().batch(step), "share": torch.full((self._rows,), share)}
 
+    @override
     def loss(self, part: Batch) -> torch.Tensor:
         """Return cross-entropy + distillation · KL(teacher ‖ model), means over the tokens."""
         self._share.value = float(part["share"][0])

@@ -26,12 +26,13 @@ from typing import Any, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import override
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.tensors import Model
 from agent_forge.weights.thoughts import modeling_thoughts as thinking
-from agent_forge.weights.thoughts.modeling_thoughts import Passed
+from agent_forge.weights.thoughts.modeling_thoughts import ThoughtPass
 from agent_forge.weights.training.models import thinking as thinking_module
 from agent_forge.weights.training.models.modules import TEACHER, Teacher, divergence
 from agent_forge.weights.training.objectives import Batch
@@ -102,6 +103,7 @@ class ThoughtsObjective(NextToken):
         lengths = self._params.lengths
         return lengths[min(step * len(lengths) // self._recipe.steps, len(lengths) - 1)]
 
+    @override
     def batch(self, step: int) -> Batch:
         """Return "tokens" [batch, context + 1] int64, "heads" [batch] bool, and the thoughts' draws.
 
@@ -119,6 +121,7 @@ class ThoughtsObjective(NextToken):
         heads = torch.full((recipe.batch,), step >= params.settling * recipe.steps)
         return {**super().batch(step), "draws": draws, "heads": heads}
 
+    @override
     def loss(self, part: Batch) -> torch.Tensor:
         """Return the loss of some rows, nats a token; see the module."""
         tokens, draws = part["tokens"].to(self._device), part["draws"].to(self._device)
@@ -162,7 +165,7 @@ class ThoughtsObjective(NextToken):
 
 
 def predictions(
-    part: thinking.Thoughts, passed: Passed, ahead: torch.Tensor, heads: bool = True
+    part: thinking.Thoughts, passed: ThoughtPass, ahead: torch.Tensor, heads: bool = True
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return log p of the tokens after each thought, of the mixture and of the thought alone.
 
@@ -187,7 +190,7 @@ def predictions(
     return torch.stack(mixtures, 1), torch.stack(alone, 1)
 
 
-def likelihoods(passed: Passed, ids: torch.Tensor, temperature: float) -> torch.Tensor:
+def likelihoods(passed: ThoughtPass, ids: torch.Tensor, temperature: float) -> torch.Tensor:
     """Return log π of whole thoughts, [rows, tokens]; `ids` are the tokens, [rows, length, tokens]."""
     logits = thinking.wide(passed.logits[:, 1 : 1 + ids.shape[1]]) / temperature
     return logits.log_softmax(-1).gather(-1, ids[..., None]).squeeze(-1).sum(1)

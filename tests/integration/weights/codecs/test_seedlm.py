@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from agent_forge.runs.errors import SourceError
 from agent_forge.weights import codecs, randomness
 from agent_forge.weights.codecs import Coded
-from agent_forge.weights.codecs.search import lfsr, seed_tables
+from agent_forge.weights.codecs.search import seed_tables
 from agent_forge.weights.codecs.search import seeds as seed_search
 
 #: (C, P) of the two settings.
@@ -28,7 +28,7 @@ def matrices(size: int, count: int, width: int) -> NDArray[np.float64]:
     following = {}
     state = 1
     for _ in range((1 << width) - 1):
-        bit = sum(state >> tap for tap in lfsr.TAPS[width]) & 1
+        bit = sum(state >> tap for tap in seed_tables.TAPS[width]) & 1
         following[state] = state = (state >> 1) | bit << (width - 1)
     rows = np.arange(1, 1 << width)
     step = np.zeros(1 << width, dtype=np.int64)
@@ -58,15 +58,15 @@ def all_seeds(
 
 def test_the_register_is_the_paper_s() -> None:
     """The example of figure 4: V(4) for K = 3."""
-    assert lfsr.states(3, 4, 8) == [2, 5, 6, 7, 3, 1, 4, 2]
+    assert seed_tables.states(3, 4, 8) == [2, 5, 6, 7, 3, 1, 4, 2]
 
 
-@pytest.mark.parametrize("width", lfsr.TAPS)
+@pytest.mark.parametrize("width", seed_tables.TAPS)
 def test_a_register_runs_through_every_state(width: int) -> None:
-    order = lfsr.cycle(width)
+    order = seed_tables.cycle(width)
     assert sorted(order.tolist()) == list(range(1, 1 << width))
-    place = lfsr.places(width)[5]
-    assert order[place] == lfsr.states(width, 5, 1)[0]
+    place = seed_tables.places(width)[5]
+    assert order[place] == seed_tables.states(width, 5, 1)[0]
 
 
 @pytest.mark.parametrize(("size", "count"), GEOMETRIES)

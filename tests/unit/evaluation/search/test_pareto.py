@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_forge.evaluation.search import operators, pareto
-from agent_forge.evaluation.search.operators import Draws
+from agent_forge.evaluation.search import pareto
+from agent_forge.evaluation.search.pareto import Draws
 
 POINTS = st.integers(2, 4).flatmap(
     lambda n: st.lists(st.tuples(*[st.integers(0, 6)] * n), min_size=1, max_size=24)
@@ -78,9 +78,9 @@ def test_crowding_is_pymoos(points, pymoo) -> None:
 def test_simulated_binary_crossover_keeps_the_middle_and_its_spread() -> None:
     """Deb & Agrawal: children lie around their parents; E[β] of η = 15 is near 1."""
     a, b = [0.4] * 2000, [0.6] * 2000
-    child = np.array(operators.binary(a, b, Draws("sbx", 1, count=8000)))
+    child = np.array(pareto.binary(a, b, Draws("sbx", 1, count=8000)))
     if (child == 0.4).all():  # one child in ten is not crossed
-        child = np.array(operators.binary(a, b, Draws("sbx", 2, count=8000)))
+        child = np.array(pareto.binary(a, b, Draws("sbx", 2, count=8000)))
     crossed = child[child != 0.4]
     assert 0.45 < len(crossed) / len(child) < 0.55
     assert abs(crossed.mean() - 0.5) < 0.01
@@ -91,7 +91,7 @@ def test_polynomial_mutation_moves_one_gene_on_the_average() -> None:
     moved, steps = [], []
     for i in range(400):
         x = [0.5] * 20
-        child = operators.polynomial(x, Draws("pm", i, count=64))
+        child = pareto.polynomial(x, Draws("pm", i, count=64))
         moved.append(sum(v != 0.5 for v in child))
         steps += [v - 0.5 for v in child if v != 0.5]
     assert 0.85 < np.mean(moved) < 1.15
@@ -101,10 +101,10 @@ def test_polynomial_mutation_moves_one_gene_on_the_average() -> None:
 
 def test_crossover_of_cells_and_of_lines() -> None:
     a, b = [0.0] * 40, [1.0] * 40
-    cells = operators.layer_wise(a, b, [4] * 10, Draws("cells", 1, count=64))
+    cells = pareto.layer_wise(a, b, [4] * 10, Draws("cells", 1, count=64))
     assert all(len(set(cells[i : i + 4])) == 1 for i in range(0, 40, 4))
     assert set(cells) == {0.0, 1.0}
-    line = operators.blended(a, b, Draws("line", 1))
+    line = pareto.blended(a, b, Draws("line", 1))
     assert len(set(line)) == 1
     assert 0 < line[0] < 1
-    assert all(0 <= v <= 1 for v in operators.gaussian([0.0, 1.0] * 8, 9.0, Draws("edge", 1)))
+    assert all(0 <= v <= 1 for v in pareto.gaussian([0.0, 1.0] * 8, 9.0, Draws("edge", 1)))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agent_forge.evaluation import task_families
 from agent_forge.evaluation.task_families import FAMILIES, item, verify
-from agent_forge.evaluation.task_families.base import LEVELS, Draws, Item
+from agent_forge.evaluation.task_families.families import LEVELS, Draws, Item
 from agent_forge.evaluation.task_families.item_sets import items, slice_of_prompt
 from agent_forge.runs.errors import ConfigError
 

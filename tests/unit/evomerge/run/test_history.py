@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent_forge.evomerge.run.state import fold
-from agent_forge.evomerge.run.views import generations
+from agent_forge.evomerge.run.views import outlook
 from agent_forge.runs.errors import ConfigError, NotFoundError
 from agent_forge.runs.history import repository as history
 from agent_forge.runs.history.repository import Reference
@@ -69,8 +69,8 @@ def test_a_place_that_is_not_there_is_refused(rows, place: int) -> None:
 
 def test_before_the_close_the_facts_are_due_and_after_it_they_are_there(rows) -> None:
     for generation in range(3):
-        before = fold(rows[: generations.before_close(rows, generation)])
-        after = fold(rows[: generations.after_close(rows, generation)])
+        before = fold(rows[: outlook.before_close(rows, generation)])
+        after = fold(rows[: outlook.after_close(rows, generation)])
         assert before.generation == generation
         assert decide(before).facts[0].event.type == "diversity_measured"
         assert after.generation == generation + 1
@@ -79,6 +79,6 @@ def test_before_the_close_the_facts_are_due_and_after_it_they_are_there(rows) ->
 
 def test_a_generation_that_is_not_complete_is_refused_with_those_that_are(rows) -> None:
     with pytest.raises(NotFoundError, match="generations 0 to 2 are"):
-        generations.after_close(rows, 3)
+        outlook.after_close(rows, 3)
     with pytest.raises(NotFoundError, match="no generation is yet"):
-        generations.after_close(rows[:3], 0)
+        outlook.after_close(rows[:3], 0)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_forge.evaluation.search.operators import Draws
+from agent_forge.evaluation.search.pareto import Draws
 from agent_forge.evomerge.config import EvoMergeConfig, parse
 from agent_forge.evomerge.recipes.recipe import PIPELINES, Genes, Mutate, Pipeline, Recipe
 from agent_forge.evomerge.search.genes.mutation import mutate_genes
