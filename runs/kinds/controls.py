@@ -8,7 +8,6 @@ command makes no sense in a state; it is called before the event is recorded, an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from agent_forge.events import Event
 from agent_forge.runs import kinds
@@ -57,7 +56,7 @@ class Control:
         """The name of the MCP's tool: a verb and a noun."""
         return self.tool or f"{self.word}_run"
 
-    def asking(self, value: Any, reason: str | None) -> Wish | None:
+    def asking(self, value: object, reason: str | None) -> Wish | None:
         """Return the event that asks for it, None for a kind's own action. Raises ConfigError."""
         fields = ({self.value: value} if self.value else {}) | {"reason": reason}
         if not self.takes_reason:
@@ -170,7 +169,8 @@ def refusal(state: State, event: Event) -> str | None:
             return "it is paused already"
         case events.Resumed() if not state.paused:
             return "it is not paused"
-    return None
+        case _:
+            return None
 
 
 def _no_result(state: State) -> str:

@@ -40,7 +40,7 @@ def due(state: State) -> Decision:
     return kinds.of(state.kind).due(state)
 
 
-def open_tasks(state: State) -> list[Any]:
+def open_tasks(state: State) -> list[Task]:
     """Return the tasks that a process may be doing, as if nothing had failed or been cancelled.
 
     A result may come late, after the failure, the cancellation or the quarantine of its task.
@@ -103,7 +103,8 @@ class Decision:
     in the world. Facts come first: after appending them, the caller decides again.
     """
 
-    facts: list[New] = field(default_factory=list)
+    facts: list[New] = field(default_factory=list[New])
+    #: Of classes of the kind's own.
     tasks: Sequence[Any] = ()
 
 

@@ -15,7 +15,10 @@ from typing import Any, TypeVar
 from agent_forge.events import EventStore
 from agent_forge.runs.errors import AmbiguousError, NotFoundError
 from agent_forge.runs.history import repository
+from agent_forge.runs.kinds.state import State
 from agent_forge.runs.lists import queries
+
+S = TypeVar("S", bound=State)
 
 
 def whole_name(store: EventStore, run: str) -> str | None:
@@ -59,7 +62,7 @@ def load(store: EventStore, run: str, showing: bool = False) -> Any:
     return repository.load(store, full_name(store, run), showing)
 
 
-def load_of(kind: type[Any], store: EventStore, run: str, showing: bool = False) -> Any:
+def load_of(kind: type[S], store: EventStore, run: str, showing: bool = False) -> S:
     """Return the state of the run that is meant, which must be of a kind's class of states.
 
     Raises ConfigError for a run of another kind, and what `load` raises.
@@ -68,7 +71,6 @@ def load_of(kind: type[Any], store: EventStore, run: str, showing: bool = False)
 
 
 T = TypeVar("T")
-
 #: The name of a run's result, for every kind of run.
 RESULT = "champion"
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from agent_forge.events import EventStore
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ForgeError
 from agent_forge.runs.event_types import Measurement
+from agent_forge.runs.kinds.state import State
 from agent_forge.runs.lists import model_registry
 
 #: Runs that are read for one model at most, the newest: each is folded whole.
@@ -57,7 +58,7 @@ def of_digest(store: EventStore, digest: str, read: Read) -> ModelFigures:
     return ModelFigures(tuple(results), len(names))
 
 
-def of_state(state: Any, digest: str) -> RunFigures:
+def of_state(state: State, digest: str) -> RunFigures:
     """Return what the run of a state measured of the model with these weights."""
     kind = kinds.of(state.kind)
     was_made = kind.made(state, digest) is not None

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
-from typing import Any
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.panels.head import Head
@@ -30,9 +29,9 @@ class ComparedRun:
 
     head: Head
     panels: Sequence[Panel]
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
     #: Why results of two runs do not compare → what must be equal in both if they do.
-    yardstick: Mapping[str, Any]
+    yardstick: Mapping[str, object]
     lineage: str
 
 
@@ -50,7 +49,7 @@ class SettingBeside(Shape):
     """A setting that is not the same in all runs: a value for each run, None where it has none."""
 
     name: str
-    values: tuple[Any, ...]
+    values: tuple[object, ...]
 
 
 class RunPanel(Shape):

@@ -149,7 +149,7 @@ class Forked(Event):
     version: Count
     head: str
     #: Settings that were changed, then all settings after the change.
-    changes: dict[str, Any]
+    changes: dict[str, object]
     config: Any
     output_dir: str | None = None
     reason: str | None = None

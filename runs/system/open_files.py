@@ -13,7 +13,7 @@ import ctypes
 import errno
 import os
 import resource
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Generator, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def allow_many() -> None:
 
 
 @contextmanager
-def reading(file: Path) -> Iterator[None]:
+def reading(file: Path) -> Generator[None]:
     """Turn the machine's faults on opening or reading `file` into an UnavailableError.
 
     Other errors pass. Libraries report a lack of descriptors as an error of their own without a

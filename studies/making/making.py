@@ -109,9 +109,9 @@ class MakingState(State):
     """State of a run that makes models."""
 
     #: Recipe id → what was made.
-    made: dict[str, Made | Trained] = field(default_factory=dict)
+    made: dict[str, Made | Trained] = field(default_factory=dict[str, Made | Trained])
     #: Stem of a training → step → the segment that ended there.
-    advanced: dict[str, dict[int, Advanced]] = field(default_factory=dict)
+    advanced: dict[str, dict[int, Advanced]] = field(default_factory=dict[str, dict[int, Advanced]])
 
     def steps(self, recipe: Train) -> int:
         """Return the number of the step that a training is at: `first` before any is done."""
@@ -187,7 +187,7 @@ def validate_answer(task: Make, event: Made | Advanced) -> str | None:
     return None
 
 
-def needs(task: Any) -> str | None:
+def needs(task: object) -> str | None:
     """Return the id of the snapshot that a segment goes on from, or of the model that a task reads.
 
     A task that reads a model, and makes none, has its `recipe_id`.
