@@ -549,14 +549,14 @@ class Study(Kind[S]):
         self, home: Home, state: S, head: str, recipe_id: str, folders: Sequence[Path]
     ) -> str:
         """Return a folder with a model of the run; make it again if need be. Raises ForgeError."""
-        from agent_forge.studies import folders as files
+        from agent_forge.studies import work as files
 
         recipes = self.recipes(state)
         return files.materialise(self._work(), home, state, head, recipes, recipe_id, folders)
 
     def result_files(self, state: S, cache: Artifacts) -> list[tuple[str, Path]]:
         """Return the weight files of the models that it gives, made again if the cache lacks them."""
-        from agent_forge.studies import folders as files
+        from agent_forge.studies import work as files
 
         run, roles = self.run(state), self.roles(state.submitted.config)
         context = self._work().to_read(state, cache, run.result_digests)
@@ -564,7 +564,7 @@ class Study(Kind[S]):
 
     def write_result(self, home: Home, state: S, out: Path) -> Plain:
         """Write the result's folder and return the report. Raises ForgeError."""
-        from agent_forge.studies import folders as files
+        from agent_forge.studies import work as files
 
         return files.write(self, self._work(), home, state, out)
 

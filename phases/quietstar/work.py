@@ -34,8 +34,8 @@ from agent_forge.runs.errors import DataError, NotFiniteError
 from agent_forge.runs.home import Home
 from agent_forge.studies import work
 from agent_forge.studies.events import Observe, Observed, answered
-from agent_forge.studies.folders import publish_model
 from agent_forge.studies.training_plan import as_float32
+from agent_forge.studies.work import publish_model
 from agent_forge.weights import operations
 from agent_forge.weights.folders.checkpoint import Checkpoint
 from agent_forge.weights.storage.weight_cache import Artifacts
