@@ -360,8 +360,8 @@ class EvoMerge(RunView, Kind[RunState]):
 
         yield from verify.rebuild(state, cache, ids, say)
 
-    @override
     @property
+    @override
     def remeasured(self) -> tuple[type[Event], ...]:
         """The answers that `forge verify --recompute` obtains again; no decision reads the speed."""
         return (events.Evaluated, events.LayersChosen)

@@ -80,8 +80,8 @@ class EliteSettings(SearchSettings):
     elite_size: int = Field(default=2, ge=1)
     """Size of the elite: the best candidates of a generation, of which the champion is chosen."""
 
-    @override
     @property
+    @override
     def kept(self) -> int:
         """The size of the elite."""
         return self.elite_size
@@ -148,8 +148,8 @@ class PathSettings(GenomeSettings):
             raise ValueError("setting path_blocks limits paths: set path_repeats too")
         return self
 
-    @override
     @property
+    @override
     def repeats(self) -> int:
         return self.path_repeats
 
@@ -247,8 +247,8 @@ class Nsga2Search(PathSettings):
         strange = {name for name in value if not name.startswith("domain/")} - set(OBJECTIVES)
         return _some(value, OBJECTIVES, strange)
 
-    @override
     @property
+    @override
     def front_objectives(self) -> tuple[str, ...]:
         """The objectives that are searched."""
         return self.objectives

@@ -212,8 +212,8 @@ class PipelineState(State):
     #: Phase → the user's decision to go on.
     overridden: dict[int, GateOverridden] = field(default_factory=dict)
 
-    @override
     @classmethod
+    @override
     def shared(cls, type_: str, data: dict[str, Any], rule: int, device: str) -> dict[str, Any]:
         part = super().shared(type_, data, rule, device)
         if rule > 1 and type_ == Submitted.type:

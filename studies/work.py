@@ -1,4 +1,4 @@
-"""The work of a study: pin model and text, make, measure, write folders; verify weights; forecast costs.
+"""The work of a study: pin model and text, make, measure, write; verify weights; forecast costs.
 
 A study is asked for its own part (`Part`, `Costs`); the rest is the same for all studies. An audit
 makes models again and compares them. A forecast does the start and some steps and records nothing.

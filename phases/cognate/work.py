@@ -66,8 +66,8 @@ class Context(TrainingContext[MakingState]):
 
     # ---- what is opened when it is first used --------------------------------------------------
 
-    @override
     @cached_property
+    @override
     def text(self) -> Text:
         submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
 
@@ -78,16 +78,16 @@ class Context(TrainingContext[MakingState]):
             return kept_text.make(supply, write)
         return kept_text.pinned(supply, started, bool(submitted.data), write)
 
-    @override
     @cached_property
+    @override
     def donor(self) -> Path | None:
         base, started = self.state.submitted.base, self.state.started
         if base is None:
             return None
         return self._cache.supply.model(base, started.base if started else None)
 
-    @override
     @property
+    @override
     def record(self) -> SourceRecord | None:
         """The record of the given base in `started`; None if none was given."""
         return self.state.started.base
@@ -98,19 +98,19 @@ class Context(TrainingContext[MakingState]):
         kind: Any = kinds.of(self.state.kind)
         return kind.run(self.state)
 
-    @override
     @property
+    @override
     def recipes(self) -> Mapping[str, Making]:
         return self.run.recipes
 
-    @override
     @property
+    @override
     def trainings(self) -> Mapping[str, Train]:
         """Role → recipe of every training to its last step."""
         return self.run.known[figures.TRAININGS]
 
-    @override
     @property
+    @override
     def team(self) -> Team:
         config = self.state.submitted.config
         return Team(config.processes, config.sharded)

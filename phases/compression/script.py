@@ -239,8 +239,8 @@ class Compression(Study[CompressionState]):
             return wrong_observation(task, event)
         return None
 
-    @override
     @property
+    @override
     def remeasured(self) -> tuple[type[Event], ...]:
         return (Encoded, Refused, Packed, Observed, Unmeasurable)
 

@@ -81,14 +81,14 @@ class CurriculumRun(Run):
     #: Arm → how far it has come.
     courses: Mapping[str, Course]
 
-    @override
     @cached_property
+    @override
     def drawn(self) -> Drawn:
         """Arm → accuracy in each resample of the items."""
         return drawn(self.seen, self.settings.seed)
 
-    @override
     @cached_property
+    @override
     def leads(self) -> dict[str, Figure]:
         """Arm → the accuracy of the result minus the arm's, with the interval."""
         if self.result not in self.seen:

@@ -36,8 +36,8 @@ from agent_forge.weights.training.windows import Ids
 class Context(work.Context):
     """The opened items and model of a curriculum run, and the work on its tasks."""
 
-    @override
     @property
+    @override
     def going_on(self) -> Collection[str]:
         """Ids of the newest training of each arm, and of that before it: the next begins with one.
 
@@ -52,8 +52,8 @@ class Context(work.Context):
             id_ for pair in newest for training in pair for id_ in (training.id, training.start)
         }
 
-    @override
     @property
+    @override
     def streams(self) -> Mapping[str, Ids]:
         """Name → token ids of items to train on, and of dreams once they are dreamt."""
         dreamt = [event for event in self.state.answers.values() if isinstance(event, Dreamed)]
@@ -83,8 +83,8 @@ class Context(work.Context):
         model = ResidentModel.from_module(self._module)
         return items.written(model, self.text.tokenizer, self.state.submitted.config, task)
 
-    @override
     @cached_property
+    @override
     def text(self) -> Text:
         submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
         fill = lambda folder: items.fill(folder, submitted.config, self.donor, self.form)  # noqa: E731

@@ -113,8 +113,8 @@ CENTROID = 32
 class Context(work.Context):
     """The opened text and models of an experts run, and the work on its tasks."""
 
-    @override
     @cached_property
+    @override
     def text(self) -> Text:
         """The run's text, with the tasks of families: as pinned, or made by the settings."""
         submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
@@ -134,8 +134,8 @@ class Context(work.Context):
         """The domains whose experts are of use, in the order of factors."""
         return self.study.run(self.state).known["kept"]
 
-    @override
     @property
+    @override
     def further(self) -> Mapping[str, Callable[[], Model]]:
         """Recipe id → the further models that were given."""
         records = self.state.started.merges
@@ -143,8 +143,8 @@ class Context(work.Context):
             record.recipe_id: partial(self._merge, place) for place, record in enumerate(records)
         }
 
-    @override
     @cached_property
+    @override
     def added(self) -> Sequence[str]:
         submitted = self.state.submitted
         if not submitted.data:

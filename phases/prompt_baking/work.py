@@ -44,8 +44,8 @@ class Context(work.Context):
         """The run's settings."""
         return self.state.submitted.config
 
-    @override
     @property
+    @override
     def streams(self) -> Mapping[str, Ids]:
         """Name → token ids of ordinary text, and of all trajectories so far.
 
@@ -58,14 +58,14 @@ class Context(work.Context):
                 sources |= dict.fromkeys(event.streams, partial(self._read, event))
         return ChainMap(dict(self.text.streams), cast(Any, LazyStreams(sources)))
 
-    @override
     @cached_property
+    @override
     def added(self) -> Sequence[str]:
         data = self.state.submitted.data
         return recipes.built_in(self.config, training_texts.domains(data)) if data else ()
 
-    @override
     @property
+    @override
     def unread(self) -> Sequence[str]:
         """Domains of contexts: trainings read the replies to them."""
         return self.config.contexts

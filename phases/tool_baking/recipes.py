@@ -139,8 +139,8 @@ class CycleSample(Sample):
     #: The cycle that the prompt is of; "held": turns to measure on, under the prompt of the tools.
     cycle: str = "tools"
 
-    @override
     @property
+    @override
     def key(self) -> str:
         return f"sample/{self.cycle}/{self.recipe_id}"
 

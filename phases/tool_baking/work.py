@@ -82,8 +82,8 @@ class Context(study_work.Context):
         """The run's iterations, as far as they are known."""
         return self.study.run(self.state).known["iterations"]
 
-    @override
     @property
+    @override
     def maker(self) -> Maker:
         """The maker of the run's recipes that are known now; each reads its iteration's turns."""
         return CycleMaker(
