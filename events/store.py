@@ -42,10 +42,7 @@ class EventRow(SQLModel, table=True):
     """The log's table. `Registry.load` validates its rows, as SQLModel table models do not."""
 
     __tablename__ = "events"  # pyright: ignore[reportAssignmentType]
-    __table_args__ = (
-        UniqueConstraint("stream", "version"),
-        {"sqlite_autoincrement": True},
-    )
+    __table_args__ = (UniqueConstraint("stream", "version"), {"sqlite_autoincrement": True})
 
     position: int | None = Field(
         default=None,

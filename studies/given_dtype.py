@@ -25,10 +25,7 @@ ROUNDED = "rounded@1"
 
 
 def rounded(
-    started: Any,
-    recipe: Making,
-    source: SourceRecord | None = None,
-    dtype: str | None = None,
+    started: Any, recipe: Making, source: SourceRecord | None = None, dtype: str | None = None
 ) -> Making:
     """Return the recipe of a model in the dtype of the given one, which is `started.model` by default.
 

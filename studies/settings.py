@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from typing_extensions import override
 
 from agent_forge.runs.kinds.setting_words import DATA, LIMITS, TRAINING, Labels
 from agent_forge.runs.record.device_setting import AUTO, DEVICE
@@ -13,11 +14,7 @@ from agent_forge.runs.record.device_setting import AUTO, DEVICE
 class Watched(BaseModel):
     """The setting of the watch over a training's loss."""
 
-    labels: ClassVar[Labels] = {
-        TRAINING: {
-            "divergence": "Limit of a diverging loss",
-        },
-    }
+    labels: ClassVar[Labels] = {TRAINING: {"divergence": "Limit of a diverging loss"}}
 
     #: In miniature trainings no loss was more than three standard deviations above its average.
     divergence: Annotated[float, Field(gt=0)] | None = Field(
@@ -40,7 +37,7 @@ class Adapted(BaseModel):
             "lora_rank": "LoRA rank",
             "lora_alpha": "LoRA alpha",
             "lora_modules": "Layers with LoRA adapters",
-        },
+        }
     }
 
     #: The setting that is the learning rate of the adapters.
@@ -110,11 +107,7 @@ def weighted(mix: dict[str, float] | None) -> dict[str, float] | None:
 class Length(BaseModel):
     """The length of a training that is told in tokens."""
 
-    labels: ClassVar[Labels] = {
-        TRAINING: {
-            "tokens": "Tokens to train on",
-        },
-    }
+    labels: ClassVar[Labels] = {TRAINING: {"tokens": "Tokens to train on"}}
 
     tokens: int = Field(
         1_000_000, ge=1, description="Tokens that each training reads: all arms alike."
@@ -132,7 +125,7 @@ class StepsConfig(BaseModel):
             "precision": "Precision",
             "accumulation": "Gradient accumulation",
             "checkpointing": "Gradient checkpointing",
-        },
+        }
     }
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -173,6 +166,7 @@ class StepsConfig(BaseModel):
 class TokensConfig(StepsConfig, Length):
     """Settings of a training on any data whose length is told in tokens."""
 
+    @override
     def steps_of(self, context: int) -> int:
         """Return the number of steps that read the settings' tokens."""
         return max(1, self.tokens // (self.batch * context))
@@ -188,9 +182,7 @@ class TextConfig(StepsConfig):
             "characters": "Characters of built-in text",
             "seed": "Seed",
         },
-        LIMITS: {
-            "device": "Device",
-        },
+        LIMITS: {"device": "Device"},
     }
 
     domains: tuple[Domain, ...] = Field(

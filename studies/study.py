@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel
+from typing_extensions import override
 
 from agent_forge.events import Envelope, Event
 from agent_forge.events.envelope import Data
@@ -210,81 +211,91 @@ class Study(Kind[S]):
         """Return a run with all that its script has said; None before it has started."""
         return self.run(state) if state.started is not None else None
 
+    @override
     def due(self, state: S) -> Decision:
         """Return what the script waits for, or the event that ends the run."""
         return self.run(state).due(self.completed)
 
+    @override
     def wrong_result(self, state: S) -> Iterator[str]:
-        """Yield what `completed` says that the events before it contradict."""
         yield from self.run(state).contradictions()
 
+    @override
     def essential(self, state: S, task: str) -> bool:
         """Return True: without one of its models or figures the run has no result."""
         return True
 
+    @override
     def roles(self, config: BaseModel) -> Sequence[str]:
-        """Return the roles of the models that a run gives."""
         return self.result_roles
 
+    @override
     def agrees(self, state: S, recorded: Event, repeat: Event) -> bool:
-        """Return True if a second result does not contradict the recorded one."""
         return super().agrees(state, recorded, making.settled(recorded, repeat))
 
+    @override
     def validate_answer(self, state: S, task: Task, event: Event) -> str | None:
-        """Return why the event does not answer the open task; None if it does."""
         return run.validate_answer(task, event)
 
+    @override
     def memory(self, state: S) -> int:
         """Return the bytes that its trainings need on a device."""
         return self.memory_of(state.submitted, state.started) if state.started is not None else 0
 
+    @override
     def needs(self, task: object) -> str | None:
         """Return the id of the snapshot that a segment goes on from, or of the model that is read."""
         return making.needs(task)
 
+    @override
     def built(self, row: Envelope) -> str | None:
-        """Return the id of the model or snapshot that an event's row says was made, or None."""
         if row.type not in (Made.type, Advanced.type):
             return None
         return getattr(self.state.registry.load(row), "recipe_id", None)
 
+    @override
     def tokens(self, event: Event) -> int:
         """Return the number of tokens that a segment of a training read."""
         return event.tokens if isinstance(event, Advanced) else 0
 
     @property
+    @override
     def remeasured(self) -> tuple[type[Event], ...]:
-        """The answers that `forge verify --recompute` obtains again; models are `--rebuild`'s."""
         return tuple(event for event in super().remeasured if self.answers[event] is not Make)
 
     def named(self, state: S) -> Mapping[str, Making]:
         """Return name → recipe of all that the run makes; `model` is there once it is known."""
         return self.run(state).named
 
+    @override
     def result_id(self, state: S) -> str | None:
         """Return the recipe id of the result once it is made."""
         run = self.begun(state)
         model = run.named.get(MODEL) if run else None
         return model.id if model is not None and model.id in state.made else None
 
+    @override
     def result(self, state: S) -> str | None:
-        """Return the digest of the weights of the run's result, or None."""
         id_ = self.result_id(state)
         return state.made[id_].digest if id_ else None
 
+    @override
     def results(self, state: S) -> dict[str, MadeModel]:
         """Return role → model."""
         models = state.completed.models.items()
         return {role: MadeModel(recipe_id=m.recipe_id, digest=m.digest) for role, m in models}
 
+    @override
     def inputs(self, state: S) -> dict[str, list[str]]:
         """Return the digest of the given model."""
         return {"model": [state.started.model.digest]}
 
+    @override
     def unchanged(self, state: S) -> str | None:
         """Return the given model's name if the result is that model or its copy in float32."""
         return study_view.unchanged(state)
 
+    @override
     def architectures(
         self, config: BaseModel, architectures_by_role: Mapping[str, Sequence[Architecture | None]]
     ) -> Mapping[str, Architecture]:
@@ -292,6 +303,7 @@ class Study(Kind[S]):
         first = next(iter(architectures_by_role.get("model", ())), None)
         return dict.fromkeys(self.as_given, first) if first else {}
 
+    @override
     def measurements(self, state: S, digest: str) -> list[Measurement]:
         """Return the bits per byte of the models of the run with these weights, made or given."""
         return study_view.measurements(state, digest)
@@ -300,34 +312,38 @@ class Study(Kind[S]):
         """Return what the model registry lists of an arm that was compared: bits per byte."""
         return arm.bits_per_byte
 
+    @override
     def models(self, event: Event, state: S) -> list[Plain]:
         """Return the models that it gives for the model registry, once they are measured."""
         done = isinstance(event, self.completed)
         return study_view.models(self, event, state) if done else []
 
+    @override
     def figures(self, state: S) -> dict[str, Figure]:
         """Return what a completed run has found."""
         return dict(state.completed.figures)
 
+    @override
     def find(self, state: S, name: str) -> str:
-        """Return the recipe id that a name or the beginning of an id means. Raises NotFoundError."""
         if state.started is None:
             raise NotFoundError(f"run {state.run} has made no models yet.")
         return origins.find(state, self.named(state), name)
 
+    @override
     def origin(self, state: S, rows: Sequence[Envelope], name: str) -> Origin:
-        """Return the origin of a model; without a name, of the result. Raises NotFoundError."""
         recipe_id = self.find(state, name or MODEL)
         roles = self.roles(state.submitted.config)
         recipes = {**self.named(state), **self.recipes(state)}
         model = origins.origin(state, recipes, recipe_id, roles)
         return replace(model, name=self.result_title) if model.name == MODEL else model
 
+    @override
     def ancestry(self, state: S, name: str) -> list[Ancestor]:
         """Return a model (the result without a name), and what it was made from."""
         recipe_id = self.find(state, name or MODEL)
         return origins.ancestry(state, self.named(state), recipe_id)
 
+    @override
     def chosen(self, state: S, which: str) -> list[str]:
         """Return the recipe ids that "all", "champion" (the result), a name or an id means."""
         if which == "all":
@@ -336,21 +352,25 @@ class Study(Kind[S]):
 
     # ---- asking for a run --------------------------------------------------------------------
 
+    @override
     def placed(self, data: str) -> str:
         """Return PATH or DOMAIN=PATH with an absolute path; a data set of the Hub is fetched."""
         from agent_forge.evaluation.data.training_texts import absolute
 
         return absolute(data)
 
+    @override
     def asked_for(self, settings: Mapping[str, object], config: BaseModel) -> bool:
         """Return True if the settings are those; domains that were not given are those of the data."""
         domains = config.model_dump(include={"domains"})
         return super().asked_for({**domains, **settings}, config)
 
+    @override
     def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         """Return the plan of the run of one `model`; raise the errors of bad input."""
         return submission.plan(self, request, lookup)
 
+    @override
     def check(self, plan: Plan) -> Checked:
         """Open model (header only), tokenizer and data; raise the errors that a start would raise."""
         self.check_model(plan.config, opened := submission.opened(plan))
@@ -370,14 +390,16 @@ class Study(Kind[S]):
         """Return all that a started run measures, as far as it is known."""
         return [*self.run(state).observations.values()]
 
+    @override
     def made(self, state: S, digest: str) -> str | None:
-        """Return the recipe id of the model with these weights, or None."""
         return next((id_ for id_, made in state.made.items() if made.digest == digest), None)
 
+    @override
     def yardstick(self, state: S) -> Plain:
         """Return the items that results are measured on."""
         return {OTHER_DATA: state.started.items if state.started else None}
 
+    @override
     def names(self, state: S) -> dict[str, str]:
         """Return recipe id → name, of the given model and of snapshots too."""
         run = self.begun(state)
@@ -386,24 +408,27 @@ class Study(Kind[S]):
         given = self.baseline in self.arms and self.baseline not in run.recipes
         return study_view.names(run, self.trainings(state), self.baseline if given else None)
 
+    @override
     def summary_line(self, type_: str, data: Data, names: Mapping[str, str]) -> str | None:
-        """Return the telling part of an event on one line; None for a type that is not its own."""
         if type_ == "started":
             return self.started_line(data)
         return study_view.summary_line(self, type_, data, names)
 
+    @override
     def task_words(self, key: str, names: Mapping[str, str]) -> str:
-        """Return a task's key in words; empty if there are none."""
         return study_view.task_words(key, names)
 
+    @override
     def row(self, entry: Plain, event: Event) -> None:
         """Note steps, the last loss and the figure of the result in the run's row of the run list."""
         study_view.row(entry, event, *self.row_figure)
 
+    @override
     def progress(self, state: S) -> tuple[int, int | None]:
         """Return (steps of all trainings that are done, steps in all)."""
         return study_view.progress(state, self.trainings(state)) if state.started else (0, None)
 
+    @override
     def outlook(
         self, state: S, rehearsal: object, under_way: Sequence[tuple[str, float]] = ()
     ) -> Outlook:
@@ -426,10 +451,12 @@ class Study(Kind[S]):
         """
         return [{name: (recipe,) for name, recipe in self.trainings(state).items()}]
 
+    @override
     def tracked(self, state: S, after: int) -> list[tuple[int, Plain]]:
         """Return (step, row) for a tracker: the points of the trainings."""
         return training_rows(state, self.groups(state), after) if state.started else []
 
+    @override
     def tracked_parts(self, state: S) -> Parts:
         """Return the models that the run trains, for a tracker."""
         groups = self.groups(state) if state.started else ()
@@ -440,6 +467,7 @@ class Study(Kind[S]):
         arms = words(self.arms_of(run))
         return arm_panels.headline(run, self.result_title, arms, self.baseline)
 
+    @override
     def head(self, state: S) -> Head:
         """Return the head: the result beside the baseline, and facts."""
         run = self.begun(state)
@@ -449,15 +477,17 @@ class Study(Kind[S]):
         result = study_view.called(self.headline(run), self.names(state))
         return default_panels.head(self, state, result, facts)
 
+    @override
     def panels(self, state: S, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return arms, domains, training curves, the study's own panels, and models."""
         run = self.begun(state)
         return [] if run is None else study_view.panels(self, run, self.curves(state))
 
+    @override
     def report(self, state: S, rows: Sequence[Envelope]) -> Plain:
-        """Return the report of a run that has completed."""
         return {**super().report(state, rows), **self.prose.report(self.run(state))}
 
+    @override
     def summary(self, state: S, rows: Sequence[Envelope]) -> list[str]:
         """Return what a completed run has found."""
         return self.prose.sentences(self.run(state)) if state.completed else []
@@ -466,12 +496,14 @@ class Study(Kind[S]):
         """Return the report of a completed run as lines of text for a terminal."""
         return self.prose.lines(self.run(state))
 
+    @override
     def view(self, state: S) -> Plain:
         """Return the curves, and what was measured of each arm."""
         seen = run.seen if (run := self.begun(state)) else {}
         bits = {arm: dict(event.values) for arm, event in seen.items()}
         return {"curves": self.curves(state), "bits_per_byte": bits}
 
+    @override
     def part(self, state: S, name: str, **asked: object) -> Plain:
         """Return `lineage`: every recipe, by name. Raises NotFoundError for any other part."""
         if name != "lineage" or state.started is None:
@@ -479,6 +511,7 @@ class Study(Kind[S]):
         recipes = self.recipes(state).items()
         return {n: {"id": one.id, "recipe": one.model_dump(mode="json")} for n, one in recipes}
 
+    @override
     def tables(self) -> Mapping[str, Callable[[S, Sequence[Envelope]], Table]]:
         """Return the tables of training curves and of figures."""
 
@@ -492,8 +525,8 @@ class Study(Kind[S]):
 
     # ---- work, in a process that may load torch ----------------------------------------------
 
+    @override
     def forecast(self, submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
-        """Return what a run that is submitted so costs here. Raises the errors of a start."""
         from agent_forge.studies.work import forecast
 
         return forecast(self, self._work(), submitted, cache, folder)
@@ -504,6 +537,7 @@ class Study(Kind[S]):
 
         return Context
 
+    @override
     def context(self, state: S, cache: Artifacts) -> Context:
         """Open a run's inputs in this process."""
         from agent_forge.weights.threads import set_threads
@@ -511,10 +545,12 @@ class Study(Kind[S]):
         set_threads()
         return self._work()(state, cache)
 
+    @override
     def reopened(self, state: S, cache: Artifacts) -> tuple[Context, Sequence[str]]:
         """Return the context of a started run, with its number of threads."""
         return self._work().opened(state, cache), ()
 
+    @override
     def items_address(self, state: S) -> str:
         """Return the content address of the run's text."""
         from agent_forge.evaluation.training_text import kept_text
@@ -522,29 +558,33 @@ class Study(Kind[S]):
         pins = state.started
         return kept_text.address(pins.streams, pins.files, pins.items)
 
+    @override
     def items_file(self, state: S, cache: Artifacts) -> Path:
-        """Return this machine's file of the items that a run has pinned. Raises ForgeError."""
         from agent_forge.evaluation.training_text.kept_text import ITEMS
 
         return self._work()(state, cache).text.folder / ITEMS
 
+    @override
     def keep(self, state: S, cache: Artifacts) -> None:
         """Remove the snapshots of trainings that have ended: their results are on disk."""
         if state.started is not None and state.made:
             self._work()(state, cache).tidy()
 
+    @override
     def resumes(self, state: S, cache: Artifacts) -> list[str]:
         """Return a sentence for each training under way: the step that it goes on from."""
         return resuming.sentences(state, self.trainings(state), cache) if state.started else []
 
+    @override
     def stored(self, state: S) -> frozenset[str]:
         """Return the names of the snapshots of the run's trainings, recorded or under way."""
         return frozenset(resuming.names(state).values())
 
+    @override
     def making_seconds(self, state: S, digest: str) -> float:
-        """Return the seconds that it took to make weights of the run; 0: not known."""
         return state.making_seconds(digest)
 
+    @override
     def materialise(
         self, home: Home, state: S, head: str, recipe_id: str, folders: Sequence[Path]
     ) -> str:
@@ -554,6 +594,7 @@ class Study(Kind[S]):
         recipes = self.recipes(state)
         return files.materialise(self._work(), home, state, head, recipes, recipe_id, folders)
 
+    @override
     def result_files(self, state: S, cache: Artifacts) -> list[tuple[str, Path]]:
         """Return the weight files of the models that it gives, made again if the cache lacks them."""
         from agent_forge.studies import work as files
@@ -562,12 +603,13 @@ class Study(Kind[S]):
         context = self._work().to_read(state, cache, run.result_digests)
         return files.files(context, cache, [run.name_of(role) for role in roles])
 
+    @override
     def write_result(self, home: Home, state: S, out: Path) -> Plain:
-        """Write the result's folder and return the report. Raises ForgeError."""
         from agent_forge.studies import work as files
 
         return files.write(self, self._work(), home, state, out)
 
+    @override
     def rebuild(
         self, state: S, cache: Artifacts, ids: Sequence[str], say: Callable[[str], None]
     ) -> Iterator[Finding]:
@@ -577,12 +619,14 @@ class Study(Kind[S]):
         recipes = {name: recipe for name, recipe in self.recipes(state).items() if recipe.id in ids}
         yield from work.rebuild(self._work(), state, cache, recipes, say)
 
+    @override
     def document(self, folder: Path) -> Plain | None:
         """Return the report of a result's folder; None if it has none. Raises DataError."""
         from agent_forge.studies import work
 
         return work.document(self.name, folder)
 
+    @override
     def verify_folder(
         self, home: Home, folder: Path, document: Plain, state: S | None, is_known: bool
     ) -> Iterator[Finding]:
@@ -592,8 +636,8 @@ class Study(Kind[S]):
         recipes = self.named(state) if state is not None and state.started else dict[str, Making]()
         yield from work.folder(state, recipes, folder, document)
 
+    @override
     def cached(self, state: MakingState, cache: Artifacts) -> Iterator[Finding]:
-        """Yield an error for each of the run's cached files that has another digest."""
         from agent_forge.studies.making import model_files
 
         yield from model_files.cached((made.digest for made in state.made.values()), cache)

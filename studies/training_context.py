@@ -16,6 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from typing_extensions import override
+
 from agent_forge.evaluation.autotune import machine_profile, unsuited
 from agent_forge.evaluation.data import training_texts
 from agent_forge.evaluation.data.builtin import corpus as builtin_corpus
@@ -246,14 +248,15 @@ class TrainingContext(TaskContext[S]):
         open_files.give_back()
         return event
 
+    @override
     def profile(self) -> Profile:
-        """Return the profile of this process: all facts that can change the last bit of a number."""
         return machine_profile(self.device, self.state.submitted.config.precision, "sdpa")
 
     def unlike(self) -> list[str]:
         """Return how this process differs from the run's profile; [] if it does not."""
         return self.profile().unlike(self.state.started.profile)
 
+    @override
     def check_unchanged(self) -> None:
         """Check text, profile and canary against `started`.
 
@@ -303,8 +306,8 @@ class GivenContext(TrainingContext[S]):
     # ---- what is opened when it is first used ----------------------------------------------------
 
     @cached_property
+    @override
     def text(self) -> Text:
-        """The run's text: as pinned, or made by the settings."""
         submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
         if started is None:
             return make(supply, submitted, self.donor, self.changes, self.added)
@@ -317,16 +320,16 @@ class GivenContext(TrainingContext[S]):
         return {**self.sizes, **self.form}
 
     @cached_property
+    @override
     def donor(self) -> Path:
-        """Folder of this machine's own copy of the given model."""
         started = self.state.started
         return self._cache.supply.model(
             self.state.submitted.model, started.model if started else None
         )
 
     @property
+    @override
     def record(self) -> SourceRecord:
-        """The record of the given model in `started`."""
         return self.state.started.model
 
     def held_out(self, on: str) -> dict[str, Packed]:
@@ -346,6 +349,7 @@ class GivenContext(TrainingContext[S]):
 
     # ---- started ---------------------------------------------------------------------------------
 
+    @override
     def started(self) -> Started:
         """Prepare text and model; return the event that pins them.
 

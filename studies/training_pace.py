@@ -85,8 +85,7 @@ def _trainings(state: MakingState, trainings: Sequence[Train]) -> list[float] | 
             continue
         alike = [other for other in trainings if other.objective == recipe.objective]
         price = next(
-            (p for p in (prices[recipe.stem], _price(state, alike), every) if p is not None),
-            None,
+            (p for p in (prices[recipe.stem], _price(state, alike), every) if p is not None), None
         )
         if price is None:
             return None

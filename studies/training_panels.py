@@ -187,11 +187,7 @@ def _reached(state: MakingState, chain: Chain) -> int:
 
 
 def _add(
-    rows_by_step: dict[int, Plain],
-    name: str,
-    state: MakingState,
-    chain: Chain,
-    before: int,
+    rows_by_step: dict[int, Plain], name: str, state: MakingState, chain: Chain, before: int
 ) -> None:
     """Add a model's points to the rows by step; `before`: steps of the groups before."""
     for recipe in chain:

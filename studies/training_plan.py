@@ -162,8 +162,7 @@ READINGS = 4
 #: Setting → optimiser. A recipe has every parameter, so that its id says all.
 OPTIMISERS = {
     "adamw": Algorithm(
-        name="adamw@1",
-        params={"beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "weight_decay": 0.1},
+        name="adamw@1", params={"beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "weight_decay": 0.1}
     ),
     "muon": Algorithm(
         name="mugrokfast@1",

@@ -21,6 +21,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
+from typing_extensions import override
+
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.measures.perplexity import score_windows
 from agent_forge.evaluation.training_text.kept_text import ITEMS, STREAMS, write_items
@@ -67,19 +69,20 @@ class Context(GivenContext[Any]):
         return kinds.of(self.state.kind)
 
     @property
+    @override
     def recipes(self) -> Mapping[str, Making]:
         """Name → recipe of all that the run makes, as far as it is known."""
         return self.study.run(self.state).recipes
 
     @cached_property
+    @override
     def dtype(self) -> HalfPrecision | None:
-        """Half precision of the given model, which results are rounded to; None: they are float32."""
         event_class = self.study.state.registry.types()["started"]
         return super().dtype if "dtype" in event_class.model_fields else None
 
     @cached_property
+    @override
     def sizes(self) -> Mapping[str, object]:
-        """Settings of config.json in which the models differ from the given one."""
         settings = json.loads((self.donor / companions.CONFIG).read_bytes())
         return self.study.sizes(settings, self.state.submitted.config)
 
@@ -107,6 +110,7 @@ class Context(GivenContext[Any]):
         self._residents[shape].load(model.weights)
         return self._residents[shape]
 
+    @override
     def _observed(self, task: Observe) -> Observed:
         began = time.monotonic()
         items: dict[str, tuple[float, ...]] = {}
@@ -121,6 +125,7 @@ class Context(GivenContext[Any]):
 
     # ---- started -------------------------------------------------------------------------------
 
+    @override
     def pinned(self, common: Plain) -> Any:
         """Return `started` with the study's own pins. Raises ConfigError, SourceError."""
         started = self.study.state.registry.types()["started"]
@@ -133,8 +138,8 @@ class Context(GivenContext[Any]):
         assert training is not None, "a study that pins by a canary names its slowest training"
         return training, {recipe.id: recipe for recipe in models.values()}
 
+    @override
     def canary(self, started: GivenStarted, first: Model) -> tuple[str, float]:
-        """Return the digest of the slowest training's first steps here, and the seconds they took."""
         recipe, models = self._slowest(started)
         inputs = {
             role: first if id_ == recipe.start else self._input(id_, models)
@@ -158,8 +163,8 @@ class Context(GivenContext[Any]):
         """Return the given model in float32, which a study may begin with."""
         return operations.apply(as_float32(started), {"of": self.given()})
 
+    @override
     def initial(self, started: GivenStarted) -> Model:
-        """Return the model that the slowest training begins with."""
         recipe, models = self._slowest(started)
         return self._applied(models[recipe.start], models)
 

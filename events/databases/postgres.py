@@ -16,6 +16,7 @@ import psycopg
 from sqlalchemy import Connection, create_engine, event, make_url
 from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import DatabaseError, OperationalError
+from typing_extensions import override
 
 from agent_forge.events import schema
 from agent_forge.events.database import Database, Values
@@ -59,10 +60,12 @@ class Postgres(Database):
         event.listen(engine, "connect", _by_index)
         super().__init__(engine, address.render_as_string(hide_password=True))
 
+    @override
     def begin_append(self, cursor: DBAPICursor) -> None:
         """Begin, and wait until no other transaction appends."""
         self._lock(cursor, APPEND_LOCK)
 
+    @override
     @contextmanager
     def migrating(self) -> Generator[Connection]:
         """Yield a connection in a writing transaction, once no other transaction changes tables."""
@@ -73,6 +76,7 @@ class Postgres(Database):
     def _lock(self, cursor: DBAPICursor, key: int) -> None:
         cursor.execute(_LOCK, (key,))
 
+    @override
     def insert(
         self, cursor: DBAPICursor, statement: str, rows: Sequence[Values]
     ) -> Sequence[int | None]:
@@ -89,6 +93,7 @@ class Postgres(Database):
             answers = [result.fetchone() for result in driver_cursor.results()]
         return [row[0] if row else None for row in answers]
 
+    @override
     def insert_alone(self, cursor: DBAPICursor, statement: str, row: Values) -> int | None:
         """Lock and insert in one statement, which saves one round trip.
 
@@ -106,27 +111,32 @@ class Postgres(Database):
         turn = f"WITH turn AS MATERIALIZED (SELECT pg_advisory_xact_lock({APPEND_LOCK}))"
         return f"{turn} {insert} FROM turn{where}{condition}"
 
+    @override
     def gone(self, error: DatabaseError) -> bool:
         """Return True if the connection broke, or no connection could be made."""
         lost = error.connection_invalidated or error.statement is None
         return isinstance(error, OperationalError) and lost
 
+    @override
     def unavailable(self, error: Exception) -> StoreUnavailableError:
         """Return the error that users see: the server's own words, on one line."""
         words = str(getattr(error, "orig", error)).split()
         return StoreUnavailableError(self.name, " ".join(words), StoreUnavailableError.SERVER)
 
+    @override
     def refuses_changes(self, connection: Connection) -> bool:
         """Return True if both triggers exist and are enabled."""
         query = """SELECT count(*) FROM pg_trigger WHERE tgrelid = 'events'::regclass
                    AND NOT tgisinternal AND tgenabled = 'O'"""
         return connection.exec_driver_sql(query).scalar() == 2
 
+    @override
     def damage(self, connection: Connection) -> list[str]:
         """Read every row, because the server checks its own pages when it reads them; return []."""
         connection.exec_driver_sql("SELECT max(length(data)), max(hash) FROM events")
         return []
 
+    @override
     def last_position(self, connection: Connection) -> int | None:
         """Return None: a sequence also counts rolled-back positions, so it tells nothing."""
         return None

@@ -28,6 +28,7 @@ from pathlib import Path
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import DatabaseError, OperationalError
+from typing_extensions import override
 
 from agent_forge.events import schema
 from agent_forge.events.database import Database, Values
@@ -66,11 +67,13 @@ class Sqlite(Database):
         super().__init__(_engine(path), str(path))
         self._path = path
 
+    @override
     def begin_append(self, cursor: DBAPICursor) -> None:
         """Begin with the lock that writers take. Raise if the file ends within a page."""
         _take_write_lock(cursor.execute)
         _refuse_torn(self._path, cursor.execute("PRAGMA page_size").fetchone()[0])
 
+    @override
     def insert(
         self, cursor: DBAPICursor, statement: str, rows: Sequence[Values]
     ) -> Sequence[int | None]:
@@ -81,16 +84,19 @@ class Sqlite(Database):
             positions.append(cursor.lastrowid if cursor.rowcount else None)
         return positions
 
+    @override
     def refuses_changes(self, connection: Connection) -> bool:
         """Return True if the three triggers exist."""
         query = "SELECT count(*) FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'events'"
         return connection.exec_driver_sql(query).scalar() == len(self.append_only)
 
+    @override
     def damage(self, connection: Connection) -> list[str]:
         """Return the problems that `PRAGMA integrity_check` reports."""
         lines = connection.exec_driver_sql("PRAGMA integrity_check").scalars().all()
         return [] if lines == ["ok"] else [str(line) for line in lines]
 
+    @override
     def last_position(self, connection: Connection) -> int:
         """Return the highest position ever committed, which SQLite keeps for AUTOINCREMENT."""
         query = "SELECT seq FROM sqlite_sequence WHERE name = 'events'"
@@ -116,8 +122,7 @@ def _engine(path: Path) -> Engine:
     """Return an engine on the file, with the pragmas and the locking described above."""
     _make_private(path)
     engine = create_engine(
-        URL.create("sqlite", database=str(path)),
-        connect_args={"timeout": BUSY_TIMEOUT_MS / 1000},
+        URL.create("sqlite", database=str(path)), connect_args={"timeout": BUSY_TIMEOUT_MS / 1000}
     )
 
     @event.listens_for(engine, "connect")

@@ -126,7 +126,6 @@ class Cognate(Study[MakingState]):
 
     @override
     def due(self, state: MakingState) -> Decision:
-        """Return what the script waits for, or the end. A spent budget ends a run with work left."""
         decision = super().due(state)
         if decision.tasks and (spent := _spent(state)):
             return Decision(facts=[failure(state, spent)])
@@ -237,7 +236,6 @@ class Cognate(Study[MakingState]):
 
     @override
     def inputs(self, state: MakingState) -> dict[str, list[str]]:
-        """Return the digest of the base that was given, if one was."""
         return {"base": [state.started.base.digest]} if state.started.base else {}
 
     @override

@@ -218,7 +218,6 @@ class Context(TrainingContext[MakingState]):
 
     @override
     def initial(self, started: Started) -> Model:
-        """Return the model that the base's training begins with, or the base that was given."""
         recipe = recipes.initial(self.state.submitted, started)
         return operations.apply(recipe, {"of": self.given()} if started.base else {})
 

@@ -246,7 +246,6 @@ class Compression(Study[CompressionState]):
 
     @override
     def comparable(self, event: Any, recorded: Any) -> dict[str, Any]:
-        """Return the data of an answer that must come out again; reasons are words for people."""
         data = super().comparable(event, recorded)
         return {name: value for name, value in data.items() if name != "reason"}
 
@@ -314,7 +313,6 @@ class Compression(Study[CompressionState]):
 
     @override
     def inputs(self, state: CompressionState) -> dict[str, list[str]]:
-        """Return the digests of the given model and of the students."""
         given_digest, *students = [
             subject.source.digest for subject in recipes.subjects(state.started)
         ]
@@ -344,7 +342,6 @@ class Compression(Study[CompressionState]):
 
     @override
     def origin(self, state: CompressionState, rows: Sequence[Envelope], name: str) -> Origin:
-        """Return the origin of a point's model; without a name, of the chosen one."""
         recipe_id = self.find(state, name)
         point = self.names(state)[recipe_id].replace(":", "-")
         return Origin(
@@ -427,7 +424,6 @@ class Compression(Study[CompressionState]):
 
     @override
     def row(self, entry: dict[str, Any], event: Event) -> None:
-        """Note tasks that are done, and what the result keeps, in the run's row of the run list."""
         if isinstance(event, Encoded | Packed | Observed | Unmeasurable):
             entry["done"] = (entry["done"] or 0) + 1
         if isinstance(event, Completed):
@@ -435,7 +431,6 @@ class Compression(Study[CompressionState]):
 
     @override
     def models(self, event: Event, state: CompressionState) -> list[dict[str, Any]]:
-        """Return the chosen model for the model registry, once it is measured."""
         if not isinstance(event, Completed):
             return []
         source = state.started.source
@@ -552,7 +547,6 @@ class Compression(Study[CompressionState]):
 
     @override
     def result_files(self, state: CompressionState, cache: Any) -> list[tuple[str, Path]]:
-        """Return the chosen model's weight files, decoded again if the cache lacks them."""
         from agent_forge.phases.compression import folders as files
 
         return files.files(state, cache)

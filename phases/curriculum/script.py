@@ -152,7 +152,6 @@ class Curriculum(Study[MakingState]):
 
     @override
     def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
-        """Return the plan of the run of one `model`. Raises ConfigError or UnavailableError."""
         if request.data:
             raise ConfigError(f"{self.title} takes no data: its tasks are made by a program.")
         config, model = submission.of_model(self, request, lookup)
@@ -284,7 +283,6 @@ class Curriculum(Study[MakingState]):
 
     @override
     def yardstick(self, state: MakingState) -> dict[str, Any]:
-        """Return the items that results are measured on, and the tasks that use tools."""
         tools = state.started.tool_items if state.started else None
         return {**super().yardstick(state), "they were measured on other tool tasks": tools}
 

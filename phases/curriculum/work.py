@@ -172,7 +172,6 @@ class Context(work.Context):
 
     @override
     def pinned(self, common: dict[str, Any]) -> Started:
-        """Return `started` with the number of items. Raises ConfigError."""
         config = self.state.submitted.config
         recipes.check_length(config, common["context"])
         streams = self.text.streams
@@ -201,7 +200,6 @@ class Context(work.Context):
 
     @override
     def canary(self, started: Started, first: Model) -> tuple[str, float]:
-        """Return the digest of the first steps on all cells here, and the seconds that they took."""
         config = self.state.submitted.config
         shares, _ = mix.choose(config, "uniform", 0, {}, {})
         chosen = MixChosen(arm="uniform", segment=0, mix=mix.with_text(config, shares))

@@ -137,7 +137,6 @@ class Context(work.Context):
     @property
     @override
     def further(self) -> Mapping[str, Callable[[], Model]]:
-        """Recipe id → the further models that were given."""
         records = self.state.started.merges
         return {
             record.recipe_id: partial(self._merge, place) for place, record in enumerate(records)
@@ -165,7 +164,6 @@ class Context(work.Context):
 
     @override
     def held_out(self, on: str) -> dict[str, Packed]:
-        """Return domain → the packed items of a slice; of the search, the windows that it reads."""
         if on == SEARCH:
             return self._searched
         if on not in self._packed:

@@ -107,7 +107,6 @@ class Measure(Kind[MeasureState]):
 
     @override
     def wrong_result(self, state: MeasureState) -> Iterator[str]:
-        """Yield what `completed` says that the observations contradict."""
         if not alike(state.completed.figures, figures(state)):
             yield "the figures are not those of the events before"
 

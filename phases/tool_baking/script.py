@@ -167,7 +167,6 @@ class Baking(Study[MakingState]):
 
     @override
     def yardstick(self, state: MakingState) -> dict[str, object]:
-        """Return the texts and the tool tasks that results are measured on."""
         tools = state.started.tasks if state.started else None
         return {**super().yardstick(state), "they were measured on other tool tasks": tools}
 

@@ -85,7 +85,6 @@ class Context(study_work.Context):
     @property
     @override
     def maker(self) -> Maker:
-        """The maker of the run's recipes that are known now; each reads its iteration's turns."""
         return CycleMaker(
             self.state,
             self._cache,
@@ -256,7 +255,6 @@ class Context(study_work.Context):
 
     @override
     def pinned(self, common: dict[str, Any]) -> Started:
-        """Return `started` with what the tasks are. Raises ConfigError, DataError."""
         positions = open_checkpoint(self.donor).positions
         tool_tasks.check_room(self.speech, self.config, self.tasks, positions)
         tool_tasks.check_programs(self.speech, self.config, self.tasks)
@@ -300,7 +298,6 @@ class Context(study_work.Context):
 
     @override
     def canary(self, started: Started, first: Model) -> tuple[str, float]:
-        """Return the digest of three steps on ordinary text here, and the seconds they took."""
         recipe = recipes.canary(self.state.submitted, started)
         return self.tried(recipe, first)
 

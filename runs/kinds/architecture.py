@@ -11,13 +11,7 @@ Architecture = Mapping[str, Any]
 TOKENIZER = "tokenizer"
 #: Settings that are compared: the number or a side of tensors. Numbers of heads are not among them:
 #: tensors may agree although these differ.
-KEYS = (
-    "model_type",
-    "vocab_size",
-    "hidden_size",
-    "intermediate_size",
-    "num_hidden_layers",
-)
+KEYS = ("model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers")
 
 
 def of_config(config: Mapping[str, object]) -> Architecture:

@@ -213,11 +213,7 @@ class Batch:
     """Changes from some rows of the log, collected and then written at once."""
 
     def __init__(
-        self,
-        runs: dict[str, Entry],
-        pasts: frozenset[str],
-        askers: dict[str, str],
-        names: Names,
+        self, runs: dict[str, Entry], pasts: frozenset[str], askers: dict[str, str], names: Names
     ) -> None:
         self._runs = runs
         self._names = names

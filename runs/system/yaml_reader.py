@@ -18,14 +18,7 @@ MOST_MERGED = 100_000
 #: Keys and values that the aliases of a file may stand for; a hundred characters count as one.
 MOST_REPEATED = 100_000
 #: Exceptions of the library for a text that is not YAML; for tags nearly any exception.
-UNREADABLE = (
-    yaml.YAMLError,
-    ValueError,
-    TypeError,
-    LookupError,
-    AttributeError,
-    ArithmeticError,
-)
+UNREADABLE = (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 
 _MERGE = "tag:yaml.org,2002:merge"
 
