@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from agent_forge.evaluation.task_families.families import Item
 from agent_forge.runs.errors import SourceError
+from agent_forge.weights.folders.vocabularies import Tokenizer
 
 #: Tokens of a pass, padding included.
 PASS = 8192
@@ -33,7 +33,7 @@ class Encoded:
         return len(self.prompt) + len(self.answer)
 
 
-def encode(tokenizer: Any, items: Sequence[Item]) -> list[Encoded]:
+def encode(tokenizer: Tokenizer, items: Sequence[Item]) -> list[Encoded]:
     """Return items as token ids; a blank stands before each answer.
 
     Raises SourceError if the tokenizer cannot write one of them.
@@ -53,7 +53,7 @@ def encode(tokenizer: Any, items: Sequence[Item]) -> list[Encoded]:
 
 
 def rows(
-    tokenizer: Any, items: Sequence[Item], family: str, level: int, on: str
+    tokenizer: Tokenizer, items: Sequence[Item], family: str, level: int, on: str
 ) -> Iterator[dict[str, object]]:
     """Yield a level's items to measure on, of the slice `on`, as rows of an item file."""
     for number, (item, ids) in enumerate(zip(items, encode(tokenizer, items), strict=True)):
@@ -75,7 +75,7 @@ def stream(items: Sequence[Encoded]) -> NDArray[np.int32]:
 
 
 @torch.inference_mode()
-def solved(module: Any, items: Sequence[Encoded]) -> list[bool]:
+def solved(module: torch.nn.Module, items: Sequence[Encoded]) -> list[bool]:
     """Return for each item if the model solves it. `module` is a causal language model."""
     device = next(module.parameters()).device
     verdicts = [False] * len(items)
@@ -98,7 +98,7 @@ def _rows(items: Sequence[Encoded]) -> Iterator[list[int]]:
         yield rows
 
 
-def _pass(module: Any, items: Sequence[Encoded], device: torch.device) -> list[bool]:
+def _pass(module: torch.nn.Module, items: Sequence[Encoded], device: torch.device) -> list[bool]:
     """Return for each of some items if it is solved, in one pass; rows are padded on the right."""
     width = max(map(len, items))
     tokens = np.zeros((len(items), width), np.int64)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,13 +24,14 @@ from agent_forge.evaluation.measures.perplexity import score_questions, score_wi
 from agent_forge.evaluation.verifiers.program import Verdict
 from agent_forge.evaluation.verifiers.verifier import SandboxUnavailableError, Verifier
 from agent_forge.runs.system.durations import duration, least_of_both
+from agent_forge.weights.folders.vocabularies import Tokenizer
 
 
 @dataclass
 class Judge:
     """Judge of replies to problems: the tokenizer that decodes replies, and the verifiers."""
 
-    tokenizer: Any
+    tokenizer: Tokenizer
     verifier: Verifier = field(default_factory=Verifier)
 
     def judge(
@@ -140,7 +140,7 @@ def why_not_run(items: Sequence[Item], verifier: Verifier) -> str:
 
 
 def measurable(
-    items: Sequence[Item], tokenizer: Any, context: int, builtin: bool, not_run: str
+    items: Sequence[Item], tokenizer: Tokenizer, context: int, builtin: bool, not_run: str
 ) -> tuple[list[Item], tuple[str, ...]]:
     """Return (items to measure, a line for each kind of item that is left out).
 
@@ -203,7 +203,7 @@ class Metered:
         self,
         model: ResidentModel,
         data: Mapping[str, Packed],
-        tokenizer: Any,
+        tokenizer: Tokenizer,
         tell: Callable[[str], None],
     ) -> None:
         """Measure what an item of each kind costs, and tell how long all items of `data` will take."""
@@ -252,7 +252,7 @@ class Metered:
         self._count("pairs", len(pairs))
         return losses
 
-    def replies(self, problems: Sequence[PackedProblem], tokenizer: Any) -> list[str]:
+    def replies(self, problems: Sequence[PackedProblem], tokenizer: Tokenizer) -> list[str]:
         """Return greedy replies."""
         replies = self._model.replies(problems, tokenizer)
         self._count("problems", len(problems))

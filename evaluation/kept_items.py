@@ -11,7 +11,7 @@ import logging
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 from agent_forge.evaluation.autotune import machine_profile, unsuited
 from agent_forge.evaluation.data import domains
@@ -141,9 +141,9 @@ class TaskContext(Generic[S]):
         """The run's device, as this process names it."""
         return of_run(self.state)
 
-    def share(self, task: Any, tasks: Sequence[Any]) -> Sequence[Any]:
+    def share(self, task: object, tasks: Sequence[object]) -> Sequence[object]:
         """Return the task alone."""
         return [task]
 
-    def prepare(self, tasks: Sequence[Any]) -> None:
+    def prepare(self, tasks: Sequence[object]) -> None:
         """Do nothing."""

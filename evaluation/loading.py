@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from agent_forge.evaluation.data import domains
 from agent_forge.evaluation.data import items as data_items
@@ -16,6 +15,7 @@ from agent_forge.evaluation.lm_eval.spec import is_task
 from agent_forge.runs.errors import DataError, SourceError
 from agent_forge.runs.system import packages
 from agent_forge.weights.folders import model_config
+from agent_forge.weights.folders.vocabularies import Tokenizer
 
 
 def load_items(
@@ -55,7 +55,7 @@ def made_for_any_model(paths: tuple[str, ...]) -> bool:
     return not paths or domains.NAME in paths
 
 
-def load_tokenizer(folder: str) -> Any:
+def load_tokenizer(folder: str) -> Tokenizer:
     """Return the model folder's tokenizer. Raises SourceError.
 
     Of a folder without its files transformers makes a tokenizer for which every text is empty.

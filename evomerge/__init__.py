@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from agent_forge.evomerge.reports.outputs.tables import Run
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 __all__ = ["Run"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Return `Run`, imported only when it is asked for: importing the package costs nothing."""
     if name == "Run":
         from agent_forge.evomerge.reports.outputs.tables import Run

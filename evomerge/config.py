@@ -191,7 +191,7 @@ class EvoMergeConfig(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _known_names(cls, data: Any) -> Any:
+    def _known_names(cls, data: object) -> object:
         """Rename and refuse settings; move flat settings of the search into `search`."""
         if not isinstance(data, dict):
             return data
@@ -220,12 +220,12 @@ class EvoMergeConfig(BaseModel):
 
     @field_validator("budget_hours", mode="before")
     @classmethod
-    def _hours(cls, value: Any) -> Any:
+    def _hours(cls, value: object) -> object:
         return hours(value) if isinstance(value, str) else value
 
     @field_validator("batch_tokens", mode="before")
     @classmethod
-    def _tokens(cls, value: Any) -> Any:
+    def _tokens(cls, value: Any) -> object:
         whole = isinstance(value, int) and not isinstance(value, bool)
         if value is None or value == "probe" or (whole and 1 <= value <= 1 << 24):
             return value
@@ -233,7 +233,7 @@ class EvoMergeConfig(BaseModel):
 
     @field_validator("fitness_weights", mode="before")
     @classmethod
-    def _scheme(cls, value: Any) -> Any:
+    def _scheme(cls, value: object) -> object:
         if value == "composite":
             return Weighting()
         if value == "domains":
@@ -258,7 +258,7 @@ class EvoMergeConfig(BaseModel):
         return self
 
     @model_serializer(mode="wrap")
-    def _recorded(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _recorded(self, dump: SerializerFunctionWrapHandler) -> dict[str, object]:
         """Leave out `skills` at its default: digests are those of runs before the setting.
 
         Another default needs another schema of the events, whose upcaster names this one.
@@ -292,7 +292,7 @@ class EvoMergeConfig(BaseModel):
             )
         return self.search
 
-    def flat(self) -> dict[str, Any]:
+    def flat(self) -> dict[str, object]:
         """Return all settings as JSON has them, those of the search beside the others."""
         whole = {"skills": self.skills, **self.model_dump(mode="json")}
         search = whole.pop("search")
@@ -310,7 +310,7 @@ def hours(text: str) -> float:
     return total
 
 
-def _renamed(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _renamed(settings: Mapping[str, object]) -> dict[str, object]:
     """Return the settings under their own names. Raises ValueError for one that is refused."""
     for name in settings:
         if name in REFUSED:
@@ -321,7 +321,7 @@ def _renamed(settings: Mapping[str, Any]) -> dict[str, Any]:
     return renamed
 
 
-def changed(config: EvoMergeConfig, changes: Mapping[str, Any]) -> EvoMergeConfig:
+def changed(config: EvoMergeConfig, changes: Mapping[str, object]) -> EvoMergeConfig:
     """Return the settings with changes: flat (`niching`), nested, or by their place (`search.niching`).
 
     If the strategy changes, settings that the new strategy lacks are left out, and those that it
@@ -341,7 +341,7 @@ def changed(config: EvoMergeConfig, changes: Mapping[str, Any]) -> EvoMergeConfi
     return parse({**fitting(config.flat(), strategy), **settings})
 
 
-def fitting(settings: Mapping[str, Any], strategy: Any) -> dict[str, Any]:
+def fitting(settings: Mapping[str, object], strategy: object) -> dict[str, object]:
     """Return flat settings without those that the strategy lacks; its name is that of `strategy`."""
     if strategy == settings.get("strategy"):
         return dict(settings)
@@ -350,7 +350,7 @@ def fitting(settings: Mapping[str, Any], strategy: Any) -> dict[str, Any]:
     return {**rest, "strategy": strategy}
 
 
-def changes(before: EvoMergeConfig, after: EvoMergeConfig) -> dict[str, Any]:
+def changes(before: EvoMergeConfig, after: EvoMergeConfig) -> dict[str, object]:
     """Return the changes, flat, that `changed` turns `before` into `after` with."""
     old = before.flat()
     usual = type(after.search).model_construct(strategy=after.strategy).model_dump(mode="json")
@@ -359,7 +359,7 @@ def changes(before: EvoMergeConfig, after: EvoMergeConfig) -> dict[str, Any]:
     return {name: value for name, value in new if name not in settings or settings[name] != value}
 
 
-def parse(data: dict[str, Any]) -> EvoMergeConfig:
+def parse(data: dict[str, object]) -> EvoMergeConfig:
     """Parse a config from a dictionary. Raises ConfigError naming the setting and the fault."""
     try:
         return EvoMergeConfig.model_validate(data)
@@ -397,12 +397,12 @@ _OPERATORS = frozenset(
 ) | {"dare_amplification", "frankenmerge_layers", "dfs_merge_ratio"}
 
 
-def translated(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+def translated(settings: Mapping[str, object]) -> tuple[dict[str, object], dict[str, str]]:
     """Return the settings that can be taken, and name → why of those that are left out.
 
     Raises ConfigError for a setting that is given under two names, or a wrong `merge_operators`.
     """
-    taken_settings: dict[str, Any] = {}
+    taken_settings: dict[str, object] = {}
     left: dict[str, str] = {}
     for name, value in _flat(settings):
         if name == "search" and isinstance(value, Mapping):
@@ -428,7 +428,7 @@ def translated(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, s
     return taken_settings, left
 
 
-def _flat(settings: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _flat(settings: Mapping[str, object]) -> list[tuple[str, object]]:
     """Return the settings, those of `merge_operators` among the others. Raises ConfigError."""
     inner = settings.get("merge_operators", {})
     if not isinstance(inner, Mapping):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -29,7 +29,9 @@ from agent_forge.runs.kinds.origin import Origin
 from agent_forge.runs.record import events as common
 
 if TYPE_CHECKING:
+    from agent_forge.evomerge.tasks.execute import Context
     from agent_forge.runs.home import Home
+    from agent_forge.weights.storage.weight_cache import Artifacts
 
 
 class EvoMerge(RunView, Kind[RunState]):
@@ -69,7 +71,7 @@ class EvoMerge(RunView, Kind[RunState]):
         return task in (Start.key, tasks.Measure.key) or task.rpartition("/")[2] in sources
 
     @override
-    def validate_answer(self, state: RunState, task: Any, event: Event) -> str | None:
+    def validate_answer(self, state: RunState, task: tasks.Task, event: Event) -> str | None:
         return validate_answer(state, task, event)
 
     @override
@@ -103,17 +105,17 @@ class EvoMerge(RunView, Kind[RunState]):
     # ---- forks -------------------------------------------------------------------------------
 
     @override
-    def parse(self, settings: Mapping[str, Any]) -> EvoMergeConfig:
+    def parse(self, settings: Mapping[str, object]) -> EvoMergeConfig:
         return parse(dict(settings))
 
     @override
-    def fault(self, error: Any) -> tuple[str, str]:
+    def fault(self, error: Mapping[str, Any]) -> tuple[str, str]:
         """Return the flat name of the setting that an error is about, and what is wrong with it."""
         where, sentence = settings_of.explain(error)
         return where, sentence if error["type"] == "extra_forbidden" else super().fault(error)[1]
 
     @override
-    def changed(self, config: EvoMergeConfig, changes: Mapping[str, Any]) -> EvoMergeConfig:
+    def changed(self, config: EvoMergeConfig, changes: Mapping[str, object]) -> EvoMergeConfig:
         """Return the settings with changes, under any of their names. Raises ConfigError."""
         return settings_of.changed(config, changes)
 
@@ -122,11 +124,13 @@ class EvoMerge(RunView, Kind[RunState]):
         return settings_of.changes(before, after)
 
     @override
-    def check_fork(self, state: RunState, changes: Mapping[str, Any]) -> None:
+    def check_fork(self, state: RunState, changes: Mapping[str, object]) -> None:
         fork_rules.check(state, changes)
 
     @override
-    def fork_fields(self, config: EvoMergeConfig, changes: Mapping[str, Any]) -> dict[str, Any]:
+    def fork_fields(
+        self, config: EvoMergeConfig, changes: Mapping[str, object]
+    ) -> dict[str, object]:
         """Return the version of the fork's strategy, if the strategy changes."""
         from agent_forge.evomerge import search
 
@@ -154,7 +158,7 @@ class EvoMerge(RunView, Kind[RunState]):
     # ---- asking for a run --------------------------------------------------------------------
 
     @override
-    def taken(self, settings: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    def taken(self, settings: Mapping[str, object]) -> tuple[dict[str, object], tuple[str, ...]]:
         """Leave out settings of the source documents that have no meaning here."""
         own_settings, left = config.translated(settings)
         return own_settings, config.warnings(left)
@@ -202,7 +206,7 @@ class EvoMerge(RunView, Kind[RunState]):
         return getattr(events.REGISTRY.load(row), "recipe_id", None)
 
     @override
-    def needs(self, task: Any) -> str | None:
+    def needs(self, task: object) -> str | None:
         """Return the recipe id of the candidate that a task measures, or None."""
         return task.recipe_id if isinstance(task, tasks.Evaluate) else None
 
@@ -277,7 +281,7 @@ class EvoMerge(RunView, Kind[RunState]):
         return digests
 
     @override
-    def pins(self, state: RunState) -> dict[str, Any]:
+    def pins(self, state: RunState) -> dict[str, object]:
         """Return what `started` pins, but for what the settings leave to a probe of the speed."""
         assert state.submitted
         config, run_pins = state.submitted.config, super().pins(state)
@@ -290,7 +294,7 @@ class EvoMerge(RunView, Kind[RunState]):
         return {**run_pins, "profile": {**run_pins["profile"], **left}}
 
     @override
-    def forecast(self, submitted: events.Submitted, cache: Any, folder: Path) -> Forecast:
+    def forecast(self, submitted: events.Submitted, cache: object, folder: Path) -> Forecast:
         """Return what a run costs here, by a count of its tasks and a probe of their prices."""
         from agent_forge.evomerge.tasks.estimate import forecast
 
@@ -315,7 +319,7 @@ class EvoMerge(RunView, Kind[RunState]):
         return verify_folder.materialise(home, state, head, recipe_id, folders)
 
     @override
-    def context(self, state: RunState, cache: Any) -> Any:
+    def context(self, state: RunState, cache: Artifacts) -> Context:
         """Open the run's models and data in this process."""
         from agent_forge.evomerge.tasks.execute import Context
         from agent_forge.weights.threads import set_threads
@@ -324,21 +328,21 @@ class EvoMerge(RunView, Kind[RunState]):
         return Context(state, cache)
 
     @override
-    def keep(self, state: RunState, cache: Any) -> None:
+    def keep(self, state: RunState, cache: Artifacts) -> None:
         """Write the champion and the elites to disk, if in memory: a restart needs them most."""
         from agent_forge.evomerge.tasks.results import champion
 
         champion.keep(state, cache)
 
     @override
-    def result_files(self, state: RunState, cache: Any) -> list[tuple[str, Path]]:
+    def result_files(self, state: RunState, cache: Artifacts) -> list[tuple[str, Path]]:
         """Return the champion's weight files, built into the cache if the cache lacks them."""
         from agent_forge.evomerge.tasks.results import champion
 
         return champion.files(state, cache)
 
     @override
-    def write_result(self, home: Home, state: RunState, out: Path) -> dict[str, Any]:
+    def write_result(self, home: Home, state: RunState, out: Path) -> dict[str, object]:
         """Write the champion's folder and the report beside its files; return the report."""
         from agent_forge.evomerge.tasks.results import champion_folder
 
@@ -354,7 +358,9 @@ class EvoMerge(RunView, Kind[RunState]):
         return verify.chosen(state, which)
 
     @override
-    def rebuild(self, state: RunState, cache: Any, ids: Sequence[str], say: Any) -> Iterator[Any]:
+    def rebuild(
+        self, state: RunState, cache: Artifacts, ids: Sequence[str], say: Callable[[str], None]
+    ) -> Iterator[object]:
         """Build candidates from the sources again, and compare them with what is recorded."""
         from agent_forge.evomerge.tasks.results import verify
 
@@ -367,21 +373,21 @@ class EvoMerge(RunView, Kind[RunState]):
         return (events.Evaluated, events.LayersChosen)
 
     @override
-    def reopened(self, state: RunState, cache: Any) -> tuple[Any, Sequence[str]]:
+    def reopened(self, state: RunState, cache: Artifacts) -> tuple[object, Sequence[str]]:
         """Return the context to measure again in, under another profile too, and how that differs."""
         from agent_forge.evomerge.tasks.results import verify
 
         return verify.reopened(state, cache)
 
     @override
-    def comparable(self, event: Any, recorded: Any) -> dict[str, Any]:
+    def comparable(self, event: Event, recorded: Event) -> dict[str, object]:
         """Return the data of an answer that must come out again; of a score, what was measured."""
         from agent_forge.evomerge.tasks.results import verify
 
         return verify.comparable(event, recorded)
 
     @override
-    def cached(self, state: RunState, cache: Any) -> Iterator[Any]:
+    def cached(self, state: RunState, cache: Artifacts) -> Iterator[object]:
         """Yield an error for each of the run's candidates whose cached files have another digest."""
         from agent_forge.evomerge.tasks.results import verify
 
@@ -396,8 +402,13 @@ class EvoMerge(RunView, Kind[RunState]):
 
     @override
     def verify_folder(
-        self, home: Home, folder: Path, document: dict[str, Any], state: Any, is_known: bool
-    ) -> Iterator[Any]:
+        self,
+        home: Home,
+        folder: Path,
+        document: dict[str, Any],
+        state: RunState | None,
+        is_known: bool,
+    ) -> Iterator[object]:
         """Compare a champion's folder with its recipe file, and with its run if that is known."""
         from agent_forge.evomerge.tasks.results import verify, verify_folder
         from agent_forge.weights.folders.checkpoint import open_checkpoint

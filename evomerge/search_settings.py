@@ -297,7 +297,7 @@ def implied(names: set[str]) -> str:
 
 
 @cache
-def plugins() -> dict[str, Any]:
+def plugins() -> dict[str, object]:
     """Load what other packages register as strategies: name → class. Raises StrategyError."""
     classes = {}
     for point in entry_points(group=ENTRY_POINTS):
@@ -315,7 +315,7 @@ def named(model: type[SearchSettings], strategy: str) -> type[SearchSettings]:
     return create_model(f"{model.__name__}Of{strategy}", __base__=model, strategy=field)
 
 
-def model_of(strategy: Any) -> type[SearchSettings]:
+def model_of(strategy: object) -> type[SearchSettings]:
     """Return the model of a strategy's settings; OtherSearch if it is not installed here."""
     if not isinstance(strategy, str):
         return OtherSearch
@@ -329,7 +329,7 @@ def model_of(strategy: Any) -> type[SearchSettings]:
     return named(model, strategy) if suits else OtherSearch
 
 
-def _tag(value: Any) -> str:
+def _tag(value: object) -> str:
     """Return the tag in `AnySearch` of given settings; of an unnamed strategy the implied one."""
     if isinstance(value, dict):
         name = value["strategy"] if "strategy" in value else implied(set(value))
@@ -338,7 +338,7 @@ def _tag(value: Any) -> str:
     return name if isinstance(name, str) and name in MODELS else "other"
 
 
-def _registered(value: Any, handler: ValidatorFunctionWrapHandler) -> SearchSettings:
+def _registered(value: object, handler: ValidatorFunctionWrapHandler) -> SearchSettings:
     """Validate with the model of a registered strategy; if that refuses, keep what was recorded."""
     if isinstance(value, SearchSettings) and not isinstance(value, OtherSearch):
         return value

@@ -98,7 +98,7 @@ class Setting:
     name: str
     group: str
     #: The default, as JSON has it.
-    default: Any
+    default: object
     #: What it is, in words.
     description: str
     #: Strategies that have it; empty: every run has it.
@@ -151,7 +151,7 @@ def flat_schema() -> dict[str, Any]:
     return labelled(schema, words)
 
 
-def options(name: str) -> list[dict[str, Any]]:
+def options(name: str) -> list[dict[str, object]]:
     """Return the settings with `name` in their names, now or in the source documents.
 
     Raises ConfigError if there is none, with the reason for a name of the documents that is left out.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from agent_forge.evomerge import config as document_settings
 from agent_forge.evomerge import config as settings
@@ -94,7 +93,7 @@ def _told_apart(models: Sequence[ModelReference]) -> tuple[ModelReference, ...]:
     )
 
 
-def _named(entries: Sequence[Any]) -> list[str]:
+def _named(entries: Sequence[object]) -> list[str]:
     """Return the models of a config file as strings.
 
     An entry is a string, or a {name, path, …} of the source documents. Raises ConfigError.

@@ -40,7 +40,7 @@ class RunView(View[RunState]):
 
     @override
     def summary_line(
-        self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]
+        self, type_: str, data: Mapping[str, object], names: Mapping[str, str]
     ) -> str | None:
         return wording.summary_line(type_, data, names)
 
@@ -49,7 +49,7 @@ class RunView(View[RunState]):
         return wording.task(key, names)
 
     @override
-    def row(self, entry: dict[str, Any], event: Event) -> None:
+    def row(self, entry: dict[str, object], event: Event) -> None:
         """Note an event in the run's row of the run list."""
         from agent_forge.evomerge.reports import rows
 
@@ -131,7 +131,7 @@ class RunView(View[RunState]):
         return panels.panels(state) or [default_panels.tasks(self, state)]
 
     @override
-    def part(self, state: RunState, name: str, **query: Any) -> dict[str, Any]:
+    def part(self, state: RunState, name: str, **query: object) -> dict[str, Any]:
         """Return `population`, `candidate`, `lineage` or `layers`, as the API says it."""
         from agent_forge.evomerge.reports import page
 
@@ -151,14 +151,14 @@ class RunView(View[RunState]):
         return report.markdown(report.report(state, rows), picture=False)
 
     @override
-    def picture(self, report: dict[str, Any]) -> bytes | None:
+    def picture(self, report: dict[str, object]) -> bytes | None:
         """Return the picture that lies beside an exported champion as an SVG file."""
         from agent_forge.evomerge.reports.pictures import plot
 
         return plot.draw(report, "svg")
 
     @override
-    def message(self, state: RunState, unit: int | None = None) -> dict[str, Any]:
+    def message(self, state: RunState, unit: int | None = None) -> dict[str, object]:
         from agent_forge.evomerge.reports import page
 
         return page.progress(state, unit)
@@ -183,20 +183,20 @@ class RunView(View[RunState]):
         }
 
     @override
-    def snapshot(self, state: RunState) -> dict[str, Any]:
+    def snapshot(self, state: RunState) -> dict[str, object]:
         """Return population, champion, diversity and pending tasks at a place of the history."""
         from agent_forge.evomerge.reports import snapshot
 
         return snapshot.view(state)
 
     @override
-    def difference(self, a: RunState, b: RunState) -> dict[str, Any]:
+    def difference(self, a: RunState, b: RunState) -> dict[str, object]:
         from agent_forge.evomerge.reports import snapshot
 
         return snapshot.difference(a, b)
 
     @override
-    def yardstick(self, state: RunState) -> dict[str, Any]:
+    def yardstick(self, state: RunState) -> dict[str, object]:
         """Return data, sources, composition of fitness and length of windows of a started run."""
         if state.started is None or state.submitted is None:
             return {}
@@ -264,13 +264,13 @@ class RunView(View[RunState]):
         return wandb_rows.parts(state)
 
     @override
-    def tracked(self, state: RunState, after: int) -> list[tuple[int, dict[str, Any]]]:
+    def tracked(self, state: RunState, after: int) -> Sequence[tuple[int, Mapping[str, object]]]:
         """Return (generation, row) for a tracker."""
         from agent_forge.evomerge.reports.outputs import wandb_rows
 
         return wandb_rows.rows(state, after)
 
-    def tracked_config(self, state: RunState) -> dict[str, Any]:
+    def tracked_config(self, state: RunState) -> dict[str, object]:
         """Return the settings for a tracker."""
         from agent_forge.evomerge.reports.outputs import wandb_rows
 
@@ -283,7 +283,7 @@ class RunView(View[RunState]):
         return wandb_rows.summary(state)
 
     @override
-    def tracked_result(self, state: RunState) -> dict[str, Any] | None:
+    def tracked_result(self, state: RunState) -> dict[str, object] | None:
         """Return the champion as a tracker's artifact is described, or None."""
         from agent_forge.evomerge.reports.outputs import wandb_rows
 
@@ -297,7 +297,7 @@ class RunView(View[RunState]):
         return outlook.rehearsable(state)
 
     @override
-    def rehearse(self, state: RunState) -> Any:
+    def rehearse(self, state: RunState) -> object:
         from agent_forge.evomerge.run.views import outlook
 
         return outlook.rehearsed(state)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from agent_forge.runs.errors import ConfigError, UnknownAlgorithmError
+
+_Params = TypeVar("_Params", bound=BaseModel)
 
 
 def find(table: Mapping[str, str], name: str, what: str) -> Any:
@@ -33,7 +35,7 @@ def _load(place: str) -> Any:
     return getattr(import_module(module), name)
 
 
-def complete(params: type[BaseModel], values: Mapping[str, Any], what: str) -> dict[str, Any]:
+def complete(params: type[BaseModel], values: Mapping[str, object], what: str) -> dict[str, object]:
     """Return parameters with every default written out, as JSON has them. Raises ConfigError."""
     try:
         return params.model_validate(dict(values)).model_dump(mode="json")
@@ -43,7 +45,7 @@ def complete(params: type[BaseModel], values: Mapping[str, Any], what: str) -> d
         raise ConfigError(f"{what}: {where}: {first['msg']}") from error
 
 
-def check_complete(params: type[BaseModel], values: Mapping[str, Any], what: str) -> Any:
+def check_complete(params: type[_Params], values: Mapping[str, object], what: str) -> _Params:
     """Return the parameters of a recipe as a model. Raises ConfigError unless all are written out.
 
     A default that is left out would give one computation two ids.

@@ -71,12 +71,12 @@ def decoder(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return config.get("text_config") or config
 
 
-def depth(config: Mapping[str, Any]) -> int | None:
+def depth(config: Mapping[str, object]) -> int | None:
     """Return the number of blocks that a config.json says; None if it does not."""
     return next((n for key in COUNT_KEYS if type(n := decoder(config).get(key)) is int), None)
 
 
-def per_block(config: Mapping[str, Any]) -> dict[str, list[Any]]:
+def per_block(config: Mapping[str, object]) -> dict[str, list[object]]:
     """Return the lists of a config.json that have an entry for each block, by their keys."""
     count = depth(config)
     return {
@@ -90,8 +90,8 @@ def per_block(config: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def with_blocks(
-    config: Mapping[str, Any], blocks: Sequence[tuple[Mapping[str, Any], int]]
-) -> dict[str, Any]:
+    config: Mapping[str, object], blocks: Sequence[tuple[Mapping[str, object], int]]
+) -> dict[str, object]:
     """Return a config.json for other blocks: each is (config.json of its model, its number there).
 
     Lists with an entry for each block take the entries of those blocks, and lists of numbers of
@@ -117,7 +117,7 @@ def with_blocks(
     return {**config, "text_config": settings} if config.get("text_config") else settings
 
 
-def _numbers(config: Mapping[str, Any], key: str) -> list[int]:
+def _numbers(config: Mapping[str, object], key: str) -> list[int]:
     """Return a list of numbers of blocks of a config.json; empty if it has none."""
     value = decoder(config).get(key)
     return value if isinstance(value, list) else []

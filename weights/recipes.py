@@ -43,7 +43,7 @@ class RecipeNode(Frozen):
         return _hash(self.model_dump(mode="json"))
 
 
-def _hash(form: dict[str, Any]) -> str:
+def _hash(form: dict[str, object]) -> str:
     """Return SHA-256 of the canonical JSON of a recipe's fields."""
     return hashlib.sha256(canonical_json(form).encode()).hexdigest()
 

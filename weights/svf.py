@@ -21,7 +21,7 @@ snapshot of a training is an expert. The frozen weights are neither trained nor 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn.utils import parametrize
@@ -29,6 +29,9 @@ from torch.nn.utils import parametrize
 from agent_forge.runs.errors import ConfigError, NotFiniteError, SourceError
 from agent_forge.weights import block_names
 from agent_forge.weights.tensors import Weights
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 #: What the name of a matrix ends with for its three factors.
 U, S, VT = "/u", "/s", "/vt"
@@ -160,7 +163,9 @@ class Scaled(torch.nn.Module):
 class Vectors(torch.nn.Module):
     """The vectors of a model's matrices; called as the model is."""
 
-    def __init__(self, model: Any, vectors: Weights, factored: Weights, device: str) -> None:
+    def __init__(
+        self, model: PreTrainedModel, vectors: Weights, factored: Weights, device: str
+    ) -> None:
         """Freeze the model and let its matrices be scaled by copies of the vectors.
 
         Raises KeyError for a matrix that has no vector.
@@ -186,7 +191,7 @@ class Vectors(torch.nn.Module):
         place.register_parameter(leaf, parameter)
 
     @property
-    def config(self) -> Any:
+    def config(self) -> PreTrainedConfig:
         """The config of the model beneath."""
         return self._model[0].config
 
@@ -195,12 +200,12 @@ class Vectors(torch.nn.Module):
         self._model[0].train(mode)
         return super().train(mode)
 
-    def gradient_checkpointing_enable(self, how: dict[str, Any]) -> None:
+    def gradient_checkpointing_enable(self, how: dict[str, object]) -> None:
         """Let the model beneath compute its blocks again in the backward pass."""
         model = self._model[0]
         newer = getattr(model, "activation_checkpointing_enable", None)
         (newer or model.gradient_checkpointing_enable)(how)
 
-    def forward(self, **arguments: Any) -> Any:
+    def forward(self, **arguments: object) -> Any:
         """Return what the model beneath does with scaled singular values."""
         return self._model[0](**arguments)

@@ -6,12 +6,17 @@ Sequences of token ids go in; log-likelihoods of every token, and replies, come 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from agent_forge.evaluation.data.packing import Ids, PackedProblem
+from agent_forge.weights.folders.vocabularies import Tokenizer
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import LogitsProcessor, PreTrainedConfig, PreTrainedModel, StoppingCriteria
 
 #: Tokens of one forward pass, fewer if the vocabulary is large: logits stay under 64 MB.
 BATCH_TOKENS = 4096
@@ -37,7 +42,7 @@ class Evaluator(Protocol):
         """Return −log p of every token of each continuation; no prompt or continuation is empty."""
         ...
 
-    def replies(self, problems: Sequence[PackedProblem], tokenizer: Any) -> list[str]:
+    def replies(self, problems: Sequence[PackedProblem], tokenizer: Tokenizer) -> list[str]:
         """Return greedy replies (always the most likely token), ended as each problem says."""
         ...
 
@@ -45,9 +50,9 @@ class Evaluator(Protocol):
 class LocalModel(Protocol):
     """Interface of a model in this process that reads continuations and writes replies."""
 
-    module: Any
-    config: Any
-    device: Any
+    module: PreTrainedModel
+    config: PreTrainedConfig
+    device: torch.device
     batch_tokens: int | None
 
     @property
@@ -63,7 +68,14 @@ class LocalModel(Protocol):
         """Return the losses of every sequence, with lengths rounded up to a multiple of `pad`."""
         ...
 
-    def continued(self, ids: Any, mask: Any, limit: int, until: Any, choose: Any = None) -> Any:
+    def continued(
+        self,
+        ids: torch.Tensor,
+        mask: torch.Tensor,
+        limit: int,
+        until: StoppingCriteria,
+        choose: LogitsProcessor | None = None,
+    ) -> torch.Tensor:
         """Return the next tokens, [batch, at most `limit`] int64 on the CPU.
 
         They are the most likely ones, by the scores that `choose` makes of the logits if it is given.

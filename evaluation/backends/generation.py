@@ -7,7 +7,6 @@ before one of its stop texts, or at its maximal length.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +14,7 @@ from transformers import StoppingCriteria
 
 from agent_forge.evaluation.backends.backend import LocalModel
 from agent_forge.evaluation.data.packing import PackedProblem
+from agent_forge.weights.folders.vocabularies import Tokenizer
 
 #: Prompts are padded to a multiple of this.
 PAD_TO = 32
@@ -22,7 +22,9 @@ PAD_TO = 32
 TAIL = 8
 
 
-def replies(model: LocalModel, problems: Sequence[PackedProblem], tokenizer: Any) -> list[str]:
+def replies(
+    model: LocalModel, problems: Sequence[PackedProblem], tokenizer: Tokenizer
+) -> list[str]:
     """Return the reply to every problem."""
     result = [""] * len(problems)
     ends = end_tokens(model, tokenizer)
@@ -47,7 +49,7 @@ def replies(model: LocalModel, problems: Sequence[PackedProblem], tokenizer: Any
     return result
 
 
-def end_tokens(model: LocalModel, tokenizer: Any) -> frozenset[int]:
+def end_tokens(model: LocalModel, tokenizer: Tokenizer) -> frozenset[int]:
     """Return the tokens that end a reply: the tokenizer's end token and those of the config."""
     ends = getattr(model.config.get_text_config(), "eos_token_id", None)
     several = ends if isinstance(ends, list | tuple) else [ends]
@@ -58,7 +60,11 @@ class _Reading(StoppingCriteria):
     """Stopping criterion that decodes replies while they grow and says which rows have ended."""
 
     def __init__(
-        self, problems: Sequence[PackedProblem], tokenizer: Any, ends: frozenset[int], length: int
+        self,
+        problems: Sequence[PackedProblem],
+        tokenizer: Tokenizer,
+        ends: frozenset[int],
+        length: int,
     ) -> None:
         self._problems = problems
         self._tokenizer = tokenizer
@@ -75,7 +81,7 @@ class _Reading(StoppingCriteria):
         self._before = [self._text(tail) for tail in self._tails]
         self.replies = [""] * len(problems)
 
-    def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **_: object) -> torch.Tensor:
         for row, tokens in enumerate(input_ids[:, self._length :].tolist()):
             if not self._ended[row]:
                 self._read(row, tokens)

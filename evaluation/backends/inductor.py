@@ -64,7 +64,7 @@ def _of_system(name: str) -> str:
     return f"{process.stdout.splitlines()[0]}, {pick_vec_isa()}"
 
 
-def scorer(module: Any) -> Scorer:
+def scorer(module: torch.nn.Module) -> Scorer:
     """Return a scorer that compiles the module when it is first called.
 
     That call raises NotCompiledError if the module cannot be compiled.
@@ -96,7 +96,7 @@ def scorer(module: Any) -> Scorer:
     return compiled
 
 
-def _compile(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
+def _compile(function: Callable, device: torch.device) -> Callable:
     """Return the function as it will be compiled: one shape, no caches of pickles, no timing.
 
     Raises NotCompiledError if this version of torch cannot leave this processor's own instructions

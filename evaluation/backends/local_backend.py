@@ -15,7 +15,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -36,6 +36,17 @@ from agent_forge.runs.errors import SourceError
 from agent_forge.weights import block_names
 from agent_forge.weights.folders import model_config
 from agent_forge.weights.folders.parameters import fill, fill_buffers
+from agent_forge.weights.folders.vocabularies import Tokenizer
+
+if TYPE_CHECKING:
+    from transformers import (
+        Cache,
+        DynamicCache,
+        LogitsProcessor,
+        PreTrainedConfig,
+        PreTrainedModel,
+        StoppingCriteria,
+    )
 
 
 class ResidentModel:
@@ -57,17 +68,17 @@ class ResidentModel:
         self.device = torch.device(device)
         self.config = config
         self.folder = folder
-        self.module: Any = self._empty(config)
+        self.module: PreTrainedModel = self._empty(config)
         #: The module with as many blocks as the folder's model.
         self._whole = self.module
         self.vocabulary = int(config.get_text_config().vocab_size)
         #: Number of blocks → module: each path through layers of another length has its own module.
-        self._modules: dict[int, Any] = {
+        self._modules: dict[int, PreTrainedModel] = {
             int(config.get_text_config().num_hidden_layers): self.module
         }
 
     @classmethod
-    def from_module(cls, module: Any) -> ResidentModel:
+    def from_module(cls, module: PreTrainedModel) -> ResidentModel:
         """Wrap an existing module, on its own device.
 
         Weights that are loaded into it are computed in the dtype that the module has now.
@@ -80,7 +91,7 @@ class ResidentModel:
         model.vocabulary = int(module.config.get_text_config().vocab_size)
         return model
 
-    def _empty(self, config: Any) -> Any:
+    def _empty(self, config: PreTrainedConfig) -> PreTrainedModel:
         """Return a module without weights, but with its buffers."""
         module = model_config.empty(self.folder, config)
         fill_buffers(module, self.device)
@@ -195,13 +206,18 @@ class ResidentModel:
         """Return −log p of continuations, as `Evaluator` says; every prompt is read once."""
         return continuations(self, pairs)
 
-    def replies(self, problems: Sequence[PackedProblem], tokenizer: Any) -> list[str]:
+    def replies(self, problems: Sequence[PackedProblem], tokenizer: Tokenizer) -> list[str]:
         """Return greedy replies, as `Evaluator` says."""
         return replies(self, problems, tokenizer)
 
     @torch.inference_mode()
     def continued(
-        self, ids: torch.Tensor, mask: torch.Tensor, limit: int, until: Any, choose: Any = None
+        self,
+        ids: torch.Tensor,
+        mask: torch.Tensor,
+        limit: int,
+        until: StoppingCriteria,
+        choose: LogitsProcessor | None = None,
     ) -> torch.Tensor:
         """Return the most likely next tokens, [batch, ≤ limit] int64 on the CPU.
 
@@ -214,7 +230,8 @@ class ResidentModel:
         how = GenerationConfig(
             do_sample=False, max_new_tokens=limit, use_cache=True, pad_token_id=0, eos_token_id=None
         )
-        tokens = self.module.generate(
+        generate: Any = self.module.generate  # its types want a mixin
+        tokens = generate(
             input_ids=ids.to(self.device),
             attention_mask=mask.to(self.device),
             generation_config=how,
@@ -251,7 +268,7 @@ def continuations(model: LocalModel, pairs: Sequence[tuple[Ids, Ids]]) -> list[F
     return [losses_by_place[place] for place in range(len(pairs))]
 
 
-def shareable(module: Any) -> bool:
+def shareable(module: PreTrainedModel) -> bool:
     """Return True if the module's prompts can be read once, with a key-value cache."""
     taken = inspect.signature(module.forward).parameters
     needed = {"attention_mask", "position_ids", "logits_to_keep"}
@@ -259,7 +276,7 @@ def shareable(module: Any) -> bool:
     return named and needed <= set(taken) and not getattr(module, "_is_stateful", False)
 
 
-def cache_name(module: Any) -> str:
+def cache_name(module: PreTrainedModel) -> str:
     """Return the name of the key-value cache in the module's forward pass and in its output.
 
     transformers 5.24 renamed `past_key_values` to `cache`.
@@ -302,7 +319,7 @@ def _batch(model: LocalModel, length: int, prompts: Sequence[_Asked]) -> dict[in
 
 
 def _forward(
-    model: LocalModel, ids: torch.Tensor, mask: torch.Tensor, cache: Any, keep: int
+    model: LocalModel, ids: torch.Tensor, mask: torch.Tensor, cache: Cache | None, keep: int
 ) -> Any:
     """Run a forward pass over `ids`, after the cached tokens; `mask` covers both."""
     positions = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -ids.shape[1] :]
@@ -316,7 +333,7 @@ def _forward(
     )
 
 
-def _selected(cache: Any, rows: torch.Tensor) -> Any:
+def _selected(cache: DynamicCache, rows: torch.Tensor) -> DynamicCache:
     """Return a copy of the cache with these rows; a row may be taken several times."""
     selection = copy.copy(cache)
     selection.layers = [copy.copy(layer) for layer in cache.layers]

@@ -21,6 +21,7 @@ from agent_forge.evaluation.backends.backend import Losses, batches, rows_per_ba
 from agent_forge.evaluation.data.packing import Ids, PackedProblem
 from agent_forge.runs.errors import EndpointError
 from agent_forge.runs.system.redaction import Address
+from agent_forge.weights.folders.vocabularies import Tokenizer
 
 #: Most seconds for one answer; number of attempts to connect to a server that cannot be reached.
 PATIENCE, TRIES = 600.0, 3
@@ -81,7 +82,7 @@ class Endpoint:
                     sequence_losses[place] = self._read(choice, len(prompt))
         return [each for each in sequence_losses if each is not None]
 
-    def replies(self, problems: Sequence[PackedProblem], tokenizer: Any) -> list[str]:
+    def replies(self, problems: Sequence[PackedProblem], tokenizer: Tokenizer) -> list[str]:
         """Return greedy replies, as `Evaluator` says. Raises EndpointError.
 
         Replies are cut here at all stop texts, because the server gets only the first four.
@@ -122,7 +123,7 @@ class Endpoint:
         highest = np.asarray([max(top.values()) for top in tops[1:length]], np.float64)
         return (-own_logprobs).astype(np.float32), own_logprobs >= highest - ROUNDING
 
-    def _ask(self, prompts: list[list[int]], **fields: Any) -> list[Mapping[str, Any]]:
+    def _ask(self, prompts: list[list[int]], **fields: object) -> list[Mapping[str, object]]:
         """Send one request and return its choices, in the order of the prompts."""
         body = {"model": self._model, "prompt": prompts, "temperature": 0, "n": 1, **fields}
         try:

@@ -108,7 +108,7 @@ class LlamaCppSpeaker:
         finally:
             connection.close()
 
-    def _ask(self, path: str, body: Any) -> tuple[Any, Any]:
+    def _ask(self, path: str, body: object) -> tuple[Any, Any]:
         """Return the connection to the server and its answer. Raise UnavailableError, SourceError."""
         connection = http.client.HTTPConnection(
             str(self._address.hostname), int(self._address.port or 0), timeout=PATIENCE
@@ -225,7 +225,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def serve() -> None:
     """Load a file in the process, tell the address, and answer until standard input is closed."""
-    xllamacpp: Any = importlib.import_module("xllamacpp")
+    xllamacpp: object = importlib.import_module("xllamacpp")
     file, out = sys.argv[-2:]
     params = xllamacpp.CommonParams()
     params.model.path, params.n_ctx, params.n_parallel = file, CONTEXT, 1

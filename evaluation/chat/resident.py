@@ -13,7 +13,7 @@ at the beginning of a word. So tokens are decoded together with those of the pre
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -42,6 +42,7 @@ from agent_forge.runs.system import bounded_files
 from agent_forge.weights import randomness
 from agent_forge.weights.folders import model_config, template_rendering
 from agent_forge.weights.folders.checkpoint import open_checkpoint
+from agent_forge.weights.folders.vocabularies import Tokenizer
 
 
 class ResidentSpeaker:
@@ -113,7 +114,12 @@ class ResidentSpeaker:
             thread.join()
 
     def _write(
-        self, ids: list[int], most: int, heard: _Hearing, choose: Any, tokens: SimpleQueue[Any]
+        self,
+        ids: list[int],
+        most: int,
+        heard: _Hearing,
+        choose: TokenChooser,
+        tokens: SimpleQueue[int | BaseException | None],
     ) -> None:
         """Write a reply; `tokens` gets its tokens by `heard`, an error if there is one, and None."""
         row = torch.tensor([ids])
@@ -127,10 +133,12 @@ class ResidentSpeaker:
 class _Hearing(StoppingCriteria):
     """Stopping criterion that passes tokens on, and ends at an end token or when asked to stop."""
 
-    def __init__(self, tokens: SimpleQueue[Any], ends: frozenset[int], stopping: Event) -> None:
+    def __init__(
+        self, tokens: SimpleQueue[int | BaseException | None], ends: frozenset[int], stopping: Event
+    ) -> None:
         self._tokens, self._ends, self._stopping = tokens, ends, stopping
 
-    def __call__(self, input_ids: Any, scores: Any, **_: Any) -> Any:
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **_: object) -> torch.Tensor:
         token = int(input_ids[0, -1])
         self._tokens.put(token)
         ended = token in self._ends or self._stopping.is_set()
@@ -214,7 +222,7 @@ class TokenChooser(LogitsProcessor):
 
     def __init__(self, choice: Choice, limit: int, length: int, *key: str | int) -> None:
         """Choose up to `limit` tokens after a prompt of `length` tokens."""
-        steps: list[Any] = []
+        steps: list[Callable[..., torch.Tensor]] = []
         if choice.repetition_penalty is not None:
             steps.append(RepetitionPenaltyLogitsProcessor(choice.repetition_penalty))
         if choice.temperature:
@@ -223,9 +231,9 @@ class TokenChooser(LogitsProcessor):
             steps += [] if choice.top_p is None else [TopPLogitsWarper(choice.top_p)]
             steps += [] if choice.min_p is None else [MinPLogitsWarper(choice.min_p)]
             steps.append(Drawing(randomness.uniform(limit, *key)[None], length))
-        self._steps: Sequence[Any] = steps
+        self._steps = steps
 
-    def __call__(self, input_ids: Any, scores: Any) -> Any:
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Return the scores [rows, vocabulary] after all steps."""
         for step in self._steps:
             scores = step(input_ids, scores)
@@ -241,7 +249,7 @@ LONGEST = 4
 class Decoder:
     """Decoder of one reply."""
 
-    def __init__(self, tokenizer: Any, before: list[int]) -> None:
+    def __init__(self, tokenizer: Tokenizer, before: list[int]) -> None:
         """Decode tokens that follow `before`, the last ids of the prompt."""
         self._tokenizer = tokenizer
         #: Tokens whose text is out, which those that follow are decoded with; and tokens held back.

@@ -54,7 +54,7 @@ ADVICE = {
 }
 
 #: (file and line, number, row).
-Row = tuple[str, int, dict[str, Any]]
+Row = tuple[str, int, dict[str, object]]
 #: A function that takes a sentence about how a file was read.
 Note = Callable[[str], None]
 
@@ -189,7 +189,7 @@ class Counts:
     #: Places of questions with two equal wrong choices.
     equal: list[str] = field(default_factory=list)
 
-    def take(self, where: str, row: dict[str, Any], shaped: row_forms.Shaped) -> None:
+    def take(self, where: str, row: dict[str, object], shaped: row_forms.Shaped) -> None:
         """Note what a row has. Raises DataError if a question's right choice is there twice."""
         self.items += 1
         self.forms[shaped.how, shaped.kind] += 1
@@ -202,7 +202,7 @@ class Counts:
                 values.add(value)
         self._compare_choices(where, shaped.row)
 
-    def _compare_choices(self, where: str, row: dict[str, Any]) -> None:
+    def _compare_choices(self, where: str, row: dict[str, object]) -> None:
         choices, answer = row.get("choices"), row.get("answer")
         if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
             return
@@ -239,17 +239,17 @@ class Counts:
                 )
 
 
-def _filled(row: dict[str, Any]) -> dict[str, Any]:
+def _filled(row: dict[str, object]) -> dict[str, object]:
     """Return the row without its empty cells; keep an empty prompt, which a question may have."""
     return {k: v for k, v in row.items() if v is not None and (v != "" or k == "prompt")}
 
 
-def _named(row: dict[str, Any]) -> dict[str, Any]:
+def _named(row: dict[str, object]) -> dict[str, object]:
     """Return the row with its id as text: in a table an id is often a number."""
     return {**row, "id": str(row["id"])} if type(row.get("id")) is int else row
 
 
-def _no_item(path: Path, where: str, row: dict[str, Any]) -> str:
+def _no_item(path: Path, where: str, row: dict[str, object]) -> str:
     keys = ", ".join(map(str, row)) or "nothing"
     return (
         f"{where}: no item: it has {keys}, and an item has text, choices or check (docs/fitness.md). "
@@ -270,7 +270,7 @@ def _lines(path: Path) -> Iterator[Row]:
             yield where, number, row
 
 
-def _json(content: str, where: str) -> Any:
+def _json(content: str, where: str) -> object:
     """Parse a document or a line. Raises DataError, also for more than `MOST_PARTS` lists and objects.
 
     `[],` takes 64 bytes of memory, and a file of a megabyte can unpack to a gigabyte of them.
@@ -295,7 +295,7 @@ class _TwiceError(ValueError):
     """A JSON object has a key twice: programs differ in which value counts."""
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Return a JSON object. Raises _TwiceError."""
     members = dict(pairs)
     if len(members) < len(pairs):
@@ -318,7 +318,7 @@ def _array(path: Path) -> Iterator[Row]:
         row = {"text": row} if isinstance(row, str) else row
         if not isinstance(row, dict):
             raise DataError(f"{where}: must be an object or a text.")
-        yield where, number, row
+        yield where, number, dict(row)
 
 
 def _table(path: Path) -> Iterator[Row]:
@@ -379,7 +379,7 @@ def _rows_at_a_time(path: Path, metadata: Any) -> int:
     return max(1, min(MOST_ROWS, MOST_BYTES // max([1, *groups])))
 
 
-def _size(value: Any) -> int:
+def _size(value: object) -> int:
     """Return the characters of the texts in a row, 64 for each list or object, 8 for another value."""
     if isinstance(value, str | bytes):
         return len(value)

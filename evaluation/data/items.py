@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -159,7 +159,7 @@ def absolute(place: str | Path) -> str:
 
 def load(
     paths: Sequence[Path],
-    more: Iterable[dict[str, Any]] = (),
+    more: Iterable[dict[str, object]] = (),
     from_program: bool = False,
     note: file_formats.Note = lambda words: None,
     needed: Sequence[Slice] = SLICES,
@@ -191,7 +191,9 @@ def load(
     return [items[id_] for id_ in sorted(items)]
 
 
-def _items(files: Sequence[Path], more: Iterable[dict[str, Any]], how: Reading) -> dict[str, Item]:
+def _items(
+    files: Sequence[Path], more: Iterable[dict[str, object]], how: Reading
+) -> dict[str, Item]:
     """Return the items by id. Raises DataError for an id used twice."""
     task = Path("task")
     rows = ((str(row.get("id")), _parse(row, str(row.get("id")), 0, task, how)) for row in more)
@@ -269,7 +271,7 @@ def digest(items: Sequence[Item]) -> str:
     return hasher.hexdigest()
 
 
-def from_rows(rows: Iterable[dict[str, Any]]) -> list[Item]:
+def from_rows(rows: Iterable[dict[str, object]]) -> list[Item]:
     """Return items from dictionaries of the same format, sorted by id."""
     place = Path("text")
     items = [_parse(row, "built-in", number, place) for number, row in enumerate(rows)]
@@ -339,7 +341,7 @@ def _names_task(item: Item) -> bool:
 
 
 def _parse(
-    row: dict[str, Any], where: str, number: int, file: Path, how: Reading = Reading()
+    row: Mapping[str, object], where: str, number: int, file: Path, how: Reading = Reading()
 ) -> Item:
     name = how.name or file.name
     row = {"id": f"{name}:{number}", "domain": file_formats.domain(file), **row}

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +30,7 @@ from agent_forge.evaluation.data.items import Item, Problem, Question, Text
 from agent_forge.evaluation.data.outcomes import Pool
 from agent_forge.evaluation.data.slices import SLICES, Slice
 from agent_forge.runs.errors import DataError
+from agent_forge.weights.folders.vocabularies import Tokenizer
 
 Ids = NDArray[np.int64]
 
@@ -99,7 +99,7 @@ def _grades(grades: Sequence[int]) -> tuple[int, ...]:
 PackedData = dict[Slice, dict[str, Packed]]
 
 
-def pack(items: Sequence[Item], tokenizer: Any, context: int) -> PackedData:
+def pack(items: Sequence[Item], tokenizer: Tokenizer, context: int) -> PackedData:
     """Tokenise and pack all items. Raises DataError if the model cannot be scored on an item."""
     result: PackedData = {s: {} for s in SLICES}
     texts: dict[tuple[Slice, str], list[Text]] = {}
@@ -120,7 +120,7 @@ def pack(items: Sequence[Item], tokenizer: Any, context: int) -> PackedData:
     return result
 
 
-def fitting(items: Sequence[Item], tokenizer: Any, context: int) -> list[Item]:
+def fitting(items: Sequence[Item], tokenizer: Tokenizer, context: int) -> list[Item]:
     """Return the items without the questions and problems that are longer than a context.
 
     For items that were not made for one particular model.
@@ -141,7 +141,7 @@ def fitting(items: Sequence[Item], tokenizer: Any, context: int) -> list[Item]:
     return [item for item in items if fits(item)]
 
 
-def _cut(packed: Packed, texts: Sequence[Text], tokenizer: Any, context: int) -> None:
+def _cut(packed: Packed, texts: Sequence[Text], tokenizer: Tokenizer, context: int) -> None:
     """Join texts and cut them into windows."""
     written = [t.text for t in texts]
     fast = bool(getattr(tokenizer, "is_fast", False))
@@ -181,7 +181,7 @@ def token_bytes(text: str, offsets: Sequence[tuple[int, int]]) -> list[int]:
     return [int(n) for n in np.diff(before[ends], prepend=0)]
 
 
-def check_known(id_: str, ids: Sequence[int], tokenizer: Any) -> None:
+def check_known(id_: str, ids: Sequence[int], tokenizer: Tokenizer) -> None:
     """Raise DataError if the tokenizer does not know a part of the item.
 
     A token that stands for everything unknown is easy to predict: its score measures nothing.
@@ -196,13 +196,13 @@ def check_known(id_: str, ids: Sequence[int], tokenizer: Any) -> None:
         )
 
 
-def _encode(id_: str, text: str, tokenizer: Any) -> list[int]:
+def _encode(id_: str, text: str, tokenizer: Tokenizer) -> list[int]:
     ids = tokenizer.encode(text, add_special_tokens=False)
     check_known(id_, ids, tokenizer)
     return ids
 
 
-def _ask(item: Question, tokenizer: Any, context: int) -> PackedQuestion:
+def _ask(item: Question, tokenizer: Tokenizer, context: int) -> PackedQuestion:
     parts = _parts(item, tokenizer)
     choices = [choice for _, choice in parts]
     for choice, ids in zip(item.choices, choices, strict=True):
@@ -226,7 +226,7 @@ def _ask(item: Question, tokenizer: Any, context: int) -> PackedQuestion:
     )
 
 
-def _parts(item: Question, tokenizer: Any) -> list[tuple[list[int], list[int]]]:
+def _parts(item: Question, tokenizer: Tokenizer) -> list[tuple[list[int], list[int]]]:
     """Return for every choice the tokens before it, and its own tokens."""
     if item.encoding == "harness":
         parts = [pair(item.prompt, choice, tokenizer) for choice in item.choices]
@@ -244,7 +244,7 @@ def _sizes(item: Question, choices: Sequence[Sequence[int]]) -> list[int]:
     return [len(ids) if item.normalise == "tokens" else 1 for ids in choices]
 
 
-def _pose(item: Problem, tokenizer: Any, context: int) -> PackedProblem:
+def _pose(item: Problem, tokenizer: Tokenizer, context: int) -> PackedProblem:
     if item.encoding == "harness":
         ids = alone(item.prompt, tokenizer)
         check_known(item.id, ids, tokenizer)
@@ -260,7 +260,7 @@ def _pose(item: Problem, tokenizer: Any, context: int) -> PackedProblem:
     return PackedProblem(item, np.asarray(ids, np.int64))
 
 
-def pair(prompt: str, continuation: str, tokenizer: Any) -> tuple[list[int], list[int]]:
+def pair(prompt: str, continuation: str, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
     """Return (ids of the prompt, ids of the continuation)."""
     if not prompt.strip():
         continuation = prompt + continuation
@@ -273,7 +273,7 @@ def pair(prompt: str, continuation: str, tokenizer: Any) -> tuple[list[int], lis
     return before, alone(prompt + continuation, tokenizer)[len(before) :]
 
 
-def alone(text: str, tokenizer: Any) -> list[int]:
+def alone(text: str, tokenizer: Tokenizer) -> list[int]:
     """Return a text's ids with the tokenizer's special tokens.
 
     If the text begins with the start token, else the end token, no special tokens are added.
@@ -295,7 +295,7 @@ class Windows:
     bytes: int
 
 
-def documents(texts: Sequence[Text], tokenizer: Any, context: int) -> list[Windows]:
+def documents(texts: Sequence[Text], tokenizer: Tokenizer, context: int) -> list[Windows]:
     """Return the windows of each text, at most `context` tokens long, in order.
 
     Without a start or end token, the first token of a text is not predicted, and its bytes do not
@@ -319,7 +319,7 @@ def in_turn(domains: Iterable[Sequence[Windows]], tokens: int) -> list[Ids]:
     return windows
 
 
-def _document(text: Text, tokenizer: Any, start: int | None, context: int) -> Windows:
+def _document(text: Text, tokenizer: Tokenizer, start: int | None, context: int) -> Windows:
     ids = tokenizer.encode(text.text, add_special_tokens=False, verbose=False)
     check_known(text.id, ids, tokenizer)
     size = len(text.text.encode("utf-8", "replace"))
@@ -332,7 +332,7 @@ def _document(text: Text, tokenizer: Any, start: int | None, context: int) -> Wi
     return Windows(text.id, tuple(np.asarray(cut, np.int64) for cut in cuts), size)
 
 
-def _first_bytes(text: Text, tokenizer: Any) -> int:
+def _first_bytes(text: Text, tokenizer: Tokenizer) -> int:
     """Return the bytes of a text's first token. Raises DataError if the tokenizer cannot tell."""
     if not getattr(tokenizer, "is_fast", False):
         raise DataError(

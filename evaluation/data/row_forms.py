@@ -78,7 +78,7 @@ class _Fields:
         self.taken.add(name)
         return self.row[name]
 
-    def common(self) -> dict[str, Any]:
+    def common(self) -> dict[str, object]:
         """Take what every item may have."""
         return {name: self.take(name) for name in COMMON if self.row.get(name) not in (None, "")}
 
@@ -87,7 +87,7 @@ class _Fields:
         return (*_paths(self.row, self.taken), *self.rest)
 
 
-def shape(row: dict[str, Any]) -> Shaped | None:
+def shape(row: dict[str, object]) -> Shaped | None:
     """Return a row as an item; None if it has no known form.
 
     Raises FormError for a row that has the keys of a form and not its values.
@@ -105,7 +105,7 @@ def shape(row: dict[str, Any]) -> Shaped | None:
     return Shaped(row) if "choices" in row else None
 
 
-def value(row: Mapping[str, Any], path: str) -> Any:
+def value(row: Mapping[str, object], path: str) -> object:
     """Return the value of a key that `shape` left out, also of one within an object."""
     if path in row:
         return row[path]
@@ -114,7 +114,7 @@ def value(row: Mapping[str, Any], path: str) -> Any:
     return column.get(inner) if isinstance(column, Mapping) else None
 
 
-def _paths(row: Mapping[str, Any], taken: set[str]) -> Iterator[str]:
+def _paths(row: Mapping[str, object], taken: set[str]) -> Iterator[str]:
     for key, value in row.items():
         if key not in taken and isinstance(value, Mapping) and value:
             yield from (f"{key}.{inner}" for inner in value)
@@ -125,7 +125,7 @@ def _paths(row: Mapping[str, Any], taken: set[str]) -> Iterator[str]:
 # ---- items as they are -----------------------------------------------------------------------
 
 
-def _text(row: dict[str, Any]) -> Shaped:
+def _text(row: dict[str, object]) -> Shaped:
     """Return a text without further keys. Raises FormError for a text that is another item, too."""
     if other := [name for name in ("choices", "check") if name in row]:
         raise FormError(
@@ -136,7 +136,7 @@ def _text(row: dict[str, Any]) -> Shaped:
     return Shaped(item, rest=tuple(_paths(row, set(item))))
 
 
-def _answered(row: dict[str, Any]) -> dict[str, Any]:
+def _answered(row: dict[str, object]) -> dict[str, object]:
     """Return a question with the place of its answer, if that is written as letter or text."""
     choices, answer = row.get("choices"), row.get("answer")
     if not isinstance(answer, str) or not isinstance(choices, list):
@@ -147,7 +147,7 @@ def _answered(row: dict[str, Any]) -> dict[str, Any]:
 # ---- questions -------------------------------------------------------------------------------
 
 
-def place(answer: Any, choices: Sequence[str], labels: Sequence[str] = ()) -> int:
+def place(answer: object, choices: Sequence[str], labels: Sequence[str] = ()) -> int:
     """Return the place of the answer among the choices, from 0.
 
     The answer is a label if the choices have `labels`. Without labels it is a place (also written
@@ -178,14 +178,14 @@ def place(answer: Any, choices: Sequence[str], labels: Sequence[str] = ()) -> in
     raise FormError(f"its answer {_shown(answer)} is not one of {len(choices)} choices")
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """Return a value as JSON writes true, false and null, else as Python does."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     return shown(value)
 
 
-def _question(fields: _Fields) -> tuple[dict[str, Any], str] | None:
+def _question(fields: _Fields) -> tuple[dict[str, object], str] | None:
     """Make a question of a stem, its choices and an answer."""
     stem = fields.first(STEMS)
     if stem is None or not fields.has(stem):
@@ -217,7 +217,7 @@ def _choices(fields: _Fields) -> tuple[list[str], list[str]] | None:
         )
     fields.take(name)
     labels: Any = []
-    texts: Any = cell
+    texts: object = cell
     if isinstance(cell, Mapping):
         if {"text", "label"} <= set(cell):
             texts, labels = cell["text"], cell["label"]
@@ -251,7 +251,7 @@ def _lettered(fields: _Fields) -> tuple[list[str], list[str]] | None:
     return None
 
 
-def _checked(texts: Any, name: str) -> list[str]:
+def _checked(texts: object, name: str) -> list[str]:
     if not isinstance(texts, list) or len(texts) < 2:
         raise FormError(f"its {name} are {_shown(texts)}, and a question has two or more")
     for number, text in enumerate(texts):
@@ -260,7 +260,7 @@ def _checked(texts: Any, name: str) -> list[str]:
     return texts
 
 
-def _solutions(fields: _Fields) -> tuple[dict[str, Any], str] | None:
+def _solutions(fields: _Fields) -> tuple[dict[str, object], str] | None:
     """Make a question of a goal and two solutions, as PIQA has them."""
     if not fields.has("goal", "sol1", "sol2") or "label" not in fields.row:
         return None
@@ -273,7 +273,7 @@ def _solutions(fields: _Fields) -> tuple[dict[str, Any], str] | None:
     return item, 'the goal between "Question:" and "Answer:", then each solution after a blank'
 
 
-def _endings(fields: _Fields) -> tuple[dict[str, Any], str] | None:
+def _endings(fields: _Fields) -> tuple[dict[str, object], str] | None:
     """Make a question of a beginning and its possible endings, as HellaSwag has them."""
     if not fields.has("ctx") or "endings" not in fields.row or "label" not in fields.row:
         return None
@@ -289,7 +289,7 @@ def _endings(fields: _Fields) -> tuple[dict[str, Any], str] | None:
 # ---- texts -----------------------------------------------------------------------------------
 
 
-def _chat(fields: _Fields) -> tuple[dict[str, Any], str] | None:
+def _chat(fields: _Fields) -> tuple[dict[str, object], str] | None:
     """Make a text of messages."""
     messages = fields.row.get("messages")
     if not isinstance(messages, list) or not messages:
@@ -310,7 +310,7 @@ def _chat(fields: _Fields) -> tuple[dict[str, Any], str] | None:
     return {"text": "\n\n".join(parts)}, "messages one after the other, each behind its role"
 
 
-def _answer(fields: _Fields) -> tuple[dict[str, Any], str] | None:
+def _answer(fields: _Fields) -> tuple[dict[str, object], str] | None:
     """Make a text of a question and its answer. Raises FormError for an answer that is no text."""
     if not fields.has("question") or fields.row.get("answer") in (None, ""):
         return None
@@ -321,7 +321,7 @@ def _answer(fields: _Fields) -> tuple[dict[str, Any], str] | None:
     return {"text": text}, "the question, then the answer"
 
 
-def _instruction(fields: _Fields) -> tuple[dict[str, Any], str] | None:
+def _instruction(fields: _Fields) -> tuple[dict[str, object], str] | None:
     """Make a text of an instruction, its input if there is one, and the output."""
     if not fields.has("instruction", "output"):
         return None
@@ -332,7 +332,7 @@ def _instruction(fields: _Fields) -> tuple[dict[str, Any], str] | None:
     return {"text": text}, "the instruction, the input if there is one, then the output"
 
 
-def _completion(fields: _Fields) -> tuple[dict[str, Any], str] | None:
+def _completion(fields: _Fields) -> tuple[dict[str, object], str] | None:
     """Make a text of a prompt and its completion."""
     if not fields.has("prompt", "completion"):
         return None
@@ -341,7 +341,7 @@ def _completion(fields: _Fields) -> tuple[dict[str, Any], str] | None:
 
 
 #: The forms in the order in which they are tried. A form returns None for rows without its keys.
-FORMS: tuple[Callable[[_Fields], tuple[dict[str, Any], str] | None], ...] = (
+FORMS: tuple[Callable[[_Fields], tuple[dict[str, object], str] | None], ...] = (
     _question,
     _solutions,
     _endings,

@@ -164,7 +164,7 @@ def _reply(spec: Spec, task: Any, requests: list[Any]) -> Row:
     }
 
 
-def _try(task: Any, metric: str, prompt: str, doc: dict[str, Any]) -> None:
+def _try(task: object, metric: str, prompt: str, doc: dict[str, object]) -> None:
     """Raise Refused if the metric fails on a single reply or is not from 0 to 1."""
     try:
         score = judged(task, metric, prompt, doc, "a reply")
@@ -175,7 +175,7 @@ def _try(task: Any, metric: str, prompt: str, doc: dict[str, Any]) -> None:
         raise Refused(f"its metric {metric} gave {score:g}, and an item's is from 0 to 1")
 
 
-def _text(spec: Spec, task: Any, requests: list[Any]) -> Row:
+def _text(spec: Spec, task: object, requests: list[Any]) -> Row:
     if spec.metric:
         raise Refused("it is text, measured by perplexity and bits per byte: leave out the metric")
     return {"text": requests[0].args[0]}
@@ -199,7 +199,7 @@ def metric_of(spec: Spec, task: Any, allowed_names: Any) -> str:
     return spec.metric or metrics[0]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     raise Refused(f"a document holds a {type(value).__name__}, which is no text and no number")
 
 

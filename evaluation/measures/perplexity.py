@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +19,7 @@ from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data.items import Text
 from agent_forge.evaluation.data.packing import Ids, Packed, PackedQuestion, Windows, documents
 from agent_forge.runs.errors import UnmeasurableError
+from agent_forge.weights.folders.vocabularies import Tokenizer
 
 
 def score_windows(
@@ -64,7 +64,11 @@ def score(model: Evaluator, split: Sequence[Windows]) -> list[float]:
 
 
 def scored(
-    model: Evaluator, texts: Mapping[str, Sequence[Text]], tokenizer: Any, context: int, name: str
+    model: Evaluator,
+    texts: Mapping[str, Sequence[Text]],
+    tokenizer: Tokenizer,
+    context: int,
+    name: str,
 ) -> tuple[dict[str, tuple[float, ...]], dict[str, tuple[int, ...]]]:
     """Return domain → −log p in nats of each document, and domain → their bytes.
 

@@ -274,7 +274,7 @@ def _compiled(program: str) -> Any:
     return compile(program, "program", "exec")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Return Counters, named tuples and the like as plain containers, whose `repr` is a literal."""
     if isinstance(value, dict):
         return {_plain(k): _plain(v) for k, v in value.items()}

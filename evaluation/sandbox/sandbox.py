@@ -150,7 +150,7 @@ def _understood(output: str, calls: Sequence[str]) -> ProgramResult:
     return _nothing(calls, "ended without an answer")
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 

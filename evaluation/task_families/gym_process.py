@@ -68,7 +68,7 @@ def right(name: str, level: int, seed: int, number: int, reply: str) -> bool:
     return score(dataset, reply, dataset[number]) >= FULL
 
 
-def answered(question: dict[str, Any]) -> dict[str, Any]:
+def answered(question: dict[str, Any]) -> dict[str, object]:
     """Return the answer to a question, or the error in words."""
     (what, arguments), *_ = question.items()
     try:

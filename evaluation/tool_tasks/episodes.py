@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -33,7 +33,10 @@ from agent_forge.evaluation.trajectories.sampling import ROWS, Drawing
 from agent_forge.runs.errors import ConfigError, SourceError
 from agent_forge.weights import randomness
 from agent_forge.weights.folders import template_rendering
+from agent_forge.weights.folders.vocabularies import Tokenizer
 from agent_forge.weights.training.windows import Ids, Trajectory
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -199,8 +202,8 @@ class Player:
 
 
 def _batches(
-    entries: Sequence[Any], length: Callable[[Any], int], rows: Callable[[int], int]
-) -> Any:
+    entries: Sequence[_T], length: Callable[[_T], int], rows: Callable[[int], int]
+) -> Iterator[list[_T]]:
     """Yield things of similar length together, the shortest first."""
     order = sorted(entries, key=length)
     while order:
@@ -231,7 +234,7 @@ class _Ending(StoppingCriteria):
         #: Tokens of each row's turn; 0: it has not ended.
         self.sizes = [0] * rows
 
-    def __call__(self, input_ids: Any, scores: Any, **_: Any) -> Any:
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **_: object) -> torch.Tensor:
         for row, tokens in enumerate(input_ids[:, self._length :].tolist()):
             if self.sizes[row]:
                 continue
@@ -245,7 +248,9 @@ class _Ending(StoppingCriteria):
 class Speech:
     """The writing of sessions with a tokenizer and a form of calls."""
 
-    def __init__(self, tokenizer: Any, form: Form, chat: bool, tools: Mapping[str, Tool]) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, form: Form, chat: bool, tools: Mapping[str, Tool]
+    ) -> None:
         """Write calls in a form; `chat` is True if sessions go through the chat template.
 
         Raises ConfigError for a template that cannot do it.
@@ -320,7 +325,7 @@ class Speech:
 
 
 def chosen(
-    tokenizer: Any,
+    tokenizer: Tokenizer,
     name: str,
     chat: bool | None,
     tools: Mapping[str, Tool],

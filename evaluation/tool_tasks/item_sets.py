@@ -9,7 +9,6 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import count, islice
-from typing import Any
 
 from agent_forge.evaluation import tool_tasks
 from agent_forge.evaluation.data.slices import Slice, slice_of
@@ -57,5 +56,7 @@ def _new(family: str, level: int, seed: int, on: Slice, keys: set[str]) -> Itera
 
 def digest(items: dict[str, list[ToolItem]]) -> str:
     """Return BLAKE2b over all items by name, 64 hexadecimal digits."""
-    dump: dict[str, Any] = {name: [asdict(item) for item in group] for name, group in items.items()}
+    dump: dict[str, object] = {
+        name: [asdict(item) for item in group] for name, group in items.items()
+    }
     return hashlib.blake2b(canonical_json(dump).encode(), digest_size=32).hexdigest()

@@ -148,7 +148,7 @@ def description(form: Form, tools: Mapping[str, Tool]) -> str:
     )
 
 
-def schemas(tools: Mapping[str, Tool]) -> list[dict[str, Any]]:
+def schemas(tools: Mapping[str, Tool]) -> list[dict[str, object]]:
     """Return tools as chat templates take them: JSON schemas of functions."""
     argument = {"type": "object", "properties": {"input": {"type": "string"}}}
     return [

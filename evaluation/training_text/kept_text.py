@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import blake3
 import numpy as np
@@ -36,7 +36,11 @@ from agent_forge.events import canonical_json
 from agent_forge.runs.errors import DataError, SourceError, UnavailableError
 from agent_forge.weights.folders import companions
 from agent_forge.weights.folders.checkpoint import replace, settle
+from agent_forge.weights.folders.vocabularies import Tokenizer
 from agent_forge.weights.storage.inputs import Supply
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 STREAMS, ITEMS = "streams.safetensors", "items.jsonl"
 
@@ -78,7 +82,7 @@ class Text:
         return companions.digest((self.folder / ITEMS).read_bytes())
 
     @cached_property
-    def tokenizer(self) -> Any:
+    def tokenizer(self) -> Tokenizer:
         """The tokenizer, as it is read from a model's folder."""
         from agent_forge.weights.architectures.auto_config import AutoTokenizer
 
@@ -237,9 +241,9 @@ def rows(documents: Mapping[str, Split], items: Iterable[Item]) -> Iterator[dict
 
 def write(
     folder: Path,
-    tokenizer: Any,
+    tokenizer: Tokenizer | PreTrainedTokenizerBase,
     training: Mapping[str, Sequence[Document]],
-    items: Iterable[Mapping[str, Any]],
+    items: Iterable[Mapping[str, object]],
 ) -> None:
     """Write the streams of training documents by domain, and the items."""
     from safetensors.numpy import save_file
@@ -250,7 +254,7 @@ def write(
     (folder / ITEMS).write_text(lines, "utf-8")
 
 
-def given_tokenizer(donor: Path) -> Any:
+def given_tokenizer(donor: Path) -> Tokenizer:
     """Return the tokenizer of a model folder. Raises SourceError if it cannot be trained with."""
     from agent_forge.weights.folders.checkpoint import HEADS, open_checkpoint
 
@@ -271,7 +275,9 @@ def given_tokenizer(donor: Path) -> Any:
     return tokenizer
 
 
-def write_given(folder: Path, donor: Path, sizes: Mapping[str, Any] = MappingProxyType({})) -> None:
+def write_given(
+    folder: Path, donor: Path, sizes: Mapping[str, object] = MappingProxyType({})
+) -> None:
     """Write a given model's companions; its config says float32 unless `sizes` has another dtype.
 
     `sizes` are settings that the models to be trained have otherwise.
@@ -283,7 +289,9 @@ def write_given(folder: Path, donor: Path, sizes: Mapping[str, Any] = MappingPro
     (folder / companions.CONFIG).write_text(text, "utf-8")
 
 
-def stream(documents: Sequence[Document], tokenizer: Any) -> np.ndarray:
+def stream(
+    documents: Sequence[Document], tokenizer: Tokenizer | PreTrainedTokenizerBase
+) -> np.ndarray:
     """Return the documents' token ids in one row, each document followed by the end token."""
     encoded = tokenizer([d.text for d in documents], add_special_tokens=False, verbose=False)
     ids: list[int] = []

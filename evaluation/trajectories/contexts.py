@@ -7,13 +7,13 @@ the user's; without one the prompt stands before the context, as it is written.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights import randomness
 from agent_forge.weights.folders import template_rendering
+from agent_forge.weights.folders.vocabularies import Tokenizer
 from agent_forge.weights.training.windows import Ids
 
 
@@ -62,7 +62,7 @@ def chosen(pools: Mapping[str, Sequence[Ids]], count: int, *key: str | int) -> l
 class Beginnings:
     """The beginnings of trajectories in a tokenizer's ids."""
 
-    def __init__(self, tokenizer: Any, chat: bool) -> None:
+    def __init__(self, tokenizer: Tokenizer, chat: bool) -> None:
         """Use the chat template if `chat` is True.
 
         Raises ConfigError if the tokenizer has none, or one that takes no system message;

@@ -10,7 +10,6 @@ too. Divergence is in float64.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -122,7 +121,7 @@ class Drawing(LogitsProcessor):
         self._places = torch.from_numpy(places)
         self._length = length
 
-    def __call__(self, input_ids: Any, scores: Any) -> Any:
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Return scores [rows, vocabulary] that are 0 for the token drawn and −∞ for all others."""
         place = self._places[:, input_ids.shape[1] - self._length]
         whole = scores.to("cpu", torch.float64).softmax(-1).cumsum(-1)
@@ -138,7 +137,7 @@ class _Ending(StoppingCriteria):
         self._ends = torch.tensor(sorted(ends), dtype=torch.int64)
         self._length = length
 
-    def __call__(self, input_ids: Any, scores: Any, **_: Any) -> Any:
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **_: object) -> torch.Tensor:
         tokens = input_ids[:, self._length :]
         return torch.isin(tokens, self._ends.to(tokens.device)).any(-1)
 

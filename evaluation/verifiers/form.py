@@ -110,7 +110,7 @@ def parses(check: Parses, reply: str) -> Verdict:
     return RIGHT
 
 
-def _parsed(format_: str, text: str) -> Any:
+def _parsed(format_: str, text: str) -> object:
     """Return the data of a text. Raises the parsers' errors, ValueError for an empty text."""
     if not text:
         raise ValueError("the reply is empty")

@@ -28,7 +28,7 @@ class Check(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-def no_truth(value: Any) -> Any:
+def no_truth(value: object) -> object:
     """Return a value; raise ValueError for true and false, which pydantic takes for 1 and 0."""
     if isinstance(value, bool):
         raise ValueError(f"{str(value).lower()} is not a number")
@@ -81,7 +81,7 @@ def parsed(tests: tuple[str, ...]) -> tuple[str, ...]:
     return tests
 
 
-def parse(test: str) -> tuple[str, Any]:
+def parse(test: str) -> tuple[str, object]:
     """Return (expression, its expected value). Raises ValueError, which says what a test is."""
     problem = f"test {test[:200]!r} is not `assert CALL == VALUE` with a literal VALUE"
     try:
@@ -93,7 +93,7 @@ def parse(test: str) -> tuple[str, Any]:
         raise ValueError(f"{problem}: {error}") from error
 
 
-def _asked(test: ast.expr) -> tuple[str, Any]:
+def _asked(test: ast.expr) -> tuple[str, object]:
     """Return (expression, its expected value) of what is asserted. Raises ValueError."""
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
         try:
@@ -123,7 +123,7 @@ def verify(check: Program, prompt: str, reply: str, sandbox: Sandbox) -> Verdict
     return RIGHT
 
 
-def _equal(text: str, meant: Any) -> bool:
+def _equal(text: str, meant: object) -> bool:
     """Return True if the text of a value is a literal of the expected value."""
     try:
         return same(ast.literal_eval(text), meant)

@@ -59,7 +59,7 @@ class Scorer:
         self._patience = patience
         self._process: Respondent | None = None
 
-    def verify(self, reply: str, item: dict[str, Any]) -> Verdict:
+    def verify(self, reply: str, item: dict[str, object]) -> Verdict:
         """Return the scorer's verdict. The scorer is ended if it does not answer in time.
 
         Raises UnavailableError if the scorer does, because something that it needs is not on this

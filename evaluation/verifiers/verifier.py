@@ -79,7 +79,7 @@ class _NoAliases(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
 
-def _csv(text: str) -> list[dict[str, Any]]:
+def _csv(text: str) -> list[dict[str, str]]:
     rows = [*csv.DictReader(io.StringIO(text), strict=True)]
     if any(None in row or None in row.values() for row in rows):
         raise ValueError("rows of different lengths")
@@ -116,11 +116,11 @@ def _as_rows(answer: Any) -> list[dict[str, str]]:
     return [{key: _cell(value) for key, value in row.items()} for row in answer]
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     return value if isinstance(value, str) else "" if value is None else json.dumps(value)
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: object, b: object) -> bool:
     """Return True if two leaves are equal and of one kind: True is not 1, and "1" is not 1."""
     numbers = (int, float)
     if isinstance(a, bool) or isinstance(b, bool):
@@ -130,10 +130,10 @@ def _same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and a == b
 
 
-def _leaves(value: Any) -> Iterator[tuple[tuple, Any]]:
+def _leaves(value: object) -> Iterator[tuple[tuple, object]]:
     """Yield (path, leaf) of all leaves; empty lists and objects are leaves. Raises ValueError."""
     count = 0
-    waiting: list[tuple[tuple, Any]] = [((), value)]
+    waiting: list[tuple[tuple, object]] = [((), value)]
     while waiting:
         path, inner = waiting.pop()
         if len(path) > DEEPEST:
@@ -166,7 +166,7 @@ class Verifier:
         """The sandbox in which programs are run. Raises SandboxUnavailableError."""
         return Sandbox.open()
 
-    def verify(self, check: AnyCheck, reply: str, item: dict[str, Any]) -> Verdict:
+    def verify(self, check: AnyCheck, reply: str, item: dict[str, object]) -> Verdict:
         """Return how right a reply to `item` (its id, domain and prompt) is.
 
         If a verifier fails on a reply, the reply counts 0 and the error is logged: a model's text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +19,7 @@ from agent_forge.runs.errors import DataError, NotFiniteError
 from agent_forge.runs.system.durations import duration
 from agent_forge.weights import devices
 from agent_forge.weights.folders import checkpoint, sources
+from agent_forge.weights.folders.vocabularies import Tokenizer
 
 Weights = Mapping[str, torch.Tensor]
 #: Tokens of text, all domains together.
@@ -53,7 +53,7 @@ class Family:
 
 
 def windows(
-    items: Sequence[Item], tokenizer: Any, context: int, slice_: Slice, tokens: int = TOKENS
+    items: Sequence[Item], tokenizer: Tokenizer, context: int, slice_: Slice, tokens: int = TOKENS
 ) -> dict[str, list[Ids]]:
     """Return domain → windows of text of a slice, about `tokens` in all, as many of each domain.
 

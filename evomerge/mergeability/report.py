@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agent_forge.evomerge.mergeability import forecast
 from agent_forge.evomerge.mergeability.forecast import WORDS, Forecast, Point
@@ -92,9 +92,9 @@ def as_data(
     relations: Relations,
     points: Sequence[Point] | None,
     tokens: dict[str, int],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return everything as data; of losses nothing if they were not measured."""
-    data: dict[str, Any] = {"base": base, "sources": list(names), "weights": asdict(relations)}
+    data: dict[str, object] = {"base": base, "sources": list(names), "weights": asdict(relations)}
     if points is None:
         return data
     verdict = forecast.forecast(points)

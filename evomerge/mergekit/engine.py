@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -128,7 +127,7 @@ def _merged(
     models: Mapping[Reference, Model],
     out: Path,
     hidden: Path,
-    stamps: Mapping[str, Any],
+    stamps: Mapping[str, object],
     fill: Callable[[Path, str], None],
     pool: Pool,
     shard_bytes: int,
@@ -151,13 +150,13 @@ def _merged(
 
 def _identity(
     layout: Layout,
-    stamps: Mapping[str, Any],
+    stamps: Mapping[str, object],
     seed: int,
     shard_bytes: int,
     regressed: Regression | None,
 ) -> str:
     """Return the identity of a merge: a hidden folder of the same identity can be resumed."""
-    parts: list[Any] = []
+    parts: list[object] = []
     for op in layout.outputs:
         params = None if op.params is None else op.params.model_dump(mode="json")
         parts.append([op.name, str(op.dtype), op.shape, op.technique, params, op.inputs, op.base])
@@ -182,7 +181,7 @@ def _begin(hidden: Path, identity: str) -> None:
         plan.write_text(identity, "utf-8")
 
 
-def _check_unchanged(models: Mapping[Reference, Model], stamps: Mapping[str, Any]) -> None:
+def _check_unchanged(models: Mapping[Reference, Model], stamps: Mapping[str, object]) -> None:
     """Raise SourceChangedError if a source was written to while it was read."""
     for reference, model in models.items():
         try:

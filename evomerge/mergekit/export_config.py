@@ -80,7 +80,7 @@ def _entries(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _documents(
     id_: str, recipe: Recipe, recipes: Mapping[str, Recipe]
-) -> list[tuple[str, dict[str, Any]]] | None:
+) -> list[tuple[str, dict[str, object]]] | None:
     """Return a recipe's document, preceded by that of the merge that its path goes through.
 
     Return None if a config cannot express the recipe.
@@ -97,7 +97,7 @@ def _documents(
     return [(flow.merged.id, merged), (id_, _flow(flow))]
 
 
-def _flow(recipe: Flow) -> dict[str, Any]:
+def _flow(recipe: Flow) -> dict[str, object]:
     """Return the document of a path; neighbouring blocks of one model become one slice."""
     slices: list[dict[str, Any]] = []
     before: Step | None = None
@@ -118,7 +118,7 @@ def _flow(recipe: Flow) -> dict[str, Any]:
     return {"slices": slices, "merge_method": "dataflow"}
 
 
-def _document(recipe: Recipe, recipes: Mapping[str, Recipe]) -> dict[str, Any] | None:
+def _document(recipe: Recipe, recipes: Mapping[str, Recipe]) -> dict[str, object] | None:
     if isinstance(recipe, Mutate):
         resolved = genome(recipe, recipes)
         return None if resolved.noises else _document(resolved.pipeline, recipes)
@@ -129,7 +129,7 @@ def _document(recipe: Recipe, recipes: Mapping[str, Recipe]) -> dict[str, Any] |
     return _merge(recipe) if isinstance(recipe, Merge) and recipe.base else None
 
 
-def _pipeline(recipe: Pipeline) -> dict[str, Any]:
+def _pipeline(recipe: Pipeline) -> dict[str, object]:
     genes = recipe.genes
     parameters: dict[str, Any] = {"lambda": genes.scale}
     if genes.ts is not None:
@@ -144,7 +144,7 @@ def _pipeline(recipe: Pipeline) -> dict[str, Any]:
     return _said(recipe.name, recipe.inputs, recipe.base, genes.weights, parameters, recipe.seed)
 
 
-def _grouped(recipe: Grouped) -> dict[str, Any] | None:
+def _grouped(recipe: Grouped) -> dict[str, object] | None:
     """Return the document of a grouped recipe, or None if its groups are merged differently.
 
     Configs cannot express layer groups × parts.
@@ -198,7 +198,7 @@ def _said(
     weights: Any,
     parameters: dict[str, Any],
     seed: int,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     entries: list[dict[str, Any]] = [{"model": i} for i in inputs]
     if weights is not None:
         for entry, weight in zip(entries, weights, strict=True):

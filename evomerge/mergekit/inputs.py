@@ -132,7 +132,7 @@ class Model:
                 tensors[name] = _tensor(memory, TORCH[dtype], shape, entry.begin)
         return {name: tensors[name] for name in sorted(tensors)}
 
-    def stamp(self) -> list[list[Any]]:
+    def stamp(self) -> list[list[object]]:
         """Return sizes and times of the model's files, to notice when they are written to."""
         files = sorted(set(self.checkpoint.files.values()))
         if self.adapter is not None:

@@ -35,7 +35,7 @@ GROUPS = {
 }
 
 
-def evaluate(setting: Any, tensor: str, t: float) -> float | bool | None:
+def evaluate(setting: object, tensor: str, t: float) -> float | bool | None:
     """Return a setting's value for a tensor at depth t; None if no filter matches.
 
     Raise ValueError if the setting is not valid.
@@ -132,7 +132,7 @@ class Chosen:
 
 
 #: (settings of the inputs, settings of the whole) → parameters of the technique.
-_Params = Callable[[Sequence[Settings], Settings], dict[str, Any]]
+_Params = Callable[[Sequence[Settings], Settings], dict[str, object]]
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ class Method:
         self,
         inputs: Sequence[int],
         origin: int | None,
-        arguments: dict[str, Any],
+        arguments: dict[str, object],
         whole: Settings,
         name: str,
     ) -> Chosen:
@@ -240,7 +240,7 @@ def _flag(whole: Settings, key: str, default: bool) -> bool:
     return bool(whole.get(key, default))
 
 
-def _linear(settings: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+def _linear(settings: Sequence[Settings], whole: Settings) -> dict[str, object]:
     return {"weights": _each(settings, "weight"), "normalise": _flag(whole, "normalize", True)}
 
 
@@ -255,7 +255,7 @@ def _task(normalise: bool) -> _Params:
     return params
 
 
-def _ties(settings: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+def _ties(settings: Sequence[Settings], whole: Settings) -> dict[str, object]:
     return {**_task(True)(settings, whole), "density": _each(settings, "density", 1.0)}
 
 
@@ -294,16 +294,16 @@ def _breadcrumbs(vote: bool) -> _Params:
     return params
 
 
-def _decomposed(settings: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+def _decomposed(settings: Sequence[Settings], whole: Settings) -> dict[str, object]:
     return {"weights": _each(settings, "weight", 1.0), "scale": whole.number("lambda", 1.0)}
 
 
-def _averaged(settings: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+def _averaged(settings: Sequence[Settings], whole: Settings) -> dict[str, object]:
     """Return the parameters of what regmean averages; its linear layers: `regression.py`."""
     return {"weights": _each(settings, "weight", 1.0)}
 
 
-def _karcher(settings: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+def _karcher(settings: Sequence[Settings], whole: Settings) -> dict[str, object]:
     arguments: dict[str, Any] = {"weights": _each(settings, "weight", 1.0)}
     if (most := whole.get("max_iter")) is not None:
         arguments["max_iter"] = int(most)
@@ -312,24 +312,24 @@ def _karcher(settings: Sequence[Settings], whole: Settings) -> dict[str, Any]:
     return arguments
 
 
-def _nuslerp(settings: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+def _nuslerp(settings: Sequence[Settings], whole: Settings) -> dict[str, object]:
     """Return the parameters; `nuslerp_row_wise` has vectors along the first dimension: columns."""
     by = "column" if _flag(whole, "nuslerp_row_wise", False) else "row"
     flat = _flag(whole, "nuslerp_flatten", True)
     return {"weights": _each(settings, "weight"), "by": "tensor" if flat else by}
 
 
-def _multislerp(settings: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+def _multislerp(settings: Sequence[Settings], whole: Settings) -> dict[str, object]:
     normalise = _flag(whole, "normalize_weights", True)
     return {"weights": _each(settings, "weight"), "normalise": normalise, **_said(whole, "eps")}
 
 
-def _said(whole: Settings, *keys: str) -> dict[str, Any]:
+def _said(whole: Settings, *keys: str) -> dict[str, object]:
     """Return the parameters that the config sets; the technique has the same names for them."""
     return {key: whole.number(key) for key in keys if whole.get(key) is not None}
 
 
-def _genes(settings: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+def _genes(settings: Sequence[Settings], whole: Settings) -> dict[str, object]:
     """Return those genes of a pipeline that the config sets."""
     genes: dict[str, Any] = {}
     if any(s.get("weight") is not None for s in settings):

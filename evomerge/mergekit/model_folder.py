@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from agent_forge.evomerge.mergekit import vocabulary
 from agent_forge.evomerge.mergekit.inputs import Model
@@ -89,7 +88,7 @@ def check(document: Document, layout: Layout, models: Mapping[Reference, Model],
     _check_blocks(out, config)
 
 
-def _check_blocks(out: Path, config: Mapping[str, Any]) -> None:
+def _check_blocks(out: Path, config: Mapping[str, object]) -> None:
     """Raise SourceError if transformers would read a list of blocks otherwise than it is meant."""
     meant = block_names.per_block(config)
     read = block_names.per_block(model_config.configuration(out, config).to_dict())
@@ -102,7 +101,7 @@ def _check_blocks(out: Path, config: Mapping[str, Any]) -> None:
             )
 
 
-def _config(layout: Layout, donor: Path) -> dict[str, Any]:
+def _config(layout: Layout, donor: Path) -> dict[str, object]:
     """Return config.json: dtype of most weights, special tokens of the tokenizer's model."""
     config = companions.cleaned(layout.config)
     sizes: dict[str, int] = {}
@@ -161,7 +160,7 @@ def warnings(
     return () if warning is None else (warning,)
 
 
-def check_tokens(folder: Path, config: Mapping[str, Any], rows: int | None) -> None:
+def check_tokens(folder: Path, config: Mapping[str, object], rows: int | None) -> None:
     """Raise ConfigError if a token, or a special id of the config, has no embedding row."""
     if rows is None:
         return
@@ -289,8 +288,8 @@ def of_folder(folder: Path) -> str | None:
 def stop_warning(
     template: str,
     ids: Mapping[str, int],
-    tokenizer: Mapping[str, Any],
-    settings: Iterable[Mapping[str, Any]],
+    tokenizer: Mapping[str, object],
+    settings: Iterable[Mapping[str, object]],
 ) -> str | None:
     """Return a warning if a template writes none of the tokens at which a model stops.
 
@@ -317,7 +316,7 @@ def stop_warning(
     )
 
 
-def _content(token: Any) -> str:
+def _content(token: object) -> str:
     """Return the text of a special token, which tokenizer_config.json may describe as an object."""
     text = token.get("content") if isinstance(token, dict) else token
     return text if isinstance(text, str) else ""

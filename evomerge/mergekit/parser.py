@@ -185,7 +185,7 @@ class _Reader:
     def error(self, line: int, what: str) -> ConfigError:
         return ConfigError(f"{self._file}, line {line}: {what}")
 
-    def document(self, mapping: Any) -> Document:
+    def document(self, mapping: object) -> Document:
         if not isinstance(mapping, Map):
             raise self.error(1, "a merge is a mapping of keys, beginning with merge_method.")
         self._unknown(mapping, KEYS, "")

@@ -315,7 +315,7 @@ class _Layout:
                 f"{list(part_rows.shape)} in {part.reference}.{hint}"
             )
 
-    def _config(self) -> dict[str, Any]:
+    def _config(self) -> dict[str, object]:
         """Return config.json of the result: the donor's, for the blocks that the slices take."""
         config = dict(self._donor.config)
         if not self._document.whole:
@@ -339,7 +339,7 @@ def _padding(rows: int, padded: int) -> int:
     return next(n for n in (*powers, *range(1, padded + 1)) if rows + -rows % n == padded)
 
 
-def _filled(model: Model) -> dict[str, Any]:
+def _filled(model: Model) -> dict[str, object]:
     """Return a model's config.json with the defaults that it leaves out, lists of blocks among them."""
     place = model.checkpoint.given
     return model_config.configuration(place, model.config).to_dict()

@@ -37,7 +37,7 @@ class Tokenizer:
 
     folder: Path
     ids: Mapping[str, int]
-    added: Mapping[str, dict[str, Any]]
+    added: Mapping[str, dict[str, object]]
 
     @property
     def rows(self) -> int:
@@ -71,7 +71,7 @@ class Plan:
     tokens: tuple[str | None, ...]
     #: Tokens that the donor's files lack, with their entries as added tokens of their own tokenizer
     #: (None: a plain token there).
-    appended: Mapping[str, dict[str, Any] | None]
+    appended: Mapping[str, dict[str, object] | None]
     tokenizers: Mapping[Reference, Tokenizer]
     rules: Mapping[str, TokenRule] = field(default_factory=dict)
 
@@ -167,7 +167,7 @@ def plan(
 
 def _appended(
     donor: Tokenizer, tokenizers: Any, rules: Mapping[str, TokenRule]
-) -> dict[str, dict[str, Any] | None]:
+) -> dict[str, dict[str, object] | None]:
     """Return the tokens that the donor lacks: the others', by model and id, then those of rules."""
     tokens: dict[str, dict[str, Any] | None] = {}
     for other in tokenizers:

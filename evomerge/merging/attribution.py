@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -101,6 +100,6 @@ def _row(layer: str, gram: np.ndarray, right: np.ndarray, square: float) -> Row:
     )
 
 
-def _order(layer: str) -> tuple[Any, ...]:
+def _order(layer: str) -> tuple[object, ...]:
     kind, _, number = layer.partition(" ")
     return (["embedding", "block", "rest", "head"].index(kind), int(number or 0))

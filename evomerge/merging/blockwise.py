@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -19,6 +19,9 @@ from agent_forge.runs.errors import ConfigError
 from agent_forge.weights import block_names
 from agent_forge.weights.folders.model_config import described
 from agent_forge.weights.folders.parameters import fill, fill_buffers
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 #: Batch of windows, int64 [windows, tokens].
 Batch = torch.Tensor
@@ -33,7 +36,10 @@ class Blockwise:
     """Embedding and blocks of the causal language model that a config.json describes."""
 
     def __init__(
-        self, config: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], device: torch.device
+        self,
+        config: Mapping[str, object],
+        shapes: Mapping[str, tuple[int, ...]],
+        device: torch.device,
     ) -> None:
         """Build the model without weights, to compute on `device`.
 
@@ -56,7 +62,7 @@ class Blockwise:
         #: Slot in the module → tensor's name in the folder.
         self._names = {slot: name for name, slot in filled.renamed.items()}
         #: Shape of a batch → what each block is given beside the hidden states.
-        self._extras: dict[tuple[int, ...], list[tuple[tuple[Any, ...], dict[str, Any]]]] = {}
+        self._extras: dict[tuple[int, ...], list[tuple[tuple[object, ...], dict[str, object]]]] = {}
         self._tuples = False
 
     def names(self, number: int) -> dict[str, str]:
@@ -112,13 +118,15 @@ class Blockwise:
             return [self._through(decoder, blocks, batch) for batch in batches]
 
     def _through(
-        self, decoder: torch.nn.Module, blocks: Sequence[Any], batch: Batch
+        self, decoder: torch.nn.Module, blocks: Sequence[torch.nn.Module], batch: Batch
     ) -> torch.Tensor:
         """Return the blocks' common input of a batch, and record what else they are given."""
-        extras: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+        extras: list[tuple[tuple[object, ...], dict[str, object]]] = []
         states: list[torch.Tensor] = []
 
-        def record(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        def record(
+            x: torch.Tensor, *args: object, **kwargs: object
+        ) -> tuple[torch.Tensor] | torch.Tensor:
             if states and x is not states[0]:
                 raise _refused("it changes the hidden states between its blocks")
             states.append(x)
@@ -138,7 +146,7 @@ class Blockwise:
         return self._module.get_submodule(f"{self._stem}{number}")
 
 
-def _on_meta(config: Mapping[str, Any]) -> Any:
+def _on_meta(config: Mapping[str, Any]) -> PreTrainedModel:
     """Return the model of a config without weights. Raises SourceError."""
     from agent_forge.weights.architectures.auto import AutoModelForCausalLM
     from agent_forge.weights.architectures.auto_config import AutoConfig
@@ -150,11 +158,13 @@ def _on_meta(config: Mapping[str, Any]) -> Any:
         )
 
 
-def _returns_tuple(decoder: Any, place: Any, block: torch.nn.Module, batch: Batch) -> bool:
+def _returns_tuple(
+    decoder: torch.nn.Module, place: torch.nn.Module, block: torch.nn.Module, batch: Batch
+) -> bool:
     """Return True if a block returns its hidden states in a tuple."""
     answers = []
 
-    def stop(*args: Any, **kwargs: Any) -> None:
+    def stop(*args: object, **kwargs: object) -> None:
         answers.append(block(*args, **kwargs))
         raise _StopForward
 
@@ -177,7 +187,7 @@ def _place(module: torch.nn.Module, weights: Mapping[str, torch.Tensor]) -> None
             owner._buffers[leaf] = tensor
 
 
-def _hidden(answer: Any) -> torch.Tensor:
+def _hidden(answer: tuple[torch.Tensor, ...] | torch.Tensor) -> torch.Tensor:
     return answer[0] if isinstance(answer, tuple) else answer
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -72,7 +71,7 @@ def check(recipe: Flow, count: int) -> None:
             )
 
 
-def check_architecture(folder: Path, config: Mapping[str, Any], shapes: Shapes) -> None:
+def check_architecture(folder: Path, config: Mapping[str, object], shapes: Shapes) -> None:
     """Raise ConfigError if paths cannot be taken through models with this config.json and tensors.
 
     Blocks must be of one kind, by the config's lists and by the tensors in them, and factors on
@@ -103,7 +102,7 @@ def _shown(shape: Sequence[int] | None) -> str:
     return "none" if shape is None else str([*shape])
 
 
-def settings_for(weights: Weights, donor: Checkpoint, tied: bool) -> dict[str, Any]:
+def settings_for(weights: Weights, donor: Checkpoint, tied: bool) -> dict[str, object]:
     """Return the config.json of a merge with these weights: the donor's, with what is different."""
     config = {k: v for k, v in companions.cleaned(donor.config).items() if k != "torch_dtype"}
     blocks = block_names.count(list(weights))

@@ -15,13 +15,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from agent_forge.weights import block_names, randomness
 from agent_forge.weights.folders import model_config
 from agent_forge.weights.folders.parameters import fill_buffers
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 #: Projections that write into the residual stream, by a part of their tensors' names.
 WRITERS = {"o_proj", "down_proj", "out_proj", "w2", "c_proj"}
@@ -37,7 +40,7 @@ def writes(name: str) -> bool:
     return not WRITERS.isdisjoint(name.split("."))
 
 
-def obstacle(folder: Path, config: Mapping[str, Any]) -> str | None:
+def obstacle(folder: Path, config: Mapping[str, object]) -> str | None:
     """Return why factors cannot be folded into the weights of models with a config.json; or None.
 
     `config` has the defaults that the file leaves out; `folder` is the one that messages name.
@@ -72,7 +75,7 @@ def _folds(folder: str, text: str) -> bool:
     return float((logits - expected).norm()) <= APART * float(expected.norm())
 
 
-def _random(folder: Path, config: dict[str, Any]) -> Any:
+def _random(folder: Path, config: dict[str, Any]) -> PreTrainedModel:
     """Return a model of two blocks and few tokens with random float32 weights."""
     config = block_names.with_blocks(config, [(config, 0), (config, 1)])
     settings = config.get("text_config") or config
@@ -96,7 +99,7 @@ def _random(folder: Path, config: dict[str, Any]) -> Any:
     return module.eval()
 
 
-def _second_block(module: Any) -> Any:
+def _second_block(module: PreTrainedModel) -> torch.nn.Module | None:
     """Return the submodule that is block 1; None if there is none."""
     for name, part in module.named_modules():
         if block_names.block_of(f"{name}.") == 1:
@@ -105,7 +108,7 @@ def _second_block(module: Any) -> Any:
 
 
 @contextmanager
-def _doubled(block: Any) -> Iterator[None]:
+def _doubled(block: torch.nn.Module) -> Iterator[None]:
     """Multiply the block's input by `FACTOR` meanwhile."""
     hook = block.register_forward_pre_hook(lambda _, inputs: (FACTOR * inputs[0], *inputs[1:]))
     try:
@@ -114,6 +117,6 @@ def _doubled(block: Any) -> Iterator[None]:
         hook.remove()
 
 
-def _logits(module: Any) -> torch.Tensor:
+def _logits(module: PreTrainedModel) -> torch.Tensor:
     ids = torch.arange(TRIED)[None] % VOCABULARY
     return module(input_ids=ids, use_cache=False).logits.float()

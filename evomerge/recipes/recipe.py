@@ -38,7 +38,7 @@ PIPELINES: tuple[tuple[Interpolation, Arithmetic, Selection], ...] = tuple(
 )
 #: Species of the continuous genome (`evomerge.search.genes.genome`) → technique, and the parameters
 #: that are the same in all its recipes.
-TECHNIQUES: dict[str, tuple[GroupedMethod, dict[str, Any]]] = {
+TECHNIQUES: dict[str, tuple[GroupedMethod, dict[str, object]]] = {
     "task_arithmetic": ("task_arithmetic", {}),
     "ties": ("ties", {"normalise": False}),
     "dare_linear": ("dare", {"normalise": False}),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.events import canonical_json
@@ -23,7 +22,7 @@ from agent_forge.evomerge.recipes.recipe import (
 from agent_forge.evomerge.reports import search_statistics
 from agent_forge.evomerge.run.state import RunState
 
-Row = dict[str, Any]
+Row = dict[str, object]
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class Model:
 
 
 #: Column → its value. `rank` counts from 1, `slot` and `generation` from 0.
-COLUMNS: Mapping[str, Callable[[Model], Any]] = {
+COLUMNS: Mapping[str, Callable[[Model], object]] = {
     "generation": lambda m: m.generation,
     "slot": lambda m: m.slot,
     "recipe_id": lambda m: m.recipe_id,
@@ -153,7 +152,7 @@ def _names(state: RunState, inputs: Sequence[str]) -> tuple[str, ...]:
     return tuple(names.get(id_, id_[:8]) for id_ in inputs)
 
 
-def _flatten(prefix: str, value: Any, models: Sequence[str], into: dict[str, float]) -> None:
+def _flatten(prefix: str, value: object, models: Sequence[str], into: dict[str, float]) -> None:
     """Put every number in a value under its path; weights under the names of what they weigh."""
     if isinstance(value, dict):
         for key, inner in value.items():

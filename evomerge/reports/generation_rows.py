@@ -47,7 +47,7 @@ def _mean(scores: Sequence[float]) -> float | None:
 
 #: Column → its value. Best, mean and spread are on the generation's own draw of the search slice, the
 #: champion on the selection slice; evaluations, items and seconds are what the run had spent.
-COLUMNS: Mapping[str, Callable[[Generation], Any]] = {
+COLUMNS: Mapping[str, Callable[[Generation], object]] = {
     "generation": lambda g: g.number,
     "best": lambda g: max(g.scores(), default=None),
     "mean": lambda g: _mean(g.scores()),

@@ -42,7 +42,7 @@ def run(state: RunState) -> dict[str, Any]:
     }
 
 
-def _search(state: RunState, view: dict[str, Any]) -> dict[str, Any]:
+def _search(state: RunState, view: dict[str, object]) -> dict[str, Any]:
     """Return how far the search is, and what it has found."""
     submitted, started = state.submitted, state.started
     assert submitted
@@ -69,7 +69,7 @@ def _search(state: RunState, view: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _sources(state: RunState) -> list[dict[str, Any]]:
+def _sources(state: RunState) -> list[dict[str, object]]:
     assert state.submitted
     records = state.started.sources if state.started else [None] * len(state.submitted.sources)
     return [
@@ -96,7 +96,7 @@ def _base(state: RunState) -> dict[str, Any] | None:
     }
 
 
-def _champion(state: RunState) -> dict[str, Any] | None:
+def _champion(state: RunState) -> dict[str, object] | None:
     champion = views.champion(state)
     if champion is None:
         return None
@@ -110,7 +110,7 @@ def _champion(state: RunState) -> dict[str, Any] | None:
     }
 
 
-def population(state: RunState, generation: int | None, everything: bool) -> dict[str, Any]:
+def population(state: RunState, generation: int | None, everything: bool) -> dict[str, object]:
     """Return the candidates of a generation, of the newest, or of all."""
     numbers = candidate_rows.generations(state)
     if generation is None:
@@ -125,7 +125,7 @@ def population(state: RunState, generation: int | None, everything: bool) -> dic
     return {"generation": generation, "generations": numbers, "rows": rows}
 
 
-def candidate(state: RunState, recipe_id: str) -> dict[str, Any]:
+def candidate(state: RunState, recipe_id: str) -> dict[str, object]:
     """Return one candidate: its recipe, all its scores, its parents and children."""
     recipe = state.recipes[recipe_id]
     scores = []
@@ -160,7 +160,7 @@ def candidate(state: RunState, recipe_id: str) -> dict[str, Any]:
     }
 
 
-def progress(state: RunState, generation: int | None = None) -> dict[str, Any]:
+def progress(state: RunState, generation: int | None = None) -> dict[str, object]:
     """Return the source documents' progress message, at the end of a generation (the newest).
 
     `percent` goes by generations, or by the budget's hours if nothing else ends the search; either
@@ -201,7 +201,7 @@ def _share(state: RunState, generation: int) -> float:
     return generation / config.generations if config.generations else 0.0
 
 
-def part(state: RunState, name: str, query: Mapping[str, Any]) -> dict[str, Any]:
+def part(state: RunState, name: str, query: Mapping[str, Any]) -> dict[str, object]:
     """Return a part of the page. Raises NotFoundError for an unknown part or candidate."""
     match name:
         case "population":
@@ -213,7 +213,7 @@ def part(state: RunState, name: str, query: Mapping[str, Any]) -> dict[str, Any]
     raise NotFoundError(f"a merging run has no {name}.")
 
 
-def _candidate(state: RunState, recipe_id: str) -> dict[str, Any]:
+def _candidate(state: RunState, recipe_id: str) -> dict[str, object]:
     """Return a candidate, with its recipe as a config for `forge merge` where a config can say it."""
     body = candidate(state, recipe_id)
     started = state.started

@@ -64,7 +64,7 @@ def usage(state: RunState) -> dict[int, int]:
     return counts
 
 
-def metrics(state: RunState) -> dict[str, Any]:
+def metrics(state: RunState) -> dict[str, object]:
     """Return the `metrics` of the source documents' result (SPEC §11)."""
     first = next((c.score for c in state.champions), None)
     last = state.champions[-1].score if state.champions else None
@@ -134,7 +134,7 @@ def origin(state: RunState) -> str | None:
     return f"{fork.parent}@{fork.version}" if fork else None
 
 
-def cost(state: RunState) -> dict[str, Any]:
+def cost(state: RunState) -> dict[str, object]:
     """Return what the champion costs to run, and what the sources cost.
 
     Before there is a champion, the base takes its place.
@@ -179,7 +179,7 @@ def report(state: RunState, rows: Sequence[Envelope]) -> dict[str, Any]:
     """Return the whole report as plain data."""
     assert state.submitted
     assert state.started
-    result: dict[str, Any] = {
+    result: dict[str, object] = {
         "run": state.run,
         "status": state.status,
         "forked_from": origin(state),
@@ -306,7 +306,7 @@ def _asked(data: dict[str, Any]) -> list[str]:
     return [f"{submission_sentence}{ended}. The same run again:", "", f"    {data['command']}"]
 
 
-def _skills(data: dict[str, Any] | None) -> list[str]:
+def _skills(data: dict[str, object] | None) -> list[str]:
     """Return the table of skills by model; nothing without one."""
     if not data or not data["rows"]:
         return []

@@ -64,7 +64,7 @@ def _merge(
     folder: str | None,
     metrics: dict[str, float],
     name: str = "champion",
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the registry's entry of a merge of the run."""
     assert state.started
     return {
@@ -78,7 +78,7 @@ def _merge(
     }
 
 
-def _given(event: events.Started, submitted: events.Submitted | None) -> list[dict[str, Any]]:
+def _given(event: events.Started, submitted: events.Submitted | None) -> list[dict[str, object]]:
     references: list[ModelReference | None] = [None] * (1 + len(event.sources))
     if submitted is not None and len(submitted.sources) != len(event.sources):
         raise ValueError("its run was submitted with another number of sources")

@@ -32,7 +32,7 @@ def technique(state: RunState, recipe_id: str) -> str:
     return "source" if isinstance(recipe, Source) else genome(recipe, state.recipes).pipeline.name
 
 
-def techniques(state: RunState) -> list[dict[str, Any]]:
+def techniques(state: RunState) -> list[dict[str, object]]:
     """Return one row a technique.
 
     The row has the technique's ranked candidates, how many of them were in the better half of their
@@ -211,7 +211,7 @@ def front(state: RunState) -> dict[str, Any] | None:
     }
 
 
-def _axis(objective: str, measured: Components) -> dict[str, Any]:
+def _axis(objective: str, measured: Components) -> dict[str, object]:
     """Return an objective's name for people, its kind, and the direction that is better."""
     kind, _, domain = objective.partition("/")
     if kind == "domain":
@@ -264,7 +264,7 @@ def lines(data: dict[str, Any]) -> list[str]:
     return out
 
 
-def _heading(axis: dict[str, Any]) -> str:
+def _heading(axis: dict[str, object]) -> str:
     return f"{axis['name']} ({'higher' if axis['better'] == 'up' else 'lower'} is better)"
 
 

@@ -164,7 +164,7 @@ def table(data: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     return heads, [own_row, *rival_rows]
 
 
-def markdown(data: dict[str, Any]) -> list[str]:
+def markdown(data: dict[str, object]) -> list[str]:
     """Return the lines of that table in Markdown."""
     heads, rows = table(data)
     lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
@@ -176,7 +176,7 @@ def _unit(row: dict[str, Any]) -> str:
     return row["metric"] if row["kind"] == "text" else f"{row['metric']} of {row['of']}"
 
 
-def _cell(row: dict[str, Any], value: float | None) -> str:
+def _cell(row: dict[str, object], value: float | None) -> str:
     if value is None:
         return "–"
     return f"{value:.4f}" if row["kind"] == "text" else f"{value:.6g}"

@@ -50,7 +50,7 @@ def champion(state: RunState) -> dict[str, Any] | None:
     }
 
 
-def difference(a: RunState, b: RunState) -> dict[str, Any]:
+def difference(a: RunState, b: RunState) -> dict[str, object]:
     """Return how run B differs from run A: settings, sources, models, evaluations, champions."""
     assert a.submitted
     assert b.submitted
@@ -81,7 +81,7 @@ def difference(a: RunState, b: RunState) -> dict[str, Any]:
     }
 
 
-def _side(state: RunState) -> dict[str, Any]:
+def _side(state: RunState) -> dict[str, object]:
     """Return a run's name, place, status and last complete generation."""
     done = max(state.generations, default=None)
     return {"run": state.run, "place": state.place, "status": state.status, "generation": done}

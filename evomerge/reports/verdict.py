@@ -65,7 +65,7 @@ def given_sentence(state: RunState) -> str | None:
     return f"{first}: the champion {what}."
 
 
-def verdict(state: RunState) -> dict[str, Any]:
+def verdict(state: RunState) -> dict[str, object]:
     """Return which rivals the champion is better, level and worse than (SPEC §5)."""
     assert state.completed
     words = _words(state)

@@ -279,13 +279,13 @@ class Completed(common.Completed):
     rivals: tuple[Rival, ...]
 
 
-def _earlier(data: dict[str, Any]) -> dict[str, Any]:
+def _earlier(data: dict[str, Any]) -> dict[str, object]:
     """Return the data of schema 2: earlier runs had no setting `skills`, and were for the CPU."""
     data = on_cpu(data)
     return {**data, "config": {**data["config"], "skills": "pooled"}}
 
 
-def _with_more_methods(data: dict[str, Any]) -> dict[str, Any]:
+def _with_more_methods(data: dict[str, object]) -> dict[str, object]:
     """Return the data of schema 2: recipes of it know two merge methods more."""
     return data
 

@@ -32,7 +32,7 @@ def key(state: RunState, recipe_id: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def kept(home: Home, state: RunState, recipe_id: str) -> dict[str, Any] | None:
+def kept(home: Home, state: RunState, recipe_id: str) -> dict[str, object] | None:
     """Return the cached result, None if it is missing or unreadable."""
     try:
         return json.loads(_file(home, key(state, recipe_id)).read_text("utf-8"))
@@ -72,7 +72,7 @@ def find(home: Home, state: RunState, recipe_id: str) -> dict[str, Any]:
     return attribution
 
 
-def _keep(file: Path, attribution: dict[str, Any]) -> None:
+def _keep(file: Path, attribution: dict[str, object]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=file.parent, suffix=".tmp")
     with os.fdopen(handle, "w", encoding="utf-8") as out:

@@ -158,7 +158,7 @@ def _prices(bench: MergeContext, started: events.Started) -> dict[str, float]:
     return prices
 
 
-def _some(pool: Any, kind: str) -> Draw:
+def _some(pool: object, kind: str) -> Draw:
     chosen = tuple(range(min(PROBED, getattr(pool, kind))))
     return Draw.model_validate({"windows": (), "questions": (), kind: chosen})
 

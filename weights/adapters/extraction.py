@@ -51,7 +51,7 @@ class Choice:
     whole: bool = False
 
 
-def extract(base: Source, model: Source, out: Path, choice: Choice) -> dict[str, Any]:
+def extract(base: Source, model: Source, out: Path, choice: Choice) -> dict[str, object]:
     """Write the adapter of `base` that is nearest to `model`; return what was written, as JSON has it.
 
     Raises ConfigError for a rank or layers that the model lacks, and the errors of models and folders.
@@ -104,7 +104,7 @@ def worst(energies: Mapping[str, float]) -> dict[str, float]:
     return dict(sorted(energies.items(), key=lambda row: (row[1], row[0]))[:WORST])
 
 
-def _layers(checkpoint: Checkpoint, choice: Choice) -> dict[str, Any]:
+def _layers(checkpoint: Checkpoint, choice: Choice) -> dict[str, object]:
     """Return name → linear layer that gets an adapter. Raises ConfigError, SourceError."""
     from agent_forge.weights.architectures.auto import AutoModelForCausalLM
     from agent_forge.weights.architectures.auto_config import AutoConfig
@@ -133,7 +133,7 @@ def _check_alike(base: Source, model: Source, before: Weights, after: Weights) -
 
 
 def _pairs(
-    before: Weights, after: Weights, layers: Mapping[str, Any], rank: int
+    before: Weights, after: Weights, layers: Mapping[str, object], rank: int
 ) -> tuple[dict[str, Pair], dict[str, tuple[float, float]]]:
     """Return name → pair, and name → squared singular values that are kept, and all."""
     pairs: dict[str, Pair] = {}
@@ -150,7 +150,7 @@ def _pairs(
     return {n: pairs[n] for n in pairs if n in adapted}, {n: e for n, e in energies.items() if e[1]}
 
 
-def _transposed(layer: Any) -> bool:
+def _transposed(layer: object) -> bool:
     """Return True for a layer whose matrix is [inputs, outputs], as GPT-2 has them."""
     return not isinstance(layer, torch.nn.Linear)
 
@@ -196,8 +196,11 @@ def _share(energies: Sequence[Sequence[float]]) -> float:
 
 
 def _settings(
-    base: Source, module_pairs: Mapping[str, Pair], layers: Mapping[str, Any], saved: Sequence[str]
-) -> dict[str, Any]:
+    base: Source,
+    module_pairs: Mapping[str, Pair],
+    layers: Mapping[str, object],
+    saved: Sequence[str],
+) -> dict[str, object]:
     """Return what adapter_config.json says of an extraction."""
     settings: dict[str, Any] = {
         "base_model_name_or_path": base.known_as,

@@ -140,7 +140,7 @@ class PairFolder:
 def write(
     folder: Path,
     pairs: Mapping[str, Pair],
-    settings: Mapping[str, Any],
+    settings: Mapping[str, object],
     dtype: torch.dtype = torch.float32,
     whole: Mapping[str, torch.Tensor] | None = None,
 ) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 #: `model_type` of a config.json → (folder of its code, the key `auto_map` of its config.json).
 OWN: Mapping[str, tuple[str, Mapping[str, str]]] = {
@@ -23,13 +22,13 @@ OWN: Mapping[str, tuple[str, Mapping[str, str]]] = {
 }
 
 
-def auto_map(settings: Mapping[str, Any]) -> dict[str, str]:
+def auto_map(settings: Mapping[str, object]) -> dict[str, str]:
     """Return the key `auto_map` of a config.json of one of our architectures; empty for others."""
     entry = OWN.get(str(settings.get("model_type")))
     return dict(entry[1]) if entry else {}
 
 
-def note(settings: Mapping[str, Any]) -> str:
+def note(settings: Mapping[str, object]) -> str:
     """Return what a model's card says of its architecture, as a paragraph; empty for others."""
     if not auto_map(settings):
         return ""
@@ -39,7 +38,7 @@ def note(settings: Mapping[str, Any]) -> str:
     )
 
 
-def code(settings: Mapping[str, Any]) -> dict[str, bytes]:
+def code(settings: Mapping[str, object]) -> dict[str, bytes]:
     """Return the files of code that a model folder with this config.json holds: name → content."""
     entry = OWN.get(str(settings.get("model_type")))
     if entry is None:

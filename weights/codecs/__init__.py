@@ -60,7 +60,7 @@ class Codec(Protocol):
     """The interface of a codec."""
 
     def encode(
-        self, matrix: torch.Tensor, gram: torch.Tensor | None, params: Any, seed: int
+        self, matrix: torch.Tensor, gram: torch.Tensor | None, params: object, seed: int
     ) -> Coded:
         """Return the coded matrix. Raises ConfigError for a shape that the codec does not take."""
         ...

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from agent_forge.runs.errors import SourceError
 from agent_forge.runs.system import bounded_files, patterns
@@ -273,6 +272,6 @@ class AdapterConfig:
             ) from error
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """Return a value for a message, short."""
     return repr(value)[:60]

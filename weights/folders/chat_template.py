@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import jinja2
 from jinja2 import nodes
@@ -86,7 +85,7 @@ def _why_unusual(text: str) -> str | None:
     return None
 
 
-def _hidden(node: Any) -> str | None:
+def _hidden(node: object) -> str | None:
     """Return the name beginning with `_` that a node reads; None if it reads none."""
     name = None
     if isinstance(node, nodes.Getattr):

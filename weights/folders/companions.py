@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import blake3
 
@@ -122,7 +121,7 @@ def address(weights: str, files: Mapping[str, str]) -> str:
     return digest(canonical_json({"weights": weights, "files": dict(files)}).encode())
 
 
-def cleaned(settings: Mapping[str, Any]) -> dict[str, Any]:
+def cleaned(settings: Mapping[str, object]) -> dict[str, object]:
     """Return settings without the keys that name code to be run (`CODE`).
 
     Those of one of our own architectures name the code that is written beside them.
@@ -186,12 +185,12 @@ def write(donor: Path, folder: Path) -> None:
         (folder / name).write_bytes(content)
 
 
-def as_text(settings: Mapping[str, Any]) -> str:
+def as_text(settings: Mapping[str, object]) -> str:
     """Return settings as the JSON text that results have."""
     return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
 
 
-def _settings(name: str, file: Path) -> dict[str, Any] | None:
+def _settings(name: str, file: Path) -> dict[str, object] | None:
     """Return a companion's object of settings; None if it holds something else."""
     if not name.endswith(".json"):
         return None

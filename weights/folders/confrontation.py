@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -21,6 +21,9 @@ from agent_forge.runs.errors import SourceError
 from agent_forge.weights.folders import companions, model_config
 from agent_forge.weights.folders.parameters import LoadableTensors, fill, saved_name
 from agent_forge.weights.tensors import Shape
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 #: dtypes by the names that safetensors gives them.
 TORCH = {
@@ -68,7 +71,7 @@ class Fit:
 
 def confront(
     folder: Path,
-    config: Mapping[str, Any],
+    config: Mapping[str, object],
     shapes: Shapes,
     equal: Callable[[str, str], bool] = lambda head, embedding: True,
 ) -> Fit:
@@ -94,7 +97,7 @@ def confront(
     return Fit(stored, fit.packed, settings, tuple(warnings))
 
 
-def _untied(config: Mapping[str, Any]) -> dict[str, Any]:
+def _untied(config: Mapping[str, object]) -> dict[str, object]:
     """Return a config.json that does not tie the head."""
     changed = {**config, "tie_word_embeddings": False}
     inner = changed.get("text_config")
@@ -151,7 +154,7 @@ def _check_quantised(folder: Path, config: Mapping[str, Any], shapes: Shapes) ->
             raise SourceError(_quantised(folder, f"the tensor {name} is {dtype}"))
 
 
-def _method(settings: Any) -> str:
+def _method(settings: object) -> str:
     """Return the method and the bits that a quantization_config names."""
     if not isinstance(settings, dict):
         return "quantization_config in its config.json"
@@ -172,7 +175,7 @@ def _quantised(folder: Path, why: str) -> str:
 
 
 def _check_names(
-    folder: Path, config: Mapping[str, Any], filled: LoadableTensors, tied: Mapping[str, str]
+    folder: Path, config: Mapping[str, object], filled: LoadableTensors, tied: Mapping[str, str]
 ) -> None:
     """Raise SourceError for tensors that are missing, or have no place in the model."""
     kind = config.get("model_type")
@@ -216,7 +219,10 @@ def _embedding(name: str, filled: LoadableTensors) -> str | None:
 
 
 def _check_shapes(
-    folder: Path, module: Any, filled: LoadableTensors, tensors: Mapping[str, torch.Tensor]
+    folder: Path,
+    module: PreTrainedModel,
+    filled: LoadableTensors,
+    tensors: Mapping[str, torch.Tensor],
 ) -> None:
     """Raise SourceError for a tensor of another shape, or of integers in place of weights."""
     slots = module.state_dict()

@@ -21,7 +21,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import blake3
 
@@ -140,7 +139,7 @@ def settled(
     folder: Path,
     note: str,
     origin: str,
-    make: Callable[[Path], Mapping[str, Any]],
+    make: Callable[[Path], Mapping[str, object]],
     publish: Callable[[Path, Callable[[Path], None]], None],
     disk_bytes: int = DISK_BYTES,
 ) -> Path:
@@ -199,7 +198,7 @@ def _origin_file(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.origin")
 
 
-def _entry(file: Path) -> dict[str, Any]:
+def _entry(file: Path) -> dict[str, object]:
     """Return what the note says of a file: size, time of its last change, digest."""
     state = file.stat()
     return {"size": state.st_size, "mtime": state.st_mtime_ns, "digest": digest((file,))}
@@ -219,7 +218,7 @@ def _is_whole(folder: Path, note: str) -> bool:
     return whole
 
 
-def _is_same(file: Path, entry: Mapping[str, Any]) -> bool:
+def _is_same(file: Path, entry: Mapping[str, object]) -> bool:
     state = file.stat()
     if state.st_size != entry["size"]:
         return False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from agent_forge.weights import architectures
 
@@ -12,7 +11,7 @@ from agent_forge.weights import architectures
 CODED = ".forge"
 
 
-def lines(folder: str, names: Sequence[str], config: Mapping[str, Any]) -> list[str]:
+def lines(folder: str, names: Sequence[str], config: Mapping[str, object]) -> list[str]:
     """Return the lines that load model and tokenizer from a folder with files of these names.
 
     `config` is the folder's config.json; empty if there is none. [] if the folder holds no model.
@@ -47,7 +46,7 @@ def merged_from(hub_ids: Iterable[str]) -> list[str]:
     return ["base_model:", *ids, "base_model_relation: merge"] if ids else []
 
 
-def section(config: Mapping[str, Any]) -> str:
+def section(config: Mapping[str, object]) -> str:
     """Return the section of a model card that says how to load the model, with its heading."""
     code = "\n".join(lines(".", (), config))
     return f"\n## Use\n\nIn the folder of this file:\n\n```python\n{code}\n```\n"

@@ -11,13 +11,16 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent_forge.runs.errors import ForgeError, SourceError
 from agent_forge.runs.system import bounded_files
 from agent_forge.weights import block_names
 from agent_forge.weights.block_names import COUNT_KEYS
 from agent_forge.weights.tensors import Shape
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 FILE = "config.json"
 #: Bytes of the largest config.json that is read.
@@ -91,7 +94,7 @@ def check(file: Path, config: Mapping[str, Any], shapes: Mapping[str, Shape]) ->
                 _check_number(f"{file}: {where}{key}", settings.get(key), most, why)
 
 
-def _check_number(name: str, value: Any, most: int, why: str) -> None:
+def _check_number(name: str, value: object, most: int, why: str) -> None:
     """Raise SourceError unless the value is None, a whole number up to `most` or a list of such."""
     for number in value if isinstance(value, list) else [value]:
         if number is None:
@@ -102,13 +105,13 @@ def _check_number(name: str, value: Any, most: int, why: str) -> None:
             raise SourceError(f"{name} is {_shown(number)}, but {why}.")
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """Return a value for a message: short, and without characters that a terminal acts on."""
     text = repr(value)
     return text if len(text) <= 60 else text[:60] + "…"
 
 
-def check_predicts_tokens(folder: Path, config: Mapping[str, Any]) -> None:
+def check_predicts_tokens(folder: Path, config: Mapping[str, object]) -> None:
     """Raise SourceError if config.json names a class of transformers that is no causal language model.
 
     A class that transformers does not know passes: the tensors' names decide about it.
@@ -131,7 +134,7 @@ def check_predicts_tokens(folder: Path, config: Mapping[str, Any]) -> None:
         )
 
 
-def load(folder: Path) -> Any:
+def load(folder: Path) -> PreTrainedConfig:
     """Return the configuration that transformers makes of a causal language model's folder.
 
     Raise SourceError.
@@ -141,7 +144,7 @@ def load(folder: Path) -> Any:
     return configuration(folder, settings)
 
 
-def configuration(folder: Path, settings: Mapping[str, Any]) -> Any:
+def configuration(folder: Path, settings: Mapping[str, object]) -> PreTrainedConfig:
     """Return the configuration that transformers makes of a config.json's content.
 
     `folder` is the one that messages name. Raise SourceError if transformers knows no such model.
@@ -168,7 +171,7 @@ def configuration(folder: Path, settings: Mapping[str, Any]) -> Any:
         return CONFIG_MAPPING[kind].from_dict(dict(settings))
 
 
-def empty(folder: Path, config: Any) -> Any:
+def empty(folder: Path, config: PreTrainedConfig) -> PreTrainedModel:
     """Return the causal language model that a configuration describes, without weights.
 
     Raise SourceError if there is no such module.
@@ -181,7 +184,7 @@ def empty(folder: Path, config: Any) -> Any:
         return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
 
 
-def module(folder: Path, settings: Mapping[str, Any]) -> Any:
+def module(folder: Path, settings: Mapping[str, object]) -> PreTrainedModel:
     """Return the module, without weights, that transformers builds from a config.json's content.
 
     Its class is the one that `architectures` names if that is no causal language model, such as one
@@ -220,7 +223,7 @@ def check_tokenizer(folder: Path) -> None:
                 _check_settings(file, bounded_files.read_object(file))
 
 
-def _check_settings(file: Path, settings: Mapping[str, Any]) -> None:
+def _check_settings(file: Path, settings: Mapping[str, object]) -> None:
     """Raise SourceError if a setting of tokenizer_config.json has a wrong type."""
     if file.name != "tokenizer_config.json":
         return
@@ -233,7 +236,7 @@ def _check_settings(file: Path, settings: Mapping[str, Any]) -> None:
         )
 
 
-def check_ids(file: Path, content: Mapping[str, Any]) -> None:
+def check_ids(file: Path, content: Mapping[str, object]) -> None:
     """Raise SourceError if tokenizer.json has no model, or gives a token an id that no row can have."""
     model, added = content.get("model"), content.get("added_tokens") or []
     if not isinstance(model, dict):

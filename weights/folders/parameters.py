@@ -9,12 +9,18 @@ have shapes.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+#: Test of a name.
+Test = Callable[[str], object]
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,7 @@ class LoadableTensors:
     missing: tuple[str, ...]
 
 
-def fill(module: Any, tensors: Mapping[str, torch.Tensor]) -> LoadableTensors:
+def fill(module: PreTrainedModel, tensors: Mapping[str, torch.Tensor]) -> LoadableTensors:
     """Return the parameters and stored buffers of a module that tensors of these names give.
 
     The module itself is not changed. Tensors that are packed are computed, in the dtype and on the
@@ -69,8 +75,8 @@ def fill(module: Any, tensors: Mapping[str, torch.Tensor]) -> LoadableTensors:
 
 
 def _placed(
-    module: Any, slots: dict[str, Any], tensors: Mapping[str, torch.Tensor]
-) -> tuple[dict[str, str], dict[str, Any], set[str], list[str]]:
+    module: PreTrainedModel, slots: dict[str, torch.Tensor], tensors: Mapping[str, torch.Tensor]
+) -> tuple[dict[str, str], dict[str, object], set[str], list[str]]:
     """Return where tensors go: one to one, into which packs, and the names without a place."""
     from transformers.conversion_mapping import get_model_conversion_mapping
     from transformers.core_model_loading import (
@@ -104,7 +110,7 @@ def _placed(
     return renamed, packs, members, leftover
 
 
-def _patterns(module: Any) -> tuple[Any, Any]:
+def _patterns(module: PreTrainedModel) -> tuple[Test, Test]:
     """Return two tests of names: may be left out if given, may be missing."""
     unexpected: set[str] = set(module._keys_to_ignore_on_load_unexpected or ())
     buffers = [name for name, _ in module.named_buffers()]
@@ -115,14 +121,14 @@ def _patterns(module: Any) -> tuple[Any, Any]:
     return _any(unexpected), _any(set(module._keys_to_ignore_on_load_missing or ()))
 
 
-def _any(patterns: set[str]) -> Any:
+def _any(patterns: set[str]) -> Test:
     """Return the search for any of some patterns of transformers; it finds nothing without one."""
     if not patterns:
         return lambda name: None
     return re.compile("|".join(f"({pattern})" for pattern in sorted(patterns))).search
 
 
-def saved_name(module: Any, slot: str) -> str:
+def saved_name(module: PreTrainedModel, slot: str) -> str:
     """Return the name under which transformers saves a parameter of a module."""
     from transformers.core_model_loading import revert_weight_conversion
 
@@ -130,13 +136,13 @@ def saved_name(module: Any, slot: str) -> str:
     return names[0] if len(names) == 1 else slot
 
 
-def fill_buffers(module: Any, device: torch.device) -> None:
+def fill_buffers(module: PreTrainedModel, device: torch.device) -> None:
     """Compute the buffers of a module on `meta` that no folder stores, as transformers does on loading.
 
     Its parameters stay where they are.
     """
     for parameter in module.parameters():
-        parameter._is_hf_initialized = True
+        setattr(parameter, "_is_hf_initialized", True)  # noqa: B010  an attribute of transformers
     places: dict[int, torch.Tensor] = {}
     for name, buffer in list(module.named_buffers(remove_duplicate=False)):
         parent, _, leaf = name.rpartition(".")

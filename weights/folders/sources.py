@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agent_forge.runs import home
 from agent_forge.runs.errors import SourceError, UnavailableError
@@ -428,7 +428,7 @@ def compare_settings(a: Checkpoint, b: Checkpoint, apart: Collection[str] = ()) 
     return warnings
 
 
-def _standard(config: Mapping[str, Any]) -> dict[str, Any]:
+def _standard(config: Mapping[str, object]) -> dict[str, object]:
     """Return the settings of a configuration, with the sizes of heads that follow from others."""
     settings = {
         key: _standard(value) if isinstance(value, Mapping) else value
@@ -443,8 +443,8 @@ def _standard(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _differences(
-    left: Mapping[str, Any], right: Mapping[str, Any], where: str = ""
-) -> Iterator[tuple[str, Any, Any]]:
+    left: Mapping[str, object], right: Mapping[str, object], where: str = ""
+) -> Iterator[tuple[str, object, object]]:
     """Yield (key, left's value, right's value) of settings that differ, objects of settings inside."""
     for key in sorted(left.keys() | right.keys()):
         if key in IRRELEVANT or key.endswith(_IDS) or any(p in key for p in _IRRELEVANT_PARTS):
@@ -458,7 +458,7 @@ def _differences(
 
 
 def _of_other_layers(
-    left: Mapping[str, Any], right: Mapping[str, Any], value: Any, other: Any
+    left: Mapping[str, object], right: Mapping[str, object], value: object, other: object
 ) -> bool:
     """Return True for lists with an entry a layer, of models with different numbers of layers."""
     if not isinstance(value, list) or not isinstance(other, list):
@@ -467,7 +467,7 @@ def _of_other_layers(
     return counts[0] != counts[1] and counts == [len(value), len(other)]
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """Return a value for a message, short."""
     text = str(value)
     return text if len(text) <= 80 else text[:80] + "…"

@@ -24,6 +24,7 @@ from typing import Any
 from agent_forge.runs.errors import ConfigError, SourceError, UnavailableError
 from agent_forge.runs.system.child_environment import child_environment
 from agent_forge.runs.system.line_process import Respondent
+from agent_forge.weights.folders.vocabularies import Tokenizer
 
 #: Processor seconds and further bytes of memory for one text; characters of the longest text.
 SECONDS, BYTES, LONGEST = 5, 512 << 20, 16 << 20
@@ -44,9 +45,9 @@ class TemplateFailedError(Exception):
 
 
 def rendered(
-    tokenizer: Any,
+    tokenizer: Tokenizer,
     messages: Sequence[Mapping[str, str]],
-    tools: Sequence[Mapping[str, Any]] | None = None,
+    tools: Sequence[Mapping[str, object]] | None = None,
 ) -> str:
     """Return a conversation as the tokenizer's chat template writes it, up to the assistant's turn.
 
@@ -68,7 +69,7 @@ def rendered_by(
     special: Mapping[str, str],
     name: str,
     messages: Sequence[Mapping[str, str]],
-    tools: Sequence[Mapping[str, Any]] | None = None,
+    tools: Sequence[Mapping[str, object]] | None = None,
 ) -> str:
     """Return a conversation as a template writes it, up to the assistant's turn; as `rendered`.
 
@@ -107,7 +108,7 @@ def _rendered(name: str, template: str, variables: str, conversation: str) -> st
     )
 
 
-def _answer(question: Any) -> dict[str, Any]:
+def _answer(question: object) -> dict[str, object]:
     """Return what the process answers; `bound` if it ended over the question.
 
     Raise UnavailableError if it cannot be started, or is silent for PATIENCE.
@@ -151,7 +152,7 @@ def serve() -> None:
 
 def _one(
     render: Any, template: str, variables: dict[str, Any], conversation: list[Any]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the answer to a question: the `text`, why it `failed`, or that it met a `bound`."""
     try:
         texts, _ = render(

@@ -7,15 +7,42 @@ models with one vocabulary may each have taken the next number for a token of it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from agent_forge.runs.errors import SourceError
 from agent_forge.runs.system import bounded_files
 
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Backend
+    from transformers import BatchEncoding
+
 FILE = "tokenizer.json"
+
+
+class Tokenizer(Protocol):
+    """Interface of a tokenizer of transformers, as far as models are read and scored with it."""
+
+    name_or_path: str
+    is_fast: bool
+    backend_tokenizer: Backend
+    chat_template: str | dict[str, str] | None
+    special_tokens_map: Mapping[str, object]
+    bos_token_id: int | None
+    eos_token_id: Any  # None for a few: not for those that are trained
+    unk_token: str | None
+    encode: Callable[..., list[int]]
+    decode: Callable[..., str]
+    batch_decode: Callable[..., list[str]]
+    get_chat_template: Callable[[None, list[dict] | None], str]
+
+    def __len__(self) -> int: ...
+
+    def __call__(self, text: str | list[str], **options: object) -> BatchEncoding:
+        """Return the token ids of texts, and what else the options ask for."""
+        ...
 
 
 class Difference(NamedTuple):
@@ -124,7 +151,7 @@ def _parsed(file: Path, *_stamp: int) -> tuple[dict[int, str], dict[int, str]]:
     return _vocabulary(document.get("model")), _added(document.get("added_tokens"))
 
 
-def _vocabulary(model: Any) -> dict[int, str]:
+def _vocabulary(model: object) -> dict[int, str]:
     vocabulary = model.get("vocab") if isinstance(model, dict) else None
     if isinstance(vocabulary, list):  # a unigram model: tokens with scores, in order
         pairs = (
@@ -137,7 +164,7 @@ def _vocabulary(model: Any) -> dict[int, str]:
     return {n: token for n, token in pairs if isinstance(n, int) and isinstance(token, str)}
 
 
-def _added(tokens: Any) -> dict[int, str]:
+def _added(tokens: object) -> dict[int, str]:
     listed = [t for t in tokens if isinstance(t, dict)] if isinstance(tokens, list) else []
     pairs = ((token.get("id"), token.get("content")) for token in listed)
     return {n: token for n, token in pairs if isinstance(n, int) and isinstance(token, str)}

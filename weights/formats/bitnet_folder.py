@@ -12,7 +12,6 @@ head, norms and biases are float32.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -23,7 +22,7 @@ from agent_forge.weights.folders.model_config import described
 from agent_forge.weights.ternary import linears, packing, quantiser
 
 #: What transformers reads the folder by.
-QUANTISATION: dict[str, Any] = {
+QUANTISATION: dict[str, object] = {
     "quant_method": "bitnet",
     "linear_class": "bitlinear",
     "quantization_mode": "offline",

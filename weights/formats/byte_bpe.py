@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_forge.runs.errors import SourceError
+from agent_forge.weights.folders.vocabularies import Tokenizer
 
 #: Kinds of tokens (llama.cpp, `llama_token_type`): ordinary, special, not used.
 NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5
@@ -48,7 +49,7 @@ class Tokens:
     notes: tuple[str, ...] = ()
 
 
-def of(tokenizer: Any, size: int) -> Tokens:
+def of(tokenizer: Tokenizer, size: int) -> Tokens:
     """Return a tokenizer of transformers for a model whose embedding has `size` rows.
 
     GGUF has no normaliser: text that is not in the normal form NFC may be cut otherwise there. Raises
@@ -72,7 +73,7 @@ def of(tokenizer: Any, size: int) -> Tokens:
     )
 
 
-def file_of(tokenizer: Any) -> dict[str, Any]:
+def file_of(tokenizer: Tokenizer) -> dict[str, Any]:
     """Return the tokenizer.json of a tokenizer as transformers has loaded it.
 
     Loading may have replaced what the file says of splitting. Raises SourceError if it has none.
@@ -104,18 +105,18 @@ def base(content: Mapping[str, Any], size: int) -> tuple[tuple[str, ...], tuple[
     return tokens, tuple(_kind(names, added, id_) for id_ in range(size))
 
 
-def special_ids(tokenizer: Any, *more: str) -> dict[str, int]:
+def special_ids(tokenizer: Tokenizer, *more: str) -> dict[str, int]:
     """Return the ids of bos, eos, pad and `more`, of those that the tokenizer has."""
     ids = {name: getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad", *more)}
     return {name: id_ for name, id_ in ids.items() if id_ is not None}
 
 
-def chat_template(tokenizer: Any) -> str | None:
+def chat_template(tokenizer: Tokenizer) -> str | None:
     """Return the chat template if there is exactly one."""
     return tokenizer.chat_template if isinstance(tokenizer.chat_template, str) else None
 
 
-def _kind(names: Mapping[int, str], added: Mapping[int, Mapping[str, Any]], id_: int) -> int:
+def _kind(names: Mapping[int, str], added: Mapping[int, Mapping[str, object]], id_: int) -> int:
     if id_ not in names:
         return UNUSED
     if id_ not in added:
@@ -188,7 +189,7 @@ SPLITS: Mapping[tuple[tuple[str, ...], bool], str] = {
 }
 
 
-def name_of(tokenizer: Any, file: Mapping[str, Any]) -> str:
+def name_of(tokenizer: Tokenizer, file: Mapping[str, Any]) -> str:
     """Return llama.cpp's name for a tokenizer's way to split; `file` is its tokenizer.json.
 
     Raises SourceError if it has none.

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_forge.runs.errors import SourceError
+from agent_forge.weights.folders.vocabularies import Tokenizer
 from agent_forge.weights.formats.byte_bpe import Tokens, base, chat_template, file_of, special_ids
 
 #: How SentencePiece writes a space.
@@ -32,7 +33,7 @@ _SPLIT = {"type": "Split", "pattern": {"String": " "}, "invert": False}
 Merge = tuple[str, str]
 
 
-def of(tokenizer: Any, size: int) -> Tokens:
+def of(tokenizer: Tokenizer, size: int) -> Tokens:
     """Return a tokenizer of transformers for a model whose embedding has `size` rows.
 
     Raises SourceError if llama.cpp would cut text otherwise.
@@ -126,7 +127,7 @@ def _overlaps(merges: Sequence[Merge]) -> int:
 def _spaces(
     tokenizer_content: Mapping[str, Any],
     vocabulary: Mapping[str, int],
-    added: Mapping[str, Mapping[str, Any]],
+    added: Mapping[str, Mapping[str, object]],
 ) -> tuple[bool, tuple[str, ...]]:
     """Return True if texts get a space in front, and notes. Raises SourceError for another way."""
     normaliser = _steps(tokenizer_content["normalizer"], "normalizers")
@@ -155,7 +156,9 @@ def _spaces(
 
 
 def _metaspace(
-    step: Mapping[str, Any], normaliser: list[Any], vocabulary: Mapping[str, int]
+    step: Mapping[str, object],
+    normaliser: Sequence[Mapping[str, object]],
+    vocabulary: Mapping[str, int],
 ) -> tuple[bool, tuple[str, ...]]:
     """Return the same for a pre-tokenizer of type Metaspace, which writes spaces itself."""
     scheme = step["prepend_scheme"]
@@ -177,11 +180,11 @@ def _steps(stage: Mapping[str, Any] | None, name: str) -> list[Mapping[str, Any]
     return list((stage or {}).get(name, [stage] if stage else []))
 
 
-def _covers(step: Mapping[str, Any], pattern: Mapping[str, Any]) -> bool:
+def _covers(step: Mapping[str, object], pattern: Mapping[str, object]) -> bool:
     return all(step.get(key) == value for key, value in pattern.items())
 
 
-def _added(tokenizer: Any) -> tuple[bool, bool]:
+def _added(tokenizer: Tokenizer) -> tuple[bool, bool]:
     """Return True for bos before and eos after a text. Raises SourceError for anything else."""
     plain = tokenizer("a", add_special_tokens=False).input_ids
     whole = tokenizer("a").input_ids

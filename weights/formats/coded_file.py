@@ -86,7 +86,7 @@ class TensorEntry(_Said):
     shape: list[int] = Field(min_length=1, max_length=MOST_AXES)
     #: Name and version.
     codec: str = Field(max_length=100)
-    header: dict[str, Any]
+    header: dict[str, object]
     parts: list[PartEntry] = Field(max_length=100)
     #: BLAKE3 of the parts' bytes, DIGEST_BYTES in hex.
     digest: str = Field(pattern=r"^[0-9a-f]{32}$")
@@ -246,7 +246,7 @@ def code(
     name: str,
     tensor: torch.Tensor,
     codec: str,
-    params: Mapping[str, Any],
+    params: Mapping[str, object],
     gram: torch.Tensor | None = None,
     seed: int = 0,
     rows: torch.Tensor | None = None,
@@ -279,9 +279,9 @@ def decode(tensor: CodedTensor) -> torch.Tensor:
 def write(
     file: Path,
     tensors: Iterable[CodedTensor],
-    config: Mapping[str, Any],
+    config: Mapping[str, object],
     files: Mapping[str, bytes] | None = None,
-    recipe: Mapping[str, Any] | None = None,
+    recipe: Mapping[str, object] | None = None,
 ) -> Written:
     """Write a file of coded weights, whole or not at all; one that is there is replaced.
 

@@ -13,7 +13,6 @@ quantised; embedding, head, norms and biases stay as they are.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -110,7 +109,7 @@ def is_one(folder: Path) -> bool:
     return companions.quant_method(folder) == "compressed-tensors"
 
 
-def _described(bits: int, group: int) -> dict[str, Any]:
+def _described(bits: int, group: int) -> dict[str, object]:
     """Return what readers are told."""
     weights = {
         "num_bits": bits,

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -16,6 +16,9 @@ from agent_forge.weights.folders import companions, model_config
 from agent_forge.weights.folders.checkpoint import INDEX, SHARD_BYTES, TORCH, publish
 from agent_forge.weights.folders.safetensors_places import index_of, places
 from agent_forge.weights.formats.coded_file import CodedFile
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 def decompress(file: Path, folder: Path, shard_bytes: int = SHARD_BYTES) -> CodedFile:
@@ -64,7 +67,7 @@ def _folder_of_companions(opened: CodedFile) -> Iterator[Path]:
         yield folder
 
 
-def load_model(file: Path, dtype: torch.dtype | None = None) -> Any:
+def load_model(file: Path, dtype: torch.dtype | None = None) -> PreTrainedModel:
     """Return the causal language model of transformers that a file holds, in evaluation mode.
 
     `dtype`: of all weights; None: that of the first tensor. No code of the file is run. Raises
@@ -81,7 +84,7 @@ def load_model(file: Path, dtype: torch.dtype | None = None) -> Any:
         generation = (folder / "generation_config.json").is_file()
         with model_config.described(f"{file} describes no model that can be built"):
             chosen = GenerationConfig.from_pretrained(folder) if generation else None
-            model: Any = AutoModelForCausalLM.from_config(
+            model: PreTrainedModel = AutoModelForCausalLM.from_config(
                 config, trust_remote_code=False, dtype=dtype
             )
     tensors = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers())
@@ -99,7 +102,7 @@ def load_model(file: Path, dtype: torch.dtype | None = None) -> Any:
     return model.eval()
 
 
-def load_tokenizer(file: Path) -> Any:
+def load_tokenizer(file: Path) -> PreTrainedTokenizerBase:
     """Return the tokenizer that a file holds. Raises SourceError if it holds none."""
     from agent_forge.weights.architectures.auto_config import AutoTokenizer
 

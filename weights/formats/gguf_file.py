@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import gguf
 import numpy as np
@@ -193,7 +192,7 @@ def _type(name: str, shape: tuple[int, ...], type_: str) -> Type:
     return file_type if shape[-1] % gguf.GGML_QUANT_SIZES[file_type][0] == 0 else Type.F16
 
 
-def _values(config: Mapping[str, Any], name: str, tensor: torch.Tensor) -> np.ndarray:
+def _values(config: Mapping[str, object], name: str, tensor: torch.Tensor) -> np.ndarray:
     """Return a tensor's values as float32, as llama.cpp has them. Raises NotFiniteError."""
     values = tensor.float().contiguous().numpy()
     if not np.isfinite(values).all():

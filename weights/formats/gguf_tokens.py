@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from agent_forge.weights.folders.vocabularies import Tokenizer
 from agent_forge.weights.formats import byte_bpe, byte_fallback_bpe
 from agent_forge.weights.formats.byte_bpe import Tokens
 
 
-def of(tokenizer: Any, size: int) -> Tokens:
+def of(tokenizer: Tokenizer, size: int) -> Tokens:
     """Return a fast tokenizer of transformers for a model whose embedding has `size` rows.
 
     Raises SourceError for a tokenizer that llama.cpp does not have.

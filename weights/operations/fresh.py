@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from pydantic import BaseModel, ConfigDict
@@ -11,6 +11,9 @@ from pydantic import BaseModel, ConfigDict
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.folders.model_config import described
 from agent_forge.weights.tensors import Model
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class Nothing(BaseModel):
@@ -50,7 +53,7 @@ def drawn(config: Mapping[str, Any], seed: int) -> Model:
         torch.random.fork_rng(devices=[]),
     ):
         torch.manual_seed(seed)
-        module: Any = AutoModelForCausalLM.from_config(
+        module: PreTrainedModel = AutoModelForCausalLM.from_config(
             AutoConfig.for_model(**dict(config)), dtype=torch.float32, trust_remote_code=False
         )
     return Model(config, {name: p.detach() for name, p in module.named_parameters()})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from pydantic import BaseModel, ConfigDict
@@ -12,6 +12,9 @@ from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.folders.model_config import described
 from agent_forge.weights.operations.fresh import drawn
 from agent_forge.weights.tensors import Model
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 
 class Sizes(BaseModel):
@@ -22,7 +25,7 @@ class Sizes(BaseModel):
     changes: dict[str, int | tuple[str, ...]]
 
 
-def resized(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def resized(config: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:
     """Return a config.json with other sizes; weights are drawn in float32."""
     settings = {name: value for name, value in config.items() if name != "torch_dtype"}
     sizes = {n: list(v) if isinstance(v, tuple) else v for n, v in changes.items()}
@@ -38,8 +41,10 @@ def parameters(config: Mapping[str, Any]) -> int:
     from agent_forge.weights.architectures.auto_config import AutoConfig
 
     with described("the sizes describe no model that can be built"), torch.device("meta"):
-        model_config: Any = AutoConfig.for_model(**dict(config))
-        module: Any = AutoModelForCausalLM.from_config(model_config, trust_remote_code=False)
+        model_config: PreTrainedConfig = AutoConfig.for_model(**dict(config))
+        module: PreTrainedModel = AutoModelForCausalLM.from_config(
+            model_config, trust_remote_code=False
+        )
     return sum(parameter.numel() for parameter in module.parameters())
 
 

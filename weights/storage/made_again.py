@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
-from typing import Any
 
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ForgeError
@@ -50,7 +49,7 @@ def _origin(home: Home, digest: str) -> Origin | None:
         store.close()
 
 
-def items(home: Home, cache: Any, address: str) -> Path | None:
+def items(home: Home, cache: object, address: str) -> Path | None:
     """Return the file of the items below this address, which a run pinned; None if no run did."""
     store = home.open_store()
     try:

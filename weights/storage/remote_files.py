@@ -6,11 +6,13 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from agent_forge.runs.errors import ConfigError, ForgeError, UnavailableError
 from agent_forge.runs.system.redaction import Address
 from agent_forge.weights.storage.encryption import CHUNK
+
+_T = TypeVar("_T")
 
 
 class GoneError(UnavailableError):
@@ -64,7 +66,7 @@ class StoredFiles:
         with self._doing("write", new) as path:
             self._below(path, lambda: move(f"{self._root}/{old}", path))
 
-    def _below(self, path: str, act: Callable[[], Any]) -> Any:
+    def _below(self, path: str, act: Callable[[], _T]) -> _T:
         """Call `act`; if the path's folder is missing, make it and call `act` again.
 
         Only stores that have folders can miss one.

@@ -33,7 +33,7 @@ class Share:
         self.value = value
 
 
-def linears(module: Any) -> Iterator[tuple[str, Any]]:
+def linears(module: torch.nn.Module) -> Iterator[tuple[str, Any]]:
     """Yield (name, layer) of every linear layer but the head."""
     head = getattr(module, "get_output_embeddings", lambda: None)()
     for name, layer in module.named_modules():
@@ -41,7 +41,7 @@ def linears(module: Any) -> Iterator[tuple[str, Any]]:
             yield name, layer
 
 
-def names(module: Any) -> list[str]:
+def names(module: torch.nn.Module) -> list[str]:
     """Return the names of the matrices that are ternary in a module, sorted."""
     return sorted(f"{name}.weight" for name, _ in linears(module))
 
@@ -56,7 +56,7 @@ def of_config(settings: Mapping[str, Any]) -> list[str]:
         return names(AutoModelForCausalLM.from_config(config, trust_remote_code=False))
 
 
-def train_ternary(module: Any, group: int, int8: bool) -> Share:
+def train_ternary(module: torch.nn.Module, group: int, int8: bool) -> Share:
     """Let a module's linear layers compute with ternary weights; return the λ that they read.
 
     Gradients pass to the full-precision parameters (straight-through). If `int8`, the layers' inputs
@@ -73,7 +73,7 @@ def train_ternary(module: Any, group: int, int8: bool) -> Share:
     return share
 
 
-def compute_packed(module: Any, group: int, int8: bool) -> None:
+def compute_packed(module: torch.nn.Module, group: int, int8: bool) -> None:
     """Let a module's linear layers compute with ternary weights as they are, as after a training.
 
     The weights must hold {−s, 0, s} of each tensor or group (`quantiser.parts`) when it computes.
@@ -83,7 +83,7 @@ def compute_packed(module: Any, group: int, int8: bool) -> None:
 
 
 def _training(
-    layer: Any, share: Share, group: int, int8: bool
+    layer: torch.nn.Linear, share: Share, group: int, int8: bool
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     def forward(x: torch.Tensor) -> torch.Tensor:
         weight = layer.weight
@@ -96,7 +96,9 @@ def _training(
     return forward
 
 
-def _packed(layer: Any, group: int, int8: bool) -> Callable[[torch.Tensor], torch.Tensor]:
+def _packed(
+    layer: torch.nn.Linear, group: int, int8: bool
+) -> Callable[[torch.Tensor], torch.Tensor]:
     def forward(x: torch.Tensor) -> torch.Tensor:
         scale = quantiser.largest(layer.weight, group)
         return _product(x, layer.weight.sign(), scale, layer.bias, int8, 1.0)

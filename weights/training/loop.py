@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import distributed
@@ -37,6 +37,9 @@ from agent_forge.weights.training.models import modules, sharding
 from agent_forge.weights.training.objectives import Batch, Objective
 from agent_forge.weights.training.optimisers import Optimiser
 from agent_forge.weights.training.windows import Ids
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ def segment(
     inputs: Mapping[str, Model] | None = None,
     device: str = "cpu",
     threads: int | None = None,
-    group: Any | None = None,
+    group: ProcessGroup | None = None,
     sharded: bool = False,
 ) -> Snapshot:
     """Do the steps `first` … `last` − 1 of a training and return the snapshot after them.
@@ -154,7 +157,7 @@ class Training:
         streams: Mapping[str, Ids],
         inputs: Mapping[str, Model],
         device: str,
-        group: Any | None = None,
+        group: ProcessGroup | None = None,
         sharded: bool = False,
     ) -> None:
         """Build the module with copies of the weights, and take back the optimiser's tensors."""
@@ -170,7 +173,7 @@ class Training:
             self.module = modules.build(start, place, recipe.attention, frozen).train()
         if recipe.checkpointing:
             modules.checkpoint_activations(self.module)
-        if sharded:
+        if sharded and group is not None:
             sharding.check(recipe)
             sharding.shard(self.module, group, self._device)
         settings = check_complete(chosen.Settings, recipe.optimiser.params, recipe.optimiser.name)
@@ -355,7 +358,7 @@ class DivergenceWatch:
 class Processes:
     """One process's place in a group; alone without a group."""
 
-    def __init__(self, group: Any | None, rows: int) -> None:
+    def __init__(self, group: ProcessGroup | None, rows: int) -> None:
         """Keep a process group of torch, or None. Raises ConfigError if it cannot share `rows`."""
         self._group = group
         self._count = 1 if group is None else distributed.get_world_size(group)

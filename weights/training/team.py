@@ -16,12 +16,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -40,6 +40,9 @@ from agent_forge.weights.training import loop
 from agent_forge.weights.training.loop import Snapshot, Step
 from agent_forge.weights.training.room import OutOfMemoryError, lacks_memory
 from agent_forge.weights.training.windows import Ids
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 #: Kind of device → what carries collectives: gloo between processors, NCCL between GPUs.
 BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
@@ -156,7 +159,7 @@ def _write(
 
 
 @contextmanager
-def _members(folder: Path, processes: int) -> Any:
+def _members(folder: Path, processes: int) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Start the other processes; kill those that are left at the end."""
     started = []
     try:
@@ -182,7 +185,7 @@ def _members(folder: Path, processes: int) -> Any:
 
 
 @contextmanager
-def _group(folder: Path, device: str, rank: int, processes: int) -> Any:
+def _group(folder: Path, device: str, rank: int, processes: int) -> Iterator[ProcessGroup | None]:
     """Join the group of all processes for the block."""
     meeting = f"file://{folder / MEETING}"
     # All members are on this machine. Otherwise gloo listens where the host's name points to.

@@ -77,7 +77,7 @@ def corpus(
     return result
 
 
-def default(parameters: int) -> Iterator[dict[str, Any]]:
+def default(parameters: int) -> Iterator[dict[str, object]]:
     """Yield the items of a run that is given no data: fewer, the more parameters its models have.
 
     The number of items depends on `parameters` alone: no clock and no machine decides it, so a run
@@ -135,7 +135,9 @@ CHOICES = 4
 _EQUATION = re.compile(r"^(\d+ [-+*/] \d+) = (\d+)$")
 
 
-def continuation(documents: Sequence[Document], count: int, seed: int) -> Iterator[dict[str, Any]]:
+def continuation(
+    documents: Sequence[Document], count: int, seed: int
+) -> Iterator[dict[str, object]]:
     """Yield up to `count` items that ask: which line comes next?"""
     r = random.Random(f"continuation/{seed}/{documents[0].domain}")
     lines = sorted({line for d in documents for line in d.text.splitlines() if _askable(line)})
@@ -151,7 +153,7 @@ def continuation(documents: Sequence[Document], count: int, seed: int) -> Iterat
         yield _item(f"next-line-{number:04d}", document.domain, prompt, rows[place], wrong, r)
 
 
-def equations(documents: Sequence[Document], count: int, seed: int) -> Iterator[dict[str, Any]]:
+def equations(documents: Sequence[Document], count: int, seed: int) -> Iterator[dict[str, object]]:
     """Yield up to `count` items that ask: what is the result?"""
     r = random.Random(f"equations/{seed}")
     matches = [
@@ -175,7 +177,7 @@ def _askable(line: str) -> bool:
 
 def _item(
     name: str, domain: str, prompt: str, right: str, wrong: list[str], r: random.Random
-) -> dict[str, Any]:
+) -> dict[str, object]:
     choices = [right, *wrong]
     r.shuffle(choices)
     answer = choices.index(right)

@@ -11,7 +11,6 @@ import io
 import json
 import random
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from agent_forge.evaluation.data.slices import Document
 
@@ -22,7 +21,7 @@ GOODS = ["bolt", "cable", "drill", "engine", "filter", "gear", "hammer", "lamp",
 LEVELS = ["debug", "info", "warning", "error"]
 UNITS = ["kg", "m", "piece", "litre"]
 
-Record = dict[str, Any]
+Record = dict[str, object]
 
 
 def _person(r: random.Random, number: int) -> Record:
@@ -76,7 +75,7 @@ def _as_csv(kind: str, records: list[Record]) -> str:
     return out.getvalue()
 
 
-def _scalar(value: Any) -> str:
+def _scalar(value: object) -> str:
     """Return a scalar as JSON writes it, which YAML and TOML read alike."""
     return json.dumps(value)
 

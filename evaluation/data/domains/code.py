@@ -19,13 +19,13 @@ from agent_forge.evaluation.data.domains.common import choose, indented, make
 TASKS = [*code_short_tasks.TASKS, *code_long_tasks.TASKS]
 
 
-def _question(r: random.Random, grade: int) -> dict[str, Any]:
+def _question(r: random.Random, grade: int) -> dict[str, object]:
     task = r.choice(TASKS[grade])(r)
     question = choose(r, task.prompt, indented(task.right), [indented(body) for body in task.wrong])
     return {**question, "about": task.about}
 
 
-def _problem(r: random.Random, grade: int) -> dict[str, Any]:
+def _problem(r: random.Random, grade: int) -> dict[str, object]:
     task = r.choice(TASKS[grade])(r)
     return {
         "prompt": task.prompt,

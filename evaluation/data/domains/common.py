@@ -25,7 +25,7 @@ TRIES = 1000
 SHARES: Mapping[Slice, float] = {"train": 0.0, "search": 0.4, "selection": 0.3, "test": 0.3}
 
 #: A function that makes one item of a grade: all but id, domain, slice and grade; None: try again.
-Maker = Callable[[random.Random, int], dict[str, Any] | None]
+Maker = Callable[[random.Random, int], dict[str, object] | None]
 
 
 def make(
@@ -36,7 +36,7 @@ def make(
     Two items with one prompt are the same item: no prompt occurs twice.
     """
     r = random.Random(f"{domain}/{kind}/{seed}")
-    prompts: set[str] = set()
+    prompts: set[object] = set()
     for number in range(count):
         grade = number % GRADES
         tries = (maker(r, grade) for _ in range(TRIES))
@@ -73,7 +73,7 @@ class Task:
 
     def tests(self) -> list[str]:
         """Return an assertion for every call, with the value that the right body returns."""
-        space: dict[str, Any] = {}
+        space: dict[str, object] = {}
         exec(self.prompt + indented(self.right), space)  # only text of this file
         calls = [f"{self.name}({arguments})" for arguments in self.calls]
         return [f"assert {call} == {eval(call, space)!r}" for call in calls]

@@ -140,14 +140,14 @@ TASKS: list[list[Callable[[random.Random], Task]]] = [
 ]
 
 
-def _question(r: random.Random, grade: int) -> dict[str, Any]:
+def _question(r: random.Random, grade: int) -> dict[str, object]:
     text, result = r.choice(TASKS[grade])(r)
     near = sorted({result + d for d in (-10, -3, -2, -1, 1, 2, 3, 10)} - {result})
     wrong = [f" {n}" for n in r.sample([n for n in near if n >= 0], 3)]
     return choose(r, f"Question: {text}\nAnswer:", f" {result}", wrong)
 
 
-def _problem(r: random.Random, grade: int) -> dict[str, Any]:
+def _problem(r: random.Random, grade: int) -> dict[str, object]:
     text, result = r.choice(TASKS[grade])(r)
     return {
         "prompt": f"Question: {text}\nAnswer:",

@@ -36,7 +36,7 @@ def _other(r: random.Random, sentence: Sentence, parts: int) -> Sentence:
     )
 
 
-def _translation(r: random.Random, grade: int) -> dict[str, Any] | None:
+def _translation(r: random.Random, grade: int) -> dict[str, object] | None:
     """Make a question about a translation; None if two wrong sentences are the same.
 
     Grades 0 to 3: wrong sentences differ in all parts, in two, in one, in one; grade 3 is without
@@ -60,7 +60,7 @@ def _translation(r: random.Random, grade: int) -> dict[str, Any] | None:
     )
 
 
-def _identity(r: random.Random, grade: int) -> dict[str, Any]:
+def _identity(r: random.Random, grade: int) -> dict[str, object]:
     """Make a question of one sentence in four languages; in grades 2 and 3 they are closer."""
     sentence = any_sentence(r)
     romance, germanic = (
@@ -76,7 +76,7 @@ def _identity(r: random.Random, grade: int) -> dict[str, Any]:
     return choose(r, prompt, f" {say(sentence, second)}", [f" {say(sentence, w)}" for w in wrong])
 
 
-def texts(seed: int) -> Iterator[dict[str, Any]]:
+def texts(seed: int) -> Iterator[dict[str, object]]:
     """Yield running text: documents of sentences in one language, languages in turn."""
     left = dict(HELD_OUT)
     number = 0

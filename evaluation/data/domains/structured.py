@@ -14,7 +14,7 @@ from typing import Any
 from agent_forge.evaluation.data.builtin.records import CITIES, FIRST, GOODS, LAST, LEVELS, UNITS
 from agent_forge.evaluation.data.domains.common import choose, make
 
-Record = dict[str, Any]
+Record = dict[str, object]
 
 #: Kind of record → its fields.
 KINDS: dict[str, list[str]] = {
@@ -66,7 +66,7 @@ def write(records: list[Record], form: str, alone: bool) -> str:
     return "\n".join(f"- {first}\n" + "\n".join(f"  {x}" for x in rest) for first, *rest in lines)
 
 
-def meant(records: list[Record], form: str, alone: bool) -> Any:
+def meant(records: list[Record], form: str, alone: bool) -> object:
     """Return what a parser should find in `write(records, form, alone)`."""
     return records[0] if alone and form != "csv" else records
 
@@ -114,7 +114,7 @@ def _task(r: random.Random, grade: int) -> tuple[str, list[Record], str]:
     return f"{parts[0]}{write(answer[0], target, alone)}\n\n{parts[1]}", answer[1], target
 
 
-def _problem(r: random.Random, grade: int) -> dict[str, Any]:
+def _problem(r: random.Random, grade: int) -> dict[str, object]:
     prompt, records, form = _task(r, grade)
     return {
         "prompt": prompt,
@@ -139,7 +139,7 @@ def _damaged(r: random.Random, records: list[Record]) -> list[Record]:
     return result
 
 
-def _question(r: random.Random, grade: int) -> dict[str, Any] | None:
+def _question(r: random.Random, grade: int) -> dict[str, object] | None:
     """Make a question of the right answer and wrong ones; None if two wrong ones are the same."""
     prompt, records, form = _task(r, grade)
     wrong = {write(_damaged(r, records), form, grade < 2) for _ in range(3)}

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
@@ -149,7 +148,7 @@ class Program:
         return [*low, *rest, *high, *rest, *vote.weights, *rest, *factors]
 
 
-def stacked(programs: Sequence[Program]) -> tuple[Any, ...]:
+def stacked(programs: Sequence[Program]) -> tuple[object, ...]:
     """Return programs of one tensor as the fields of `numba.passes.Programs`, in their order."""
     first = programs[0]
     if len(programs) == 1 and not first.drops and first.vote is None:
@@ -161,12 +160,12 @@ def stacked(programs: Sequence[Program]) -> tuple[Any, ...]:
 @lru_cache(maxsize=64)
 def _alone(
     count: int, factors: tuple[float, ...] | None, epsilon: float | None, scale: float, taken: int
-) -> tuple[Any, ...]:
+) -> tuple[object, ...]:
     """Return `stacked` of one program that is the same for many tensors."""
     return _stacked([Program(count, 0, factors, epsilon=epsilon, scale=scale, taken=taken)])
 
 
-def _stacked(programs: Sequence[Program]) -> tuple[Any, ...]:
+def _stacked(programs: Sequence[Program]) -> tuple[object, ...]:
     shape = len(programs), 1 + programs[0].count
     lost, rescale = np.zeros(shape, np.int64), np.ones(shape, np.float32)
     words = np.zeros((*shape, 2), np.uint64)

@@ -214,7 +214,7 @@ def stores(dtype: torch.dtype) -> bool:
 
 
 def merged(
-    stored: Stored, start: int, arguments: Sequence[Any], outs: Sequence[torch.Tensor]
+    stored: Stored, start: int, arguments: Sequence[object], outs: Sequence[torch.Tensor]
 ) -> list[int]:
     """Run programs (`fused_merge.stacked`) on a stretch from element `start` on, into `outs`.
 

@@ -5,14 +5,12 @@ Pure.
 
 from __future__ import annotations
 
-from typing import Any
-
 from agent_forge.evomerge.recipes.recipe import closure
 from agent_forge.evomerge.reports import report
 from agent_forge.evomerge.run.state import RunState
 
 
-def recipe_document(state: RunState, recipe_id: str, chain_head: str) -> dict[str, Any]:
+def recipe_document(state: RunState, recipe_id: str, chain_head: str) -> dict[str, object]:
     """Return a candidate's recipe with all of its ancestors: enough to rebuild the candidate."""
     assert state.started
     needed = closure(recipe_id, state.recipes)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from typing_extensions import override
 
@@ -221,7 +220,7 @@ class Run(RecordedRun):
                 f"run {self.state.run} is {title}: agent_forge.Run reads runs of any kind."
             )
 
-    def plot(self) -> Any:
+    def plot(self) -> object:
         """Return a matplotlib Figure of fitness and diversity by generation.
 
         Once the run is completed, the champion's leads are beside them.

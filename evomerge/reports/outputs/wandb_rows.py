@@ -41,7 +41,7 @@ def rows(state: RunState, after: int = -1) -> list[tuple[int, dict[str, Value]]]
     return generation_rows
 
 
-def _row(state: RunState, generation: int) -> dict[str, Any]:
+def _row(state: RunState, generation: int) -> dict[str, object]:
     """Return what the source documents log of a generation.
 
     `best_fitness` is the champion's, on the selection slice, as in those documents. `avg_fitness`
@@ -139,7 +139,7 @@ def summary(state: RunState) -> dict[str, Value]:
     The summary is computed here, because the tracker's own aggregates do not survive a resume.
     """
     last = max(state.generations, default=-1)
-    figures: dict[str, Any] = {}
+    figures: dict[str, object] = {}
     for _, row in rows(state, last - 1):
         figures |= row
     figures |= {"status": state.status, "champion": state.champion}
@@ -148,7 +148,7 @@ def summary(state: RunState) -> dict[str, Value]:
     return _known(figures)
 
 
-def _final(state: RunState) -> dict[str, Any]:
+def _final(state: RunState) -> dict[str, object]:
     """Return the result, in the words of the source documents and of the report."""
     metrics = report.metrics(state)
     figures = {
@@ -186,7 +186,7 @@ def _chain_head(state: RunState) -> str:
 def config(state: RunState) -> dict[str, Any]:
     """Return a run's settings, models and data by name and digest: no paths, addresses or keys."""
     assert state.submitted
-    settings: dict[str, Any] = {
+    settings: dict[str, object] = {
         "run": state.run,
         "owner": state.submitted.owner,
         "forked_from": report.origin(state),
@@ -230,7 +230,7 @@ def champion(state: RunState) -> dict[str, Any] | None:
     }
 
 
-def artifact(state: RunState) -> dict[str, Any] | None:
+def artifact(state: RunState) -> dict[str, object] | None:
     """Return the champion as a tracker's artifact: metadata for its page, and its recipe file."""
     record = champion(state)
     if record is None:

@@ -121,7 +121,7 @@ def _places(state: RunState) -> dict[str, tuple[int, int]]:
 
 def _node(
     state: RunState, id_: str, ancestor: bool, places: dict[str, tuple[int, int]]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     assert state.started
     recipe = state.recipes[id_]
     generation, slot = places.get(id_, (None, None))

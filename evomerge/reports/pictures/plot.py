@@ -23,7 +23,7 @@ def draw(data: dict[str, Any], form: Literal["svg", "png"]) -> bytes:
     return file.getvalue()
 
 
-def figure(generations: list[dict[str, Any]], rivals: list[dict[str, Any]]) -> Picture:
+def figure(generations: list[dict[str, Any]], rivals: list[dict[str, object]]) -> Picture:
     """Return fitness and diversity by generation and, if there are rivals, the champion's leads.
 
     Scores of different items have different axes: the champion's are of the selection slice, the
@@ -47,7 +47,9 @@ def figure(generations: list[dict[str, Any]], rivals: list[dict[str, Any]]) -> P
     return drawn
 
 
-def _curves(axes: Any, rows: list[dict[str, Any]], series: dict[str, tuple[str, str, str]]) -> None:
+def _curves(
+    axes: Any, rows: list[dict[str, object]], series: dict[str, tuple[str, str, str]]
+) -> None:
     """Draw fields of the generations' rows; `series`: field → label, colour, style of the line."""
     x = [row["generation"] for row in rows]
     for key, (label, colour, style) in series.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from agent_forge.evomerge.config import changed
 from agent_forge.evomerge.run.state import RunState
@@ -37,7 +36,7 @@ WITH_STRATEGY = {
 }
 
 
-def check(state: RunState, changes: Mapping[str, Any]) -> None:
+def check(state: RunState, changes: Mapping[str, object]) -> None:
     """Raise ConfigError if a fork at this state may not change these settings."""
     if state.completed:
         raise ConfigError(
@@ -58,7 +57,7 @@ def check(state: RunState, changes: Mapping[str, Any]) -> None:
             )
 
 
-def _paths(state: RunState, changes: Mapping[str, Any]) -> tuple[str, ...]:
+def _paths(state: RunState, changes: Mapping[str, object]) -> tuple[str, ...]:
     """Return `path_repeats` if the changes change paths, also by a strategy that has none."""
     assert state.submitted
     before = state.submitted.config

@@ -58,7 +58,7 @@ def task(key: str, names: Names | None = None) -> str:
     return words.get(kind, "")
 
 
-def summary_line(type_: str, data: Mapping[str, Any], names: Names) -> str | None:
+def summary_line(type_: str, data: Mapping[str, object], names: Names) -> str | None:
     """Return the telling part of an event on one line; None for a type that is common to all runs."""
     tell = _GISTS.get(type_)
     return None if tell is None else tell(data, names)

@@ -35,12 +35,12 @@ def write(home: Home, state: RunState, out: Path) -> dict[str, Any]:
     return {**data, "folder": str(folder)}
 
 
-def documents(data: dict[str, Any]) -> dict[str, bytes]:
+def documents(data: dict[str, object]) -> dict[str, bytes]:
     """Return the report as files: name → content."""
     text = json.dumps(data, indent=2) + "\n"
     return {"report.json": text.encode(), "report.md": report.markdown(data).encode()}
 
 
-def html(data: dict[str, Any], svg: bytes | None) -> bytes:
+def html(data: dict[str, object], svg: bytes | None) -> bytes:
     """Return the report as an HTML file, with its picture (an SVG file) inside."""
     return report_html.page(report.markdown(data), f"Run {data['run']}", svg)

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from agent_forge.evaluation.kept_items import check_unchanged
+from agent_forge.events import Event
 from agent_forge.evomerge.merging.builder import Weights
 from agent_forge.evomerge.merging.plan import reads
 from agent_forge.evomerge.merging.sketch import sketch
@@ -79,7 +80,7 @@ def reopened(state: RunState, cache: Artifacts) -> tuple[Context, list[str]]:
     return context, context.other_profile()
 
 
-def comparable(event: Any, recorded: Any) -> dict[str, Any]:
+def comparable(event: Event, recorded: Event) -> dict[str, object]:
     """Return the data of an answer that must come out again; of a score, what was measured.
 
     Bytes and bits per byte are left out if the recorded answer has none: runs of an older schema did
@@ -88,6 +89,7 @@ def comparable(event: Any, recorded: Any) -> dict[str, Any]:
     data = without_volatile(event)
     if not isinstance(event, Evaluated):
         return data
+    assert isinstance(recorded, Evaluated)
     outcomes, components = data["outcomes"], data["components"]
     if not any(domain.bytes for domain in recorded.outcomes.values()):
         outcomes = {domain: {**items, "bytes": []} for domain, items in outcomes.items()}
@@ -158,7 +160,7 @@ def artifacts(state: RunState, cache: Artifacts) -> Iterator[Finding]:
             yield Finding("error", "artifacts", f"{what}, candidate {id_[:12]}")
 
 
-def read_recipe(folder: Path) -> dict[str, Any]:
+def read_recipe(folder: Path) -> dict[str, object]:
     """Return the recipe file of a champion's folder. Raises DataError."""
     try:
         return read_document(folder / RECIPE_FILE)
@@ -179,7 +181,7 @@ def read_document(file: Path) -> dict[str, Any]:
         raise DataError(f"{file} cannot be read as a recipe file ({error}).") from error
 
 
-def _recipes(documents: dict[str, Any]) -> dict[str, Recipe]:
+def _recipes(documents: dict[str, object]) -> dict[str, Recipe]:
     adapter: TypeAdapter[Recipe] = TypeAdapter(Recipe)
     return {id_: adapter.validate_json(json.dumps(d)) for id_, d in documents.items()}
 

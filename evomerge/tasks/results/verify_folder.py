@@ -127,7 +127,7 @@ def _content(file: Path) -> Any:
     return _plain(file.name, file.read_bytes()) if file.is_file() else None
 
 
-def _plain(name: str, content: bytes) -> Any:
+def _plain(name: str, content: bytes) -> object:
     """Return the content to compare: generation settings without `transformers_version`."""
     if name != champion.GENERATION:
         return content

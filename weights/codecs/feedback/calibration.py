@@ -8,11 +8,11 @@ there are at a time. A head that is the embedding (tied) has its gram under the 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.utils.hooks import RemovableHandle
 
 from agent_forge.runs.errors import ConfigError, NotFiniteError
 
@@ -30,7 +30,7 @@ class Grams:
         names_by_id = {id(tensor): name for name, tensor in module.named_parameters()}
         self._sums: dict[str, torch.Tensor] = {}
         self._counts: dict[str, int] = {}
-        self._hooks: list[Any] = []
+        self._hooks: list[RemovableHandle] = []
         self._diagonal = diagonal
         #: The last input and its product: query, key and value layers have one input in common.
         self._last: tuple[torch.Tensor, torch.Tensor] | None = None

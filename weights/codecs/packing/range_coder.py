@@ -139,7 +139,7 @@ def _symbols(table: NDArray[np.uint8], words: NDArray[np.uint8], count: int) -> 
     return symbols
 
 
-def _model(table: NDArray[np.uint8]) -> Any:
+def _model(table: NDArray[np.uint8]) -> object:
     """Return the distribution that a table says, of at least two symbols."""
     return _package().stream.model.Categorical(FREQUENCIES[table], perfect=False)
 

@@ -12,7 +12,7 @@ from typing import Any
 from numba import njit
 
 
-def _njit(function: Callable[..., Any], **options: Any) -> Any:
+def _njit(function: Callable, **options: Any) -> Any:
     """Return the compiled function, cached on disk if a folder for that can be written."""
     options |= {"nogil": True, "error_model": "numpy"}
     try:
@@ -21,12 +21,12 @@ def _njit(function: Callable[..., Any], **options: Any) -> Any:
         return njit(**options)(function)
 
 
-def compiled(function: Callable[..., Any]) -> Any:
+def compiled(function: Callable) -> Any:
     """Return the function compiled in IEEE arithmetic: the same bits on every machine."""
     return _njit(function)
 
 
-def compiled_fast(function: Callable[..., Any]) -> Any:
+def compiled_fast(function: Callable) -> Any:
     """Return the function compiled with fused products and sums, for finite numbers.
 
     The last bits differ from one machine to the next: use it for bounds that have a margin.

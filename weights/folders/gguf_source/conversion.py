@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gguf
 import numpy as np
@@ -29,6 +29,9 @@ from agent_forge.weights.folders.gguf_source.header import Header, Metadata, Ten
 from agent_forge.weights.folders.made_folders import DISK_BYTES
 from agent_forge.weights.folders.parameters import saved_name
 from agent_forge.weights.tensors import Shape, elements
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 #: Types that are no codes: their numbers are as they were.
 PLAIN = {Type.F32: torch.float32, Type.F16: torch.float16, Type.BF16: torch.bfloat16}
@@ -59,7 +62,7 @@ def prepared(header: Header) -> Converted:
     return Converted(header, family, config, tokenizer, _placed(source, module))
 
 
-def _placed(source: Metadata, module: Any) -> dict[str, tuple[Shape, str]]:
+def _placed(source: Metadata, module: PreTrainedModel) -> dict[str, tuple[Shape, str]]:
     """Return the place of each of the file's tensors in the model. Raise SourceError."""
     architecture = next(
         key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == source.architecture

@@ -262,7 +262,7 @@ def parameters(source: Metadata, dimensions: int) -> dict[str, Any]:
     return stated
 
 
-def _yarn(source: Metadata, factor: float) -> dict[str, Any]:
+def _yarn(source: Metadata, factor: float) -> dict[str, object]:
     length = source.integer("rope.scaling.original_context_length")
     if factor <= 1 or not length:
         raise source.error(f"YaRN with the factor {factor:g} of {length} positions is none.")
@@ -279,7 +279,7 @@ def _yarn(source: Metadata, factor: float) -> dict[str, Any]:
     return stated
 
 
-def _long(source: Metadata, dimensions: int) -> dict[str, Any]:
+def _long(source: Metadata, dimensions: int) -> dict[str, object]:
     """Return LongRoPE's factors, which are tensors of the file."""
     length = source.integer("rope.scaling.original_context_length")
     if not length:
@@ -304,7 +304,7 @@ def _vector(source: Metadata, name: str, dimensions: int) -> list[float]:
     return [shortest(value) for value in values]
 
 
-def _divided(source: Metadata, base: float, dimensions: int) -> dict[str, Any]:
+def _divided(source: Metadata, base: float, dimensions: int) -> dict[str, object]:
     """Return the scaling whose divisors the file has: Llama 3's, else LongRoPE with these alone."""
     divisors = _vector(source, DIVISORS, dimensions)
     if all(divisor == 1 for divisor in divisors):

@@ -143,7 +143,7 @@ def read(file: Path) -> Header:
     return Header(files, fields, tensors)
 
 
-def _check_part(file: Path, fields: Mapping[str, Any], number: int, count: int) -> None:
+def _check_part(file: Path, fields: Mapping[str, object], number: int, count: int) -> None:
     """Raise SourceError unless a file says that it is part `number`, from 0, of `count`."""
     its = fields.get("split.no", 0), fields.get("split.count", 0) or 1
     if its != (number, count):
@@ -214,7 +214,7 @@ class _Reader:
         except ValueError as error:
             raise self._error(f"{number} is no type of a value") from error
 
-    def _value(self, key: str) -> Any:
+    def _value(self, key: str) -> object:
         """Return the next value of the metadata."""
         type_ = self._type()
         if type_ is Value.STRING:
@@ -338,7 +338,7 @@ class Metadata:
         """Return the error for something that the file says or lacks."""
         return SourceError(f"{self.header.file}: {what}")
 
-    def value(self, key: str) -> Any:
+    def value(self, key: str) -> object:
         """Return an entry of the architecture; None if there is none."""
         return self.fields.get(f"{self.architecture}.{key}")
 
@@ -391,7 +391,7 @@ class Metadata:
             raise self.error(f"tokenizer.ggml.{key} is {str(value)[:30]}, not true or false.")
         return value
 
-    def _wrong(self, key: str, value: Any) -> SourceError:
+    def _wrong(self, key: str, value: object) -> SourceError:
         name = f"{self.architecture}.{key}"
         if value is None:
             return self.error(f"{name} is missing, and a model cannot be made without it.")

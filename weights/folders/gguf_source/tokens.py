@@ -164,7 +164,7 @@ def _splitting(source: Metadata) -> Splitting:
     return SPLITTINGS[name]
 
 
-def _byte_level(source: Metadata, vocabulary: _Vocabulary, how: Splitting) -> dict[str, Any]:
+def _byte_level(source: Metadata, vocabulary: _Vocabulary, how: Splitting) -> dict[str, object]:
     """Return normaliser, splitting, model and decoder of byte-level BPE."""
     merges = source.fields.get("tokenizer.ggml.merges")
     if not isinstance(merges, list):
@@ -200,7 +200,7 @@ def _split(pattern: str) -> dict[str, Any]:
 
 def _sentence_piece(
     source: Metadata, vocabulary: _Vocabulary, ids: Mapping[str, int]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the same of SentencePiece's BPE.
 
     A text may get a space in front, and text after a token that is found before splitting, too.
@@ -270,7 +270,7 @@ def _model(
     }
 
 
-def _frame(tokens: Sequence[tuple[str, int]], names: Sequence[str]) -> dict[str, Any] | None:
+def _frame(tokens: Sequence[tuple[str, int]], names: Sequence[str]) -> dict[str, object] | None:
     """Return what puts bos before a text, or eos behind it; None if neither is put."""
     if not tokens:
         return None
@@ -297,7 +297,7 @@ def _frame(tokens: Sequence[tuple[str, int]], names: Sequence[str]) -> dict[str,
     }
 
 
-def _config(source: Metadata, ids: Mapping[str, int], names: Sequence[str]) -> dict[str, Any]:
+def _config(source: Metadata, ids: Mapping[str, int], names: Sequence[str]) -> dict[str, object]:
     """Return tokenizer_config.json."""
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",

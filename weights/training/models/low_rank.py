@@ -29,7 +29,7 @@ from agent_forge.weights.folders.model_config import described
 DOWN, UP = "lora_A", "lora_B"
 
 
-def layers(module: Any) -> dict[str, Any]:
+def layers(module: torch.nn.Module) -> dict[str, Any]:
     """Return name → linear layer of a model's blocks, in the module's order."""
     return {
         name: layer
@@ -39,7 +39,7 @@ def layers(module: Any) -> dict[str, Any]:
     }
 
 
-def chosen(module: Any, rank: int, names: Collection[str]) -> dict[str, Any]:
+def chosen(module: torch.nn.Module, rank: int, names: Collection[str]) -> dict[str, Any]:
     """Return name → layer that gets an adapter: those whose name ends with one of `names`; none: all.
 
     Raises ConfigError for a module without such layers, a name that no layer has, a rank above the
@@ -151,7 +151,7 @@ class Adapters:
 
 
 @torch.no_grad()
-def merged(module: Any) -> Iterator[tuple[str, torch.Tensor]]:
+def merged(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield parameters with their names, tied ones once, adapters added to their matrices."""
     for name, parameter in module.named_parameters():
         place, _, part = name.rpartition(".")
@@ -184,7 +184,7 @@ def _ends(name: str, ending: str) -> bool:
     return name == ending or name.endswith(f".{ending}")
 
 
-def _transposed(layer: Any) -> bool:
+def _transposed(layer: object) -> bool:
     """Return True for a linear layer of transformers whose matrix is [in, out], as GPT-2 has them."""
     from transformers.pytorch_utils import Conv1D
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.nn import functional as F
@@ -17,13 +17,18 @@ from agent_forge.weights.tensors import Model
 from agent_forge.weights.training.models import low_rank
 from agent_forge.weights.training.models.sharding import whole
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 #: Bytes at whose multiples torch begins tensors; kernels may compute others with other last bits.
 ALIGNED = 64
 #: Tensor → its copy, as long as a frozen module may share it.
 _COPIES = WeakTensorKeyDictionary()
 
 
-def build(model: Model, device: str = "cpu", attention: str = "sdpa", frozen: bool = False) -> Any:
+def build(
+    model: Model, device: str = "cpu", attention: str = "sdpa", frozen: bool = False
+) -> PreTrainedModel:
     """Return a causal language model of transformers with copies of the weights, in float32.
 
     The parameters of a `frozen` one need no gradients, and are the given tensors themselves or one
@@ -65,7 +70,7 @@ def _as_given(tensor: torch.Tensor) -> torch.Tensor:
     return _COPIES[tensor]
 
 
-def fill(module: Any, model: Model) -> None:
+def fill(module: PreTrainedModel, model: Model) -> None:
     """Copy a model's weights into the parameters of a module. Raises SourceError if they differ."""
     parameters = dict(module.named_parameters())
     with torch.no_grad():
@@ -73,7 +78,7 @@ def fill(module: Any, model: Model) -> None:
             parameters[name].copy_(tensor)
 
 
-def _fitting(module: Any, model: Model) -> dict[str, torch.Tensor]:
+def _fitting(module: PreTrainedModel, model: Model) -> dict[str, torch.Tensor]:
     """Return parameter → tensor of a model. Raises SourceError unless all names and shapes fit."""
     parameters = dict(module.named_parameters())
     tensors = dict(parameters_of(module, model.weights).tensors)
@@ -87,13 +92,13 @@ def _fitting(module: Any, model: Model) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def checkpoint_activations(module: Any) -> None:
+def checkpoint_activations(module: PreTrainedModel) -> None:
     """Let a module compute its blocks again in the backward pass instead of keeping activations."""
     newer = getattr(module, "activation_checkpointing_enable", None)
     (newer or module.gradient_checkpointing_enable)({"use_reentrant": False})
 
 
-def weights(module: Any) -> dict[str, torch.Tensor]:
+def weights(module: PreTrainedModel) -> dict[str, torch.Tensor]:
     """Return copies of a module's parameters by name, tied ones once, in the processor's memory.
 
     Adapters are added to the matrices that they are of.
@@ -110,7 +115,7 @@ class Teacher:
 
     def __init__(self, model: Model, device: torch.device, recipe: Train) -> None:
         """Build the model as the trained one is built. Raises SourceError."""
-        module: Any = build(model, str(device), recipe.attention, frozen=True)
+        module = build(model, str(device), recipe.attention, frozen=True)
         self._module = module.eval()
         self.vocabulary = int(module.config.get_text_config().vocab_size)
 

@@ -9,7 +9,7 @@ go on with another number of processes, or unsharded: other bits, the same model
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
@@ -17,6 +17,9 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.recipes import Train
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 
 def check(recipe: Train) -> None:
@@ -32,7 +35,7 @@ def check(recipe: Train) -> None:
         )
 
 
-def shard(module: Any, group: Any, device: torch.device) -> None:
+def shard(module: torch.nn.Module, group: ProcessGroup, device: torch.device) -> None:
     """Split a module's parameters over the group, block by block, and move the parts to `device`."""
     from torch.distributed.fsdp import fully_shard  # half a second that most trainings do not need
 
@@ -42,7 +45,7 @@ def shard(module: Any, group: Any, device: torch.device) -> None:
     fully_shard(module, mesh=mesh)
 
 
-def _blocks(module: Any) -> Iterator[Any]:
+def _blocks(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
     """Yield the modules that transformers never splits over devices: a decoder's blocks."""
     names = set(getattr(module, "_no_split_modules", None) or ())
     yield from (part for part in module.modules() if type(part).__name__ in names)

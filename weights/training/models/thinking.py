@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from agent_forge.runs.errors import ConfigError, SourceError
 from agent_forge.weights.tensors import Model
 from agent_forge.weights.thoughts import modeling_thoughts
-from agent_forge.weights.thoughts.modeling_thoughts import PART, Thoughts
+from agent_forge.weights.thoughts.modeling_thoughts import PART
 from agent_forge.weights.thoughts.parts import split
 from agent_forge.weights.training.models import modules
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 #: Difference of two float32 logits of one computation by two ways, at most.
 NEAR = 1e-3
 
 
-def build(model: Model, device: str = "cpu", attention: str = "sdpa") -> Any:
+def build(model: Model, device: str = "cpu", attention: str = "sdpa") -> PreTrainedModel:
     """Return a module of transformers with the part `thoughts`, in float32.
 
     Raises SourceError if the weights lack that part, or do not fit.
@@ -35,15 +38,15 @@ def build(model: Model, device: str = "cpu", attention: str = "sdpa") -> Any:
 
 
 @torch.no_grad()
-def check_heeds(module: Any) -> None:
+def check_heeds(module: PreTrainedModel) -> None:
     """Raise ConfigError unless the model computes thoughts at once as it does one by one.
 
     Some architectures do not heed a mask of [rows, 1, tokens, tokens], or compute positions themselves.
     The module is put into evaluation mode: dropout would make both ways differ.
     """
     module.eval()
-    part: Thoughts = module.get_submodule(PART)
-    embed = module.get_input_embeddings()
+    part: Any = module.get_submodule(PART)
+    embed: Any = module.get_input_embeddings()
     text = torch.arange(1, 5, device=embed.weight.device)[None] % embed.num_embeddings
     ids = torch.stack([text, (text + 3) % embed.num_embeddings], 1)
     layers = modeling_thoughts.embedded(module, part, ids, text[:, None])

@@ -13,7 +13,7 @@ one that it was baked from.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
@@ -27,6 +27,9 @@ from agent_forge.weights.training.models.modules import TEACHER, Teacher, diverg
 from agent_forge.weights.training.objectives import Batch
 from agent_forge.weights.training.objectives.next_token import check_streams
 from agent_forge.weights.training.windows import BAKED, OTHERS, Ids, Trajectory, Windows, unpack
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 #: Role of the model that the guards are of, if it is not the teacher.
 GUARD = "guard"
@@ -60,7 +63,7 @@ class Bake:
     def __init__(
         self,
         recipe: Train,
-        module: torch.nn.Module,
+        module: PreTrainedModel,
         streams: Mapping[str, Ids],
         inputs: Mapping[str, Model],
     ) -> None:
@@ -217,7 +220,7 @@ def _trained_on(name: str) -> bool:
     return name in (BAKED, OTHERS) or name.startswith(f"{BAKED}/")
 
 
-def _check_vocabulary(teacher: int, module: Any, params: BakeParams) -> None:
+def _check_vocabulary(teacher: int, module: PreTrainedModel, params: BakeParams) -> None:
     """Raise ConfigError unless both models predict the same tokens, more than are compared."""
     vocabulary = int(module.config.get_text_config().vocab_size)
     if teacher != vocabulary:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from pydantic import Field, ValidationInfo, field_validator
@@ -86,7 +86,9 @@ class Cem:
         self.tokens = self._inner.tokens * params.points
 
     @staticmethod
-    def module(recipe: Train, start: Model, inputs: Mapping[str, Model], device: str) -> Any:
+    def module(
+        recipe: Train, start: Model, inputs: Mapping[str, Model], device: str
+    ) -> torch.nn.Module:
         """Return the module to train: that of the objective inside, or the model itself."""
         build_module = getattr(objectives.of(recipe.params["objective"]), "module", None)
         if build_module is not None:

@@ -32,7 +32,7 @@ class InnerParams(BaseModel):
 
     @field_validator("params")
     @classmethod
-    def _whole(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+    def _whole(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, object]:
         """Write out the parameters of the objective."""
         name = info.data.get("objective")
         return (

@@ -8,7 +8,6 @@ The paper's implementation keeps z positive by a sigmoid. Here a direction may c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
@@ -58,7 +57,9 @@ class Svf(NextToken):
         self._vectors = list(module.parameters())
 
     @staticmethod
-    def module(recipe: Train, start: Model, inputs: Mapping[str, Model], device: str) -> Any:
+    def module(
+        recipe: Train, start: Model, inputs: Mapping[str, Model], device: str
+    ) -> torch.nn.Module:
         """Return the module to train: the vectors `start` over the model `of`, decomposed in `svd`.
 
         Raises ConfigError for other inputs, SourceError for vectors that do not fit.

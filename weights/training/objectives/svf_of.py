@@ -7,7 +7,7 @@ only. So vectors are trained on answers, and by REINFORCE as in Transformer-Squa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -54,7 +54,9 @@ class SvfOf:
         self._vectors = list(module.parameters())
 
     @staticmethod
-    def module(recipe: Train, start: Model, inputs: Mapping[str, Model], device: str) -> Any:
+    def module(
+        recipe: Train, start: Model, inputs: Mapping[str, Model], device: str
+    ) -> torch.nn.Module:
         """Return the module to train: the vectors `start` over the model `of`, decomposed in `svd`.
 
         Raises ConfigError without these inputs, SourceError for vectors that do not fit.

@@ -94,7 +94,9 @@ class ThoughtsObjective(NextToken):
         self._teacher = Teacher(inputs[TEACHER], self._device, recipe) if needed else None
 
     @staticmethod
-    def module(recipe: Train, start: Model, inputs: Mapping[str, Model], device: str) -> Any:
+    def module(
+        recipe: Train, start: Model, inputs: Mapping[str, Model], device: str
+    ) -> torch.nn.Module:
         """Return the model `start` with its part `thoughts`. Raises SourceError."""
         return thinking_module.build(start, device, recipe.attention)
 

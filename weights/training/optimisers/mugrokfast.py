@@ -19,7 +19,7 @@ depend on its instructions.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
@@ -208,7 +208,7 @@ def _muon(parameters: NamedParameters, settings: Settings) -> torch.optim.Optimi
 
 def _adamw(parameters: NamedParameters, settings: Settings) -> torch.optim.Optimizer:
     """Return AdamW with weight decay for matrices, and none for norms and biases."""
-    groups: list[dict[str, Any]] = [
+    groups: list[dict[str, object]] = [
         {
             "params": [p for _, p in parameters if p.dim() > 1],
             "weight_decay": settings.weight_decay,

@@ -19,9 +19,11 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from agent_forge.runs.errors import ConfigError
 
@@ -93,7 +95,7 @@ class _Heads:
         self.largest: torch.Tensor | None = None
         self.projected: dict[str, torch.Tensor] = {}
 
-    def hooks(self) -> list[Any]:
+    def hooks(self) -> list[RemovableHandle]:
         """Set the hooks on the module and its two projections; return their handles."""
         return [
             self.module.q_proj.register_forward_hook(self._keep("q")),
@@ -101,15 +103,15 @@ class _Heads:
             self.module.register_forward_hook(self._measure, with_kwargs=True),
         ]
 
-    def _keep(self, part: str) -> Any:
-        def keep(module: Any, _: Any, output: torch.Tensor) -> None:
+    def _keep(self, part: str) -> Callable[[torch.nn.Module, object, torch.Tensor], None]:
+        def keep(module: torch.nn.Module, _: object, output: torch.Tensor) -> None:
             if torch.is_grad_enabled() and module.training:
                 self.projected[part] = output.detach()
 
         return keep
 
     @torch.no_grad()
-    def _measure(self, module: Any, args: Any, kwargs: dict[str, Any], _: Any) -> None:
+    def _measure(self, module: Any, args: object, kwargs: dict[str, Any], _: object) -> None:
         """Take S_max of this forward pass into account."""
         if len(self.projected) < 2:
             return
@@ -177,11 +179,11 @@ def largest_logits(
     return torch.stack(maxima)
 
 
-def _is_attention(module: Any) -> bool:
+def _is_attention(module: object) -> bool:
     return all(hasattr(module, part) for part in ("q_proj", "k_proj", "head_dim", "scaling"))
 
 
-def _check_projection(name: str, projection: Any, size: int) -> None:
+def _check_projection(name: str, projection: object, size: int) -> None:
     """Raise AttentionError unless the projection's rows are whole heads of trainable weights."""
     if (
         not isinstance(projection, torch.nn.Linear)
@@ -194,7 +196,7 @@ def _check_projection(name: str, projection: Any, size: int) -> None:
         )
 
 
-def _remove(hooks: list[Any]) -> None:
+def _remove(hooks: list[RemovableHandle]) -> None:
     """Remove the hooks."""
     for hook in hooks:
         hook.remove()

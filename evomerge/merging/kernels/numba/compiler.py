@@ -45,9 +45,9 @@ def is_new() -> bool:
     return folder is None or not any(Path(folder).rglob("passes.merged*.nbi"))
 
 
-def compiled(function: Callable[..., Any]) -> Any:
+def compiled(function: Callable) -> Any:
     """Return the function, compiled at its first call, without the interpreter's lock."""
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+    options = {"nogil": True, "error_model": "numpy"}
     folder = _folder()
     if folder is None:
         return njit(**options)(function)
@@ -58,7 +58,7 @@ def compiled(function: Callable[..., Any]) -> Any:
         config.CACHE_DIR = before  # pyright: ignore
 
 
-def intrinsic(function: Callable[..., Any]) -> Any:
+def intrinsic(function: Callable) -> Any:
     """Return a function written in the compiler's own language.
 
     Callers leave the typing context out.

@@ -6,7 +6,7 @@ same bits as torch's conversions.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 from llvmlite import ir
@@ -19,11 +19,11 @@ from agent_forge.evomerge.merging.kernels.numba.compiler import compiled, intrin
 FLOAT32, BFLOAT16, FLOAT16 = 0, 1, 2
 
 
-def _at(element: Any, width: ir.Type) -> Any:
+def _at(element: types.Type, width: ir.Type) -> Callable:
     """Return an intrinsic: address → pointer, written as numba's own intrinsics are."""
 
-    def pointer(typing: Any, address: Any) -> Any:
-        def made(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def pointer(typing, address):
+        def made(context, builder, signature, args):
             return builder.inttoptr(args[0], width.as_pointer())
 
         return types.CPointer(element)(types.uint64), made
