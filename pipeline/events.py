@@ -22,6 +22,7 @@ from agent_forge.runs.kinds.state import State
 from agent_forge.runs.record import events as common
 from agent_forge.runs.record.device_setting import on_cpu
 from agent_forge.runs.record.events import Wish
+from agent_forge.studies.study_view import Plain
 
 #: The runs of a phase: the phase itself, and the measurement of what it made.
 Work = Literal["phase", "measure"]
@@ -141,7 +142,7 @@ class Completed(common.Completed):
 _DEFAULTS_OF_2 = {"experts": {"lora": True}}
 
 
-def _with_defaults_of_2(data: dict[str, Any]) -> dict[str, Any]:
+def _with_defaults_of_2(data: Plain) -> Plain:
     """Return what was asked for, with the defaults that settings of phases had then."""
     phases = [
         {
@@ -216,7 +217,9 @@ class PipelineState(State):
 
     @override
     @classmethod
-    def shared(cls, type_: str, data: dict[str, Any], rule: int, device: str) -> dict[str, Any]:
+    def shared(
+        cls, type_: str, data: dict[str, object], rule: int, device: str
+    ) -> dict[str, object]:
         part = super().shared(type_, data, rule, device)
         if rule > 1 and type_ == Submitted.type:
             return {"config": settings(part["config"])}
