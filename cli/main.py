@@ -13,7 +13,6 @@ import os
 import select
 import sys
 import threading
-from typing import Any
 
 import click
 from click.shell_completion import get_completion_class
@@ -245,7 +244,7 @@ class Lazy(Suggesting):
             return command
         return module.command_of(cmd_name, COMMANDS[cmd_name][1])
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> object:
         """Run the command; tell a reader that went away from any other broken pipe."""
         try:
             return super().invoke(ctx)

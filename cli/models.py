@@ -11,6 +11,7 @@ from agent_forge.cli.options import Suggesting, emit, home, json_option, number,
 from agent_forge.runs.system.plain_text import visible
 
 if TYPE_CHECKING:
+    from agent_forge.events import EventStore
     from agent_forge.runs.lists.measured import Across
 
 KINDS = click.Choice(["base", "source", "specialist", "champion"])
@@ -28,7 +29,7 @@ def models_command() -> None:
     """
 
 
-def _store() -> Any:
+def _store() -> EventStore:
 
     return home().open_store()
 
