@@ -207,6 +207,8 @@ def _carry(
     running: Running,
 ) -> None:
     """Start the worker and watch over all processes until a signal asks to stop."""
+    from agent_forge.worker.devices.local_servers import Redis
+
     command = [
         sys.executable,
         "-c",
