@@ -1,11 +1,11 @@
 """The public Python API, a thin layer over what the commands use; docs/python.md is its reference.
 
-import agent_forge as forge
+    import agent_forge as forge
 
-models = {"sources": ["a", "b", "c"], "base": "base"}
-best = forge.run("evomerge", {"generations": 8}, models=models)
+    models = {"sources": ["a", "b", "c"], "base": "base"}
+    best = forge.run("evomerge", {"generations": 8}, models=models)
 
-Importing it makes threads that wait for each other sleep instead of spin, as in `forge`, unless the
+The import makes threads that wait for each other sleep instead of spin, as in `forge`, unless the
 environment says otherwise (docs/benchmarks.md, "Waiting threads") or torch was imported before.
 """
 

@@ -22,7 +22,7 @@ from agent_forge.modules import named
 from agent_forge.pipelines import submitted
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.commands.fork import fork, plan
 from agent_forge.worker.exports import wandb_follower
@@ -172,7 +172,7 @@ class EvoMerge:
         if base is not None:
             roles["base"] = [named(self.home, base)]
         config = self.config.model_dump(mode="json")
-        request = Asked("evomerge", config, roles, [str(place) for place in data])
+        request = RunRequest("evomerge", config, roles, [str(place) for place in data])
         return submitted(self.home, store, request, self._key)
 
     def _watch(self, state: RunState, rows: list[Envelope]) -> None:

@@ -1,8 +1,7 @@
-"""A run in a script or notebook: read by `Run`; paused, cancelled, renamed, forked, carried on.
+"""Handle on a run for scripts and notebooks: read it, pause, cancel, rename, fork or continue it.
 
-Each word of the table `runs.kinds.controls` is a function here. Commands, routes and MCP tools are made
-from typing import TYPE_CHECKING
-from the same table.
+Each command in the table `runs.kinds.controls` is a function here. CLI commands, API routes and MCP
+tools are made from the same table.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from agent_forge.runs.errors import ConfigError, NotFoundError
 from agent_forge.runs.event_types import Figure
 from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked, Lookup, Plan
+from agent_forge.runs.kinds.asked import Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.state import State
 from agent_forge.weights.storage.model_origin import Finder
 from agent_forge.weights.storage.weight_cache import Artifacts
@@ -92,7 +92,9 @@ def run(
     """
     at = Home.at(home)
     roles = {role: [m] if isinstance(m, str) else list(m) for role, m in (models or {}).items()}
-    request = Asked(kind, dict(config or {}), roles, [_placed(kind, str(place)) for place in data])
+    request = RunRequest(
+        kind, dict(config or {}), roles, [_placed(kind, str(place)) for place in data]
+    )
     with closing(at.open_store()) as store:
         name = submitted(at, store, request, key)
         state = runner.finish(runner.Worker(store, Artifacts.of(at)), name)
@@ -122,7 +124,7 @@ class PipelineOrchestrator:
             config = config.model_dump(mode="json")
         if isinstance(config, str | Path):
             config = pipeline_file.read(Path(config))
-        self._asked = Asked("pipeline", dict(config))
+        self._asked = RunRequest("pipeline", dict(config))
         self._home, self._key = Home.at(home), key
         self._fields = {"reuse": reuse}
         self._store: EventStore | None = None
@@ -201,7 +203,7 @@ def _placed(kind: str, data: str) -> str:
 def submitted(
     home: Home,
     store: EventStore,
-    asked: Asked,
+    asked: RunRequest,
     key: str | None,
     fields: Mapping[str, object] = MappingProxyType({}),
 ) -> str:

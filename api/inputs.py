@@ -25,7 +25,7 @@ CHECK_PATIENCE, START_PATIENCE = 5.0, 50.0
 
 
 @dataclass(frozen=True)
-class Found:
+class RequestInputs:
     """Models and data of a request, found by their names."""
 
     #: Name → the model: its path is one below a root, a Hub id or a built-in alias. Its name is empty
@@ -40,7 +40,7 @@ class Found:
 
 async def find(
     state: State, user: User, models: Sequence[str], data: Sequence[str], aliases: Mapping[str, str]
-) -> Found:
+) -> RequestInputs:
     """Return what names of models and data mean, `aliases` being names of models, too.
 
     `state` is the application's. The log and the names of files say it: no model is opened. Raises
@@ -71,10 +71,12 @@ async def find(
             model = await asyncio.to_thread(_expected, state, *origin)
         alias = name if text != name and not model.name else model.name
         references[name] = model.model_copy(update={"name": alias})
-    return Found(references, {name: placed.get(name, name) for name in data}, log_origins)
+    return RequestInputs(references, {name: placed.get(name, name) for name in data}, log_origins)
 
 
-async def locate(state: State, user: User, inputs: Found, checked: bool, patience: float) -> Found:
+async def locate(
+    state: State, user: User, inputs: RequestInputs, checked: bool, patience: float
+) -> RequestInputs:
     """Return the same with the folders that hold the models of the log; they are built if need be.
 
     If not `checked`, only those of the Hub are looked for: a worker finds or builds the others where

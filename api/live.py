@@ -1,10 +1,8 @@
-"""The routes of live events.
+"""Live events over WebSocket and server-sent events.
 
-Events as they are appended: WebSocket and server-sent events.
-
-One thread follows the log by position and keeps its newest events; all clients share their
-messages. Each client has a position of its own and asks for the events after it. A slow client holds up
-no other client, and a client that was away reads the log itself. No event is lost or sent twice, since
+One thread follows the log by position and keeps its newest events; all clients share their messages.
+Each client has a position of its own and asks for the events after it. A slow client holds up no
+other client, and a client that was away reads the log itself. No event is lost or sent twice, because
 clients count by positions of the log.
 """
 
@@ -33,7 +31,7 @@ from agent_forge.api.routes import phases
 from agent_forge.api.schemas import bodies as schemas
 from agent_forge.api.schemas.runs import Json
 from agent_forge.api.state import run_cache
-from agent_forge.api.state.run_cache import Desk
+from agent_forge.api.state.run_cache import RunReader
 from agent_forge.events import Envelope, EventsError
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ForgeError
@@ -328,7 +326,7 @@ PAGE = 500
 
 
 @dataclass(frozen=True)
-class Told:
+class Message:
     """One event, and what else it gives rise to, as JSON texts."""
 
     position: int
@@ -339,9 +337,9 @@ class Told:
 class Hub:
     """Follows the log."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: RunReader) -> None:
         self._desk = desk
-        self._told: list[Told] = []
+        self._told: list[Message] = []
         #: Everything up to here is in `_told`, or was before it.
         self.position = 0
         self._first = 0
@@ -380,7 +378,7 @@ class Hub:
                 while self.position < rows[-1].position and not self._stop.wait(0.001):
                     pass
 
-    def _arrived(self, messages: list[Told], position: int) -> None:
+    def _arrived(self, messages: list[Message], position: int) -> None:
         """Add new events and wake all waiting clients; runs in the event loop."""
         self._told += messages
         if len(self._told) > NEWEST:
@@ -395,7 +393,7 @@ class Hub:
         """True if the thread that follows the log is alive."""
         return self._thread is not None and self._thread.is_alive()
 
-    def _all(self, rows: Sequence[Envelope]) -> list[Told]:
+    def _all(self, rows: Sequence[Envelope]) -> list[Message]:
         """Return the messages of rows; a row whose message cannot be made is logged and left out."""
         messages = []
         for row in rows:
@@ -408,7 +406,7 @@ class Hub:
                 messages.append(message)
         return messages
 
-    def tell(self, row: Envelope) -> Told | None:
+    def tell(self, row: Envelope) -> Message | None:
         """Return a row's messages for clients; None if the row is no event of a run."""
         if not kinds.is_run(row.stream):
             return None
@@ -422,7 +420,9 @@ class Hub:
             messages = []
         # Last, because a client goes on behind the last event that it saw.
         messages.append({"type": "event", **place, "event": event})
-        return Told(row.position, run, tuple(json.dumps(m, ensure_ascii=False) for m in messages))
+        return Message(
+            row.position, run, tuple(json.dumps(m, ensure_ascii=False) for m in messages)
+        )
 
     def _also(self, run: str, row: Envelope, data: dict[str, object]) -> list[Json]:
         """Return the source documents' messages."""
@@ -463,7 +463,7 @@ class Hub:
             self._past[run] = rows - version
         return self._past[run]
 
-    async def after(self, position: int, run: str | None) -> tuple[list[Told], int]:
+    async def after(self, position: int, run: str | None) -> tuple[list[Message], int]:
         """Return the events after a position, waiting for the first, and the new position."""
         while True:
             changed, now = self._changed, self.position
@@ -478,7 +478,7 @@ class Hub:
                 return messages[:PAGE], messages[PAGE - 1].position if len(messages) > PAGE else now
             await changed.wait()
 
-    def _read(self, position: int, run: str | None) -> tuple[list[Told], int]:
+    def _read(self, position: int, run: str | None) -> tuple[list[Message], int]:
         """Read events after a position from the log, for a client that is too far behind for memory."""
         store = self._desk.store
         if run is None:
@@ -491,7 +491,7 @@ class Hub:
         return self._all(rows), last if len(rows) == PAGE else max(end, last)
 
 
-async def stream(hub: Hub, position: int, run: str | None) -> AsyncGenerator[Told]:
+async def stream(hub: Hub, position: int, run: str | None) -> AsyncGenerator[Message]:
     """Yield the events after a position as they come, without an end."""
     while True:
         messages, position = await hub.after(position, run)

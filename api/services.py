@@ -12,14 +12,14 @@ from agent_forge.api.access.authorization import Access, Tickets
 from agent_forge.api.access.waiting import Seats
 from agent_forge.api.options import Options
 from agent_forge.api.processes.readers import Readers, Work
-from agent_forge.api.state.run_cache import Desk
+from agent_forge.api.state.run_cache import RunReader
 from agent_forge.runs.home import Home
 
 
 @asynccontextmanager
 async def opened(state: State, home: Home, options: Options) -> AsyncIterator[None]:
     """Open the services as attributes of an application's state; close them at the end."""
-    desk = Desk(home)
+    desk = RunReader(home)
     state.options, state.desk, state.work = options, desk, Work()
     state.readers = Readers(options)
     state.access = Access(desk.store, options)

@@ -21,7 +21,7 @@ from sqlalchemy import insert, text
 from agent_forge.events import EventStore
 from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
-from agent_forge.worker.queue.device_table import DEVICES, Roster
+from agent_forge.worker.queue.device_table import DEVICES, DeviceTable
 from agent_forge.worker.queue.dispatcher import Dispatcher
 from agent_forge.worker.queue.leases import LEASES, Leases
 from testing.services.cluster import Cluster, children
@@ -347,7 +347,7 @@ def stepped(home: Home) -> dict[int, float]:
     found = {}
     for count in TABLES:
         with closing(home.open_store()) as store:
-            roster, leases = Roster(store.database), Leases(store.database)
+            roster, leases = DeviceTable(store.database), Leases(store.database)
             _invent(store, count, roster.now(), leases.lifetime)
             dispatcher = Dispatcher(store, lambda *_: None, "benchmark")
             times = []

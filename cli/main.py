@@ -1,7 +1,4 @@
-"""`forge`: the group of commands, loaded one by one when they are called.
-
-`forge completion`: commands and options at the press of a key.
-"""
+"""`forge`: the group of commands, each imported when it is called; and `forge completion`."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ import threading
 import click
 from click.shell_completion import get_completion_class
 
-from agent_forge.cli.options import Suggesting
+from agent_forge.cli.options import SuggestingGroup
 from agent_forge.runs.system.open_files import sleep_by_default
 
 #: Command → (module, one line of help). The line stands here so that `--help` imports nothing.
@@ -228,7 +225,7 @@ class _ReaderGoneError(Exception):
     """
 
 
-class Lazy(Suggesting):
+class Lazy(SuggestingGroup):
     """A group whose commands are imported when they are needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agent_forge.cli.options import Suggesting, emit, home, json_option, number, say, table
+from agent_forge.cli.options import SuggestingGroup, emit, home, json_option, number, say, table
 from agent_forge.runs.system.plain_text import visible
 
 if TYPE_CHECKING:
     from agent_forge.events import EventStore
-    from agent_forge.runs.lists.measured import Across
+    from agent_forge.runs.lists.measured import ModelFigures
 
 KINDS = click.Choice(["base", "source", "specialist", "champion"])
 
 
-@click.group("models", cls=Suggesting)
+@click.group("models", cls=SuggestingGroup)
 def models_command() -> None:
     """List and register models: sources, bases, specialists, champions.
 
@@ -135,7 +135,7 @@ def origin_words(origin: dict[str, str]) -> str:
     return f"GGUF {origin.get('type', '')}".rstrip() if origin else "-"
 
 
-def _say_measured(across: Across) -> None:
+def _say_measured(across: ModelFigures) -> None:
     """Print what runs measured of a model, a line for each figure."""
     cells = []
     for run_reading in across.runs:

@@ -1,7 +1,4 @@
-"""Options and small things that several commands share.
-
-Config files of runs: JSON, TOML or YAML, of bounded size.
-"""
+"""Options, output helpers and config files (JSON, TOML or YAML, of bounded size) of all commands."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ if TYPE_CHECKING:
     from agent_forge.runs.kinds.state import State
 
 
-class Suggesting(click.Group):
+class SuggestingGroup(click.Group):
     """A group that says which of its commands an unknown one is like."""
 
     def resolve_command(

@@ -1,9 +1,7 @@
-"""Head and panels of a run of any kind as text, for `forge show` and `forge watch`.
+"""Head and panels of a run as text, for `forge show` and `forge watch`. No torch.
 
-A panel becomes a `Picture`: curves of one letter a point, and a table; `cli.panels` makes lines of it.
-No torch.
-
-Head and panels of a run as lines of a screen: whole or named, never cut. No torch.
+A panel becomes a `Picture`: curves of one letter a point, and a table. Its lines can be cut to fit a
+screen or printed in full.
 """
 
 from __future__ import annotations
@@ -373,6 +371,8 @@ _MAKERS: dict[str, Callable[[Any, int, str], Picture]] = {
     "timeline": _timeline,
 }
 
+
+# ---- lines of a screen -----------------------------------------------------------------------
 
 #: Kinds of panel that a run which has ended shows first.
 RESULTS = ("strip", "arms", "matrix", "front", "gates")

@@ -1,10 +1,7 @@
-"""`forge pipeline` and `forge override`.
+"""`forge pipeline` and `forge override`: run pipelines, write their files, print their reports.
 
-`forge pipeline run FILE --dry-run`: what each phase will cost here, and all of them.
-
-`forge pipeline report`: a pipeline's report for people, at any time.
-
-`forge pipeline init`: a pipeline's file to start from. No torch.
+`forge pipeline init` writes a pipeline file to start from. `forge pipeline run FILE --dry-run`
+forecasts the cost of each phase on this machine. `forge pipeline report` works at any time.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ import click
 
 from agent_forge.cli.options import (
     Json,
-    Suggesting,
+    SuggestingGroup,
     emit,
     json_option,
     queue_options,
@@ -304,7 +301,7 @@ def report_command(run: str, out: str | None, as_json: bool) -> None:
     )
 
 
-@click.group("pipeline", cls=Suggesting)
+@click.group("pipeline", cls=SuggestingGroup)
 def pipeline_command() -> None:
     """Run phases in a row, each a run of its own, with gates between them.
 
@@ -373,13 +370,13 @@ def run_command(
 def _plan(home: Home, file: Path, output_dir: str | None, elsewhere: bool) -> Plan:
     """Return the plan of the pipeline. Raises ConfigError, UnavailableError."""
     from agent_forge.pipeline.submission import file as files
-    from agent_forge.runs.kinds.asked import Asked, Lookup
+    from agent_forge.runs.kinds.asked import Lookup, RunRequest
     from agent_forge.weights.storage.model_origin import Finder
     from agent_forge.worker.commands import submit
 
     named = Finder(home, lambda line: click.echo(line, err=True))
     folder = str(Path(output_dir).absolute()) if output_dir else None
-    request = Asked("pipeline", files.read(file), {}, (), folder)
+    request = RunRequest("pipeline", files.read(file), {}, (), folder)
     return submit.plan(request, Lookup({}, named, elsewhere=elsewhere))
 
 

@@ -1,8 +1,7 @@
-"""`forge verify`: is the history what it says, and do the weights follow from it?
+"""`forge verify`: checks a history, and whether the weights follow from it.
 
-Verification of the runs that a run's models came from, one after the other, to the first text.
-
-Reports of `forge verify`: of a run, another stream, an archive or a result's folder.
+It checks a run, the runs that its models came from (back to the first text), another stream, an
+archive or a result's folder.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Autotuning: the batch size, dtype and compiled passes that suit an architecture on this machine.
 
-They are measured when a run is started and pinned in the run's profile.
+They are measured when a run is started and pinned in the run's profile. The profile names everything
+about the machine that can change the last bit of a number.
 
 Batch: forward passes of 1, 2, 4, … windows are timed. The search ends when twice as many windows
 are no faster (by 5 %) two times in a row, or do not fit into memory.
@@ -10,13 +11,9 @@ timed), or bfloat16 is timed to be at least a tenth faster (`halved`).
 Compiled passes: if they are as much faster with as small a change (`Trial.better`), and a run's
 search wins back the seconds that compiling takes (`Trial.pays`).
 
-The profile of this machine: what can change the last bit of a number that is computed here.
-
-Speed and memory, measured once per architecture and device; reported, never used in decisions.
-
-Several models are timed in turns, one pass of each after the other, so that a busy moment of the
-machine hits all of them. The models are compared by the median of the turns' ratios. Timed is the
-work that scores windows: a forward pass of the models' own batch, and the losses computed from it.
+Speed and memory are also measured for reports. Several models are timed in turns, one pass of each
+after the other, so that a busy moment of the machine hits all of them; they are compared by the
+median of the turns' ratios. No decision uses these figures.
 """
 
 from __future__ import annotations
@@ -301,7 +298,7 @@ def machine_profile(device: str, dtype: str = "", attention: str = "") -> Profil
 
 
 @dataclass(frozen=True)
-class Beside:
+class SpeedComparison:
     """A model's speed, and how it compares with the first model's."""
 
     speed: Speed
@@ -323,7 +320,7 @@ def measure(
 
 def paired(
     models: Sequence[ResidentModel], context: int, repetitions: int = 5, most: int | None = None
-) -> list[Beside]:
+) -> list[SpeedComparison]:
     """Time forward passes of loaded models in turns, each with the smallest of their batches."""
     rows = min(model.rows(context) for model in models)
     rows = max(1, min(rows, most or rows))
@@ -343,7 +340,7 @@ def paired(
             latency_spread=(max(latencies) - min(latencies)) / 2,
             peak_bytes=peak,
         )
-        result.append(Beside(speed, statistics.median(ratios), min(ratios), max(ratios)))
+        result.append(SpeedComparison(speed, statistics.median(ratios), min(ratios), max(ratios)))
     return result
 
 

@@ -1,8 +1,7 @@
-"""Evaluation of one candidate on one draw: its outcomes, item by item.
+"""Evaluation of one candidate on one draw: its outcomes item by item, and a forecast of the time.
 
-Filter of items that cannot be measured on this machine or by these models.
-
-Measuring that says how long it takes and how far it is. The figures stay the same to the bit.
+Items that cannot be measured on this machine or by these models are filtered out first. `Metered`
+reports time and progress of an evaluation and leaves its figures the same to the bit.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data import items as data_items
 from agent_forge.evaluation.data.items import Item
 from agent_forge.evaluation.data.outcomes import DomainOutcomes, Draws, Outcomes, joined
-from agent_forge.evaluation.data.packing import Ids, Packed, Posed, fitting
+from agent_forge.evaluation.data.packing import Ids, Packed, PackedProblem, fitting
 from agent_forge.evaluation.measures.perplexity import score_questions, score_windows
 from agent_forge.evaluation.verifiers.program import Verdict
 from agent_forge.evaluation.verifiers.verifier import SandboxUnavailableError, Verifier
@@ -35,7 +34,9 @@ class Judge:
     tokenizer: Any
     verifier: Verifier = field(default_factory=Verifier)
 
-    def judge(self, model: Evaluator, problems: Sequence[Posed]) -> list[tuple[str, Verdict]]:
+    def judge(
+        self, model: Evaluator, problems: Sequence[PackedProblem]
+    ) -> list[tuple[str, Verdict]]:
         """Return (reply, verdict) for every problem. Raises SandboxUnavailableError."""
         replies = model.replies(problems, self.tokenizer)
         result = []
@@ -55,7 +56,7 @@ class Watch:
 
 
 @dataclass(frozen=True)
-class Seen:
+class EvaluationResult:
     """Result of an evaluation."""
 
     outcomes: Outcomes
@@ -70,7 +71,7 @@ def evaluate(
     draws: Draws,
     judge: Judge,
     watch: Watch | None = None,
-) -> Seen:
+) -> EvaluationResult:
     """Return the outcomes of the drawn windows, questions and problems, by domain in order of name.
 
     A log-likelihood that is not finite stays in the outcomes as such; `composite.components` then
@@ -83,7 +84,7 @@ def evaluate(
             scored = joined(watch.blocks[:number])
             sofar = {d: _windows(data[d], draw.windows, read[d]) for d, draw in scored.items()}
             if why := watch.reason(sofar, scored):
-                return Seen(sofar, scored, why)
+                return EvaluationResult(sofar, scored, why)
     result: Outcomes = {}
     for domain in sorted(draws):
         packed, drawn = data[domain], draws[domain]
@@ -100,7 +101,7 @@ def evaluate(
             "unscored": dict(failed),
         }
         result[domain] = _windows(packed, drawn.windows, read[domain]).model_copy(update=fields)
-    return Seen(result)
+    return EvaluationResult(result)
 
 
 #: Domain → window → (Σ −log p, predicted tokens, hits).
@@ -251,7 +252,7 @@ class Metered:
         self._count("pairs", len(pairs))
         return losses
 
-    def replies(self, problems: Sequence[Posed], tokenizer: Any) -> list[str]:
+    def replies(self, problems: Sequence[PackedProblem], tokenizer: Any) -> list[str]:
         """Return greedy replies."""
         replies = self._model.replies(problems, tokenizer)
         self._count("problems", len(problems))

@@ -1,9 +1,8 @@
-"""Items that a run pinned, where the files they were read from are missing or may change.
+"""Kept items: the items that a run pinned, for machines where their files are missing or may change.
 
-The worker that starts the run keeps the items. A worker that fetches them checks, before any use,
-the digest that `started` records, as it does for files of its own.
-
-A run's inputs in one process, and the work on its tasks: what kinds that measure have in common.
+The worker that starts the run keeps the items. A worker that fetches them first compares their digest
+with the one in `started`, as it does for files of its own. `TaskContext` opens a run's inputs in one
+process for all kinds of run that measure.
 """
 
 from __future__ import annotations

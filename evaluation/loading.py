@@ -1,7 +1,4 @@
-"""Loading of items and tokenizers, with checks.
-
-Packages that reading data needs, by the data's names alone.
-"""
+"""Checked loading of items and tokenizers, and a check that the packages for reading them are there."""
 
 from __future__ import annotations
 

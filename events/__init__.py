@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agent_forge.events.envelope import Context, Envelope, Event, canonical_json
 from agent_forge.events.errors import (
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import the store on first use: the store needs a database library, which merging does not."""
     if name in ("Appended", "EventStore", "New"):
         from agent_forge.events import store

@@ -1,4 +1,4 @@
-"""Archives: logs written to and read from one `tar.gz` file, readable with `tar` and a text editor.
+"""Archives: logs in one `tar.gz` file, readable with `tar` and a text editor.
 
     manifest.json     format, what is in it, per stream: number of events and head; added notes
     schemas.json      JSON schemas of the event types, for readers without this program
@@ -6,10 +6,8 @@
     blobs/NAME        further files, which the domain adds
     seal.json         SHA-256 of every member before it: written last, so that a cut is always seen
 
-Reading checks every byte: the seal, the hash of every event, the chain of every stream, the heads. A
-stranger's file may be made to fill memory or the disk, so every read has a bound.
-
-Unpacking of an archive that a stranger may have made to fill memory or the disk: with bounds.
+A read checks every byte: the seal, the hash of every event, the chain of every stream, the heads. A
+stranger's file may be made to fill memory or the disk, so every read and all unpacking is bounded.
 """
 
 from __future__ import annotations
@@ -23,16 +21,16 @@ import os
 import shutil
 import tarfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, Annotated, Any, NotRequired
+from typing import IO, Annotated, NotRequired, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from agent_forge.events import chain, failpoints
-from agent_forge.events.envelope import Envelope, canonical_json
+from agent_forge.events.envelope import Envelope, Json, canonical_json
 from agent_forge.events.errors import ArchiveError
 
 FORMAT = "agent-forge archive 1"
@@ -59,6 +57,8 @@ class _Manifest(TypedDict):
     blobs: NotRequired[dict[str, Annotated[int, Field(ge=0)]]]
 
 
+Checked = TypeVar("Checked")
+
 _ROW, _MANIFEST = TypeAdapter(Envelope), TypeAdapter(_Manifest)
 _SEAL = TypeAdapter(dict[str, str])
 
@@ -67,9 +67,9 @@ _SEAL = TypeAdapter(dict[str, str])
 class Archive:
     """The checked content of an archive file."""
 
-    manifest: dict[str, Any]
+    manifest: Mapping[str, object]
     #: Stream → its rows; the streams in an order in which they can be imported.
-    streams: dict[str, list[Envelope]] = field(default_factory=dict)
+    streams: dict[str, list[Envelope]]
     #: Names of the further files.
     blobs: tuple[str, ...] = ()
 
@@ -77,8 +77,8 @@ class Archive:
 def write(
     path: Path,
     streams: Mapping[str, Sequence[Envelope]],
-    schemas: Mapping[str, Any],
-    notes: Mapping[str, Any],
+    schemas: Mapping[str, Json],
+    notes: Mapping[str, Json],
     blobs: Iterable[tuple[str, Path]] = (),
 ) -> None:
     """Write an archive; the file appears under its name whole or not at all. Raises OSError."""
@@ -115,9 +115,9 @@ class _Writer:
 
     def write(
         self,
-        manifest: Mapping[str, Any],
+        manifest: Mapping[str, object],
         streams: Mapping[str, Sequence[Envelope]],
-        schemas: Mapping[str, Any],
+        schemas: Mapping[str, Json],
         blobs: Iterable[tuple[str, Path]],
     ) -> None:
         self._text("manifest.json", json.dumps(manifest, indent=2, ensure_ascii=False))
@@ -137,7 +137,7 @@ class _Writer:
         info = tarfile.TarInfo(name)
         info.size = size
         hashing = _Hashing(content)
-        self._tar.addfile(info, hashing)  # pyright: ignore[reportArgumentType]
+        self._tar.addfile(info, hashing)  # pyright: ignore[reportArgumentType]  # it only reads
         self._digests[name] = hashing.digest.hexdigest()
 
 
@@ -178,7 +178,7 @@ def read(path: Path, blobs_into: Path | None = None) -> Archive:
         with path.open("rb") as raw, gzip.open(raw) as packed:
             bounded = BoundedUnpacking(raw, packed, reader.bad)
             with bounded.header():  # opening reads the first one
-                tar = tarfile.open(fileobj=bounded, mode="r|")  # noqa: SIM115  # pyright: ignore[reportCallIssue, reportArgumentType]
+                tar = _open_tar(bounded)
             with tar:
                 while member := _next(tar, bounded):
                     reader.member(tar, member)
@@ -195,6 +195,11 @@ def read(path: Path, blobs_into: Path | None = None) -> Archive:
     return reader.finished()
 
 
+def _open_tar(bounded: BoundedUnpacking) -> tarfile.TarFile:
+    # `tarfile` only reads from it, and asks for no more than `read`.
+    return tarfile.open(fileobj=bounded, mode="r|")  # pyright: ignore[reportCallIssue, reportArgumentType, reportUnknownVariableType]
+
+
 def _next(tar: tarfile.TarFile, bounded: BoundedUnpacking) -> tarfile.TarInfo | None:
     """Return the next member, or None at the end. Raises ArchiveError."""
     with bounded.header():
@@ -209,7 +214,9 @@ class _Reader:
         self._blobs_into = blobs_into
         self._digests: dict[str, str] = {}
         self._seal: dict[str, str] | None = None
-        self._manifest: dict[str, Any] | None = None
+        self._manifest: _Manifest | None = None
+        #: What else stands in the manifest.
+        self._notes: Mapping[str, object] = {}
         self._rows: list[Envelope] = []
         self._blobs: list[str] = []
 
@@ -256,21 +263,22 @@ class _Reader:
 
     def _document(self, name: str, file: _Hashing) -> None:
         try:
-            content = json.loads(file.read())
+            content: Json = json.loads(file.read())
         except (ValueError, RecursionError) as error:
             raise self.bad(f"{name} is no JSON ({error})") from error
         if name == "seal.json":
             self._seal = self._validated(_SEAL, content)
         elif name == "manifest.json":
-            if not isinstance(content, dict) or content.get("format") != FORMAT:
+            notes: Mapping[str, object] = content if isinstance(content, Mapping) else {}
+            if notes.get("format") != FORMAT:
                 raise self.bad(f"its format is not {FORMAT!r}: another program or version wrote it")
-            manifest = self._validated(_MANIFEST, content)
+            manifest = self._validated(_MANIFEST, notes)
             names = [stream["stream"] for stream in manifest["streams"]]
             if len(set(names)) < len(names):
                 raise self.bad("its manifest names a stream twice")
-            self._manifest = {**content, **manifest}
+            self._manifest, self._notes = manifest, notes
 
-    def _validated(self, adapter: TypeAdapter[Any], content: Any) -> Any:
+    def _validated(self, adapter: TypeAdapter[Checked], content: object) -> Checked:
         try:
             return adapter.validate_python(content)
         except ValidationError as error:
@@ -303,7 +311,7 @@ class _Reader:
         pure = PurePosixPath(name)
         if pure.is_absolute() or ".." in pure.parts or not pure.parts or "\0" in name:
             raise self.bad(f"the name {name!r} points out of the archive")
-        blobs = (self._manifest or {}).get("blobs")
+        blobs = None if self._manifest is None else self._manifest.get("blobs")
         if blobs is not None and blobs.get(name) != size:
             raise self.bad(
                 f"blobs/{name} was changed: its manifest has no such file of {size:,} bytes"
@@ -346,7 +354,7 @@ class _Reader:
             raise self.bad("it holds events of streams that its manifest does not name")
         if set(self._manifest.get("blobs", self._blobs)) != set(self._blobs):
             raise self.bad("a file that its manifest names is missing")
-        return Archive(self._manifest, streams, tuple(self._blobs))
+        return Archive({**self._notes, **self._manifest}, streams, tuple(self._blobs))
 
     def _checked(self) -> Iterator[tuple[str, list[Envelope]]]:
         assert self._manifest
@@ -387,7 +395,7 @@ class BoundedUnpacking:
         self._until: int | None = None
 
     @contextlib.contextmanager
-    def header(self) -> Iterator[None]:
+    def header(self) -> Generator[None]:
         """Bound what is read by `HEADER` bytes."""
         self._until = self._seen + HEADER
         try:

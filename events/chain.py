@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from agent_forge.events.envelope import Envelope, canonical_json
 
@@ -50,7 +50,7 @@ class Break:
     message: str
 
 
-def link(row: Mapping[str, Any]) -> str:
+def link(row: Mapping[str, object]) -> str:
     """Return the hash of a row, as 64 hexadecimal digits."""
     covered = {name: row[name] for name in COVERED}
     return hashlib.sha256(canonical_json(covered).encode()).hexdigest()
@@ -81,7 +81,7 @@ def check(rows: Sequence[Envelope]) -> list[Break]:
     breaks = [_altered(row, broken) for row in broken]
     version, head, position = 0, GENESIS, 0
     for row in rows:
-        if not isinstance(row.version, int):
+        if not _is_number(row.version):
             continue  # its hash cannot fit, which is reported above
         gap = row.version - version - 1
         if gap > 0:
@@ -106,7 +106,7 @@ def check(rows: Sequence[Envelope]) -> list[Break]:
 
 def _altered(row: Envelope, broken: Sequence[Envelope]) -> Break:
     """Return the break of a row whose hash does not fit: swapped with another row, or changed."""
-    if not isinstance(row.version, int):
+    if not _is_number(row.version):
         what = f"an event of stream {row.stream} was changed: its version is {row.version!r}"
         return Break("changed", 0, what)
     for other in broken:
@@ -120,7 +120,7 @@ def _altered(row: Envelope, broken: Sequence[Envelope]) -> Break:
 def missing_tail(rows: Sequence[Envelope], version: int, head: str, noted_in: str) -> Break | None:
     """Return a break if event `version`, noted elsewhere with its hash, is missing or differs."""
     stream = rows[0].stream if rows else "(empty)"
-    hashes = {row.version: row.hash for row in rows if isinstance(row.version, int)}
+    hashes = {row.version: row.hash for row in rows if _is_number(row.version)}
     last = max(hashes, default=0)
     if last < version:
         gone = f"{_span(last + 1, version)} gone from the end of stream {stream}"
@@ -129,6 +129,11 @@ def missing_tail(rows: Sequence[Envelope], version: int, head: str, noted_in: st
         what = f"event {version} of stream {stream} is not the one that {noted_in} has the hash of"
         return Break("changed", version, what)
     return None
+
+
+def _is_number(version: object) -> bool:
+    """Return False for the version of a damaged row that is text or bytes."""
+    return isinstance(version, int)
 
 
 def _span(first: int, last: int) -> str:

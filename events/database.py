@@ -1,19 +1,26 @@
 """Database that a log is stored in: connections, transactions and errors.
 
-`sqlite.py` and `postgres.py` hold only the differences between SQLite and PostgreSQL.
+`databases/sqlite.py` and `databases/postgres.py` hold only the differences between SQLite and
+PostgreSQL.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TypeVarTuple
 
-from sqlalchemy import Connection, Dialect, Engine
+from sqlalchemy import Connection, Dialect, Engine, Row
+from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import DatabaseError, DBAPIError
+from sqlalchemy.sql.selectable import TypedReturnsRows
 
 from agent_forge.events.errors import StoreUnavailableError
+
+Types = TypeVarTuple("Types")
+#: Values of the columns of a row.
+Values = tuple[str | int | None, ...]
 
 #: Retries when the server goes away during an operation; the waits add up to about three seconds.
 RECONNECTS = 5
@@ -37,20 +44,20 @@ class Database:
         self.name = name
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def reading(self) -> Generator[Connection]:
         """Yield a connection in a transaction that reads. Raises StoreUnavailableError."""
         with self.explained(), self.engine.connect() as connection:
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self) -> Generator[Connection]:
         """Yield a connection in a transaction that writes: committed, or rolled back on error."""
         with self.engine.connect().execution_options(forge_write=True) as connection:
             with connection.begin():
                 yield connection
 
     @contextmanager
-    def appending(self, alone: bool = True) -> Iterator[Any]:
+    def appending(self, alone: bool = True) -> Generator[DBAPICursor]:
         """Yield a cursor in a transaction that appends: positions become visible in their order.
 
         From its beginning no other transaction appends; with `alone` false, from `insert_alone` on.
@@ -82,23 +89,23 @@ class Database:
             if link:
                 link.close()  # rolls back what was not committed
 
-    def begin_append(self, cursor: Any) -> None:
+    def begin_append(self, cursor: DBAPICursor) -> None:
         """Begin the transaction; until its end no other transaction appends."""
         raise NotImplementedError
 
     @contextmanager
-    def migrating(self) -> Iterator[Connection]:
+    def migrating(self) -> Generator[Connection]:
         """Yield a connection in a transaction that changes tables, as the only one at the time."""
         with self.writing() as connection:
             yield connection
 
     def insert(
-        self, cursor: Any, statement: str, rows: Sequence[tuple[Any, ...]]
+        self, cursor: DBAPICursor, statement: str, rows: Sequence[Values]
     ) -> Sequence[int | None]:
         """Insert rows of the log in order; return their positions, None for a row left out."""
         raise NotImplementedError
 
-    def insert_alone(self, cursor: Any, statement: str, row: tuple[Any, ...]) -> int | None:
+    def insert_alone(self, cursor: DBAPICursor, statement: str, row: Values) -> int | None:
         """Insert one row, once no other transaction appends; return its position, None if left out.
 
         For `appending(alone=False)`, if that takes one statement less than beginning alone.
@@ -122,7 +129,7 @@ class Database:
         """Return the highest position ever committed, even if its row is gone; None: not known."""
         raise NotImplementedError
 
-    def rows(self, query: Any) -> Sequence[Any]:
+    def rows(self, query: TypedReturnsRows[*Types]) -> Sequence[Row[*Types]]:
         """Return a query's rows; retry if the server went away. Raises StoreUnavailableError."""
         for attempt in range(RECONNECTS + 1):
             try:
@@ -140,7 +147,7 @@ class Database:
         time.sleep(0.1 * 2**attempt)
 
     @contextmanager
-    def explained(self) -> Iterator[None]:
+    def explained(self) -> Generator[None]:
         """Turn the database's errors inside into StoreUnavailableError."""
         try:
             yield

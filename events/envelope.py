@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
+
+#: A JSON value, to be read: a mapping may be a dict, and a sequence a list or a tuple.
+Json: TypeAlias = "Mapping[str, Json] | Sequence[Json] | str | float | bool | None"
+#: Data of an event of any type and schema, as recorded: who reads a field knows the schema.
+Data: TypeAlias = Mapping[str, Any]
+#: Plain data as JSON has it, to be written.
+Plain: TypeAlias = dict[str, Any]
 
 _encode = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
 ).encode
 
 
-def canonical_json(value: Any) -> str:
+def canonical_json(value: object) -> str:
     """Return JSON with sorted keys, no spaces, no NaN: equal values give equal text and hashes."""
     return _encode(value)
 

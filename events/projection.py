@@ -51,7 +51,7 @@ class ProjectionRow(SQLModel, table=True):
     hash: str
 
 
-PROJECTIONS: Table = ProjectionRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
+PROJECTIONS = ProjectionRow.metadata.tables["projections"]
 
 
 class GapRow(SQLModel, table=True):
@@ -64,7 +64,7 @@ class GapRow(SQLModel, table=True):
     why: str
 
 
-GAPS: Table = GapRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
+GAPS = GapRow.metadata.tables["projection_gaps"]
 
 #: Errors that one row's data cause. Other errors (a full disk, a server that is gone, a defect of a
 #: projection) stop the projection instead, and a later version of the program can take the row.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -12,7 +12,7 @@ from agent_forge.events.envelope import Envelope, Event
 from agent_forge.events.errors import PayloadError, UnknownEventError
 
 E = TypeVar("E", bound=Event)
-Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
+Upcaster = Callable[[dict[str, object]], dict[str, object]]
 
 
 class Registry:

@@ -88,14 +88,17 @@ def check(database: Database) -> list[str]:
         version = revision(connection)
         if version != HEAD:
             return [f"the revision is {version or 'none'}, not {HEAD}: run `forge db upgrade`"]
-        problems = []
+        problems: list[str] = []
         if not database.refuses_changes(connection):
             problems.append("the guards that refuse UPDATE and DELETE are missing or switched off")
         first = text("version = 1")
         whole = EVENTS.to_metadata(MetaData())
         Index("events_first", whole.c.stream, sqlite_where=first, postgresql_where=first)
-        options = {"include_name": lambda name, kind, _: kind != "table" or name == EVENTS.name}
-        context = MigrationContext.configure(connection, opts=options)
+
+        def is_compared(name: str | None, kind: str, _parents: object) -> bool:
+            return kind != "table" or name == EVENTS.name
+
+        context = MigrationContext.configure(connection, opts={"include_name": is_compared})
         for difference in compare_metadata(context, whole.metadata):
             problems.append(f"the tables differ from this program's: {difference}")
         return problems + database.damage(connection)

@@ -2,9 +2,8 @@
 
 The store guarantees: versions of a stream are 1, 2, 3, … without gaps; an append is all or nothing
 and durable when it returns; a key is recorded once. The store makes no callbacks: a reader sees new
-events only by asking again.
-
-SQL of appends, built once per kind of database, for drivers called without SQLAlchemy.
+events only by asking again. The SQL of appends is built once per kind of database and executed by its
+driver, without SQLAlchemy.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, lru_cache, partial
 from importlib import metadata
-from typing import Any
 
 from sqlalchemy import BigInteger, Integer, func, select, text
+from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import DatabaseError, IntegrityError
 from sqlmodel import Field, SQLModel, UniqueConstraint
 
 from agent_forge.events import chain, failpoints
-from agent_forge.events.database import RECONNECTS, Database
+from agent_forge.events.database import RECONNECTS, Database, Values
 from agent_forge.events.envelope import Context, Envelope, Event, has_zero, storable
 from agent_forge.events.errors import (
     ChainError,
@@ -69,7 +68,7 @@ class EventRow(SQLModel, table=True):
     hash: str
 
 
-EVENTS = EventRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
+EVENTS = EventRow.metadata.tables["events"]
 
 
 @dataclass(frozen=True)
@@ -129,7 +128,7 @@ class EventStore:
                 behind = partial(self._behind, end, drafts)
                 return self._remember(stream, self._transaction(behind, alone=len(drafts) > 1))
 
-        def work(cursor: Any) -> Appended:
+        def work(cursor: DBAPICursor) -> Appended:
             keyed_rows, version, head = self._place(cursor, stream, keys)
             if keyed_rows:
                 return Appended(keyed_rows, fresh=False)
@@ -138,9 +137,9 @@ class EventStore:
                 raise ConcurrencyError(stream, expected_version or 0, version)
             rows = _placed((version, head), drafts, self._clock)
             statement = insert_statement(self.database.mark)
-            positions = self.database.insert(cursor, statement, rows)
+            positions = self.database.insert(cursor, statement, [row[1:] for row in rows])
             failpoints.hit("append-inserted")
-            return Appended(_enveloped(positions, rows), fresh=True)
+            return Appended(_positioned(positions, rows), fresh=True)
 
         try:
             return self._remember(stream, self._transaction(work))
@@ -148,7 +147,7 @@ class EventStore:
             raise ConcurrencyError(stream, expected_version or 0, self.version(stream)) from error
 
     def _behind(
-        self, end: tuple[int, str], drafts: Sequence[dict[str, Any]], cursor: Any
+        self, end: tuple[int, str], drafts: Sequence[Envelope], cursor: DBAPICursor
     ) -> Appended:
         """Append behind the row `end`, the stream's last known row, without reading first.
 
@@ -165,7 +164,7 @@ class EventStore:
         if None in positions:
             raise _MovedError
         failpoints.hit("append-inserted")
-        return Appended(_enveloped(positions, rows), fresh=True)
+        return Appended(_positioned(positions, rows), fresh=True)
 
     def _remember(self, stream: str, done: Appended) -> Appended:
         """Keep the stream's end after a fresh append, else forget the end; return `done`."""
@@ -194,16 +193,15 @@ class EventStore:
         differs from the rows, and what `append` raises.
         """
         for row in rows:
-            _refuse_unstorable(row._asdict())
+            _refuse_unstorable(row)
 
-        def work(cursor: Any) -> Appended:
+        def work(cursor: DBAPICursor) -> Appended:
             fresh = rows[self._common(cursor, stream, rows) :]
             failpoints.hit("adopt-began")
             drafts = _drafts(stream, then if fresh else (), context)
-            added = [row[1:] for row in fresh]
-            added += _placed((len(rows), rows[-1].hash), drafts, self._clock)
+            added = [*fresh, *_placed((len(rows), rows[-1].hash), drafts, self._clock)]
             for start in range(0, len(added), PAGE):
-                page = added[start : start + PAGE]
+                page = [row[1:] for row in added[start : start + PAGE]]
                 self.database.insert(cursor, insert_statement(self.database.mark), page)
             failpoints.hit("adopt-inserted")
             return Appended(tuple(fresh), fresh=True)
@@ -218,16 +216,16 @@ class EventStore:
     def fits(self, stream: str, rows: Sequence[Envelope]) -> int:
         """Return the number of these rows that `adopt` would add. Raises what `adopt` raises."""
         for row in rows:
-            _refuse_unstorable(row._asdict())
+            _refuse_unstorable(row)
         query = select(EVENTS.c.hash).where(EVENTS.c.stream == stream).order_by(EVENTS.c.version)
         return len(rows) - _agreeing(stream, self.database.rows(query), rows)
 
-    def _common(self, cursor: Any, stream: str, rows: Sequence[Envelope]) -> int:
+    def _common(self, cursor: DBAPICursor, stream: str, rows: Sequence[Envelope]) -> int:
         query = "SELECT hash FROM events WHERE stream = {} ORDER BY version"
         cursor.execute(query.format(self.database.mark), (stream,))
         return _agreeing(stream, cursor.fetchall(), rows)
 
-    def _transaction(self, work: Callable[[Any], Appended], alone: bool = True) -> Appended:
+    def _transaction(self, work: Callable[[DBAPICursor], Appended], alone: bool = True) -> Appended:
         """Do `work` in a transaction; repeat it, which its keys allow, if the server went away."""
         for attempt in range(RECONNECTS + 1):
             try:
@@ -245,7 +243,7 @@ class EventStore:
         raise AssertionError("unreachable")
 
     def _place(
-        self, cursor: Any, stream: str, keys: list[str]
+        self, cursor: DBAPICursor, stream: str, keys: list[str]
     ) -> tuple[tuple[Envelope, ...], int, str]:
         """Return the rows under these keys, and version and hash of the stream's last row.
 
@@ -355,7 +353,7 @@ class EventStore:
         self.database.close()
 
 
-def _agreeing(stream: str, hashes: Sequence[Any], rows: Sequence[Envelope]) -> int:
+def _agreeing(stream: str, hashes: Sequence[Sequence[object]], rows: Sequence[Envelope]) -> int:
     """Return how many of the rows are known already; raise ChainError if a hash differs."""
     for version, (log_row, new_row) in enumerate(zip(hashes, rows, strict=False), start=1):
         if log_row[0] != new_row.hash:
@@ -363,61 +361,64 @@ def _agreeing(stream: str, hashes: Sequence[Any], rows: Sequence[Envelope]) -> i
     return min(len(hashes), len(rows))
 
 
-def _drafts(stream: str, events: Sequence[New], context: Context) -> list[dict[str, Any]]:
+def _drafts(stream: str, events: Sequence[New], context: Context) -> list[Envelope]:
     """Return the rows of one append, each of them naming the first of them as its cause."""
     drafts = [_draft(stream, new, context) for new in events]
-    for draft in drafts[1:]:
-        draft["causation"] = drafts[0]["event_id"]
+    for i in range(1, len(drafts)):
+        drafts[i] = drafts[i]._replace(causation=drafts[0].event_id)
     return drafts
 
 
-def _draft(stream: str, new: New, context: Context) -> dict[str, Any]:
+def _draft(stream: str, new: New, context: Context) -> Envelope:
     """Return the fields of a row that are known before its version is. Raises UnstorableError."""
-    draft: dict[str, Any] = {
-        "stream": stream,
-        "event_id": str(uuid.uuid4()),
-        "type": new.event.type,
-        "schema": new.event.schema_version,
-        "data": new.event.payload(),
-        "key": new.key,
-        "actor": context.actor,
-        "causation": context.causation,
-        "correlation": context.correlation,
-        "code_version": CODE_VERSION,
-    }
+    draft = Envelope(
+        position=0,
+        stream=stream,
+        version=0,
+        event_id=str(uuid.uuid4()),
+        type=new.event.type,
+        schema=new.event.schema_version,
+        data=new.event.payload(),
+        key=new.key,
+        actor=context.actor,
+        causation=context.causation,
+        correlation=context.correlation,
+        recorded_at="",
+        code_version=CODE_VERSION,
+        prev_hash="",
+        hash="",
+    )
     _refuse_unstorable(draft)
     return draft
 
 
-def _refuse_unstorable(row: Mapping[str, Any]) -> None:
+def _refuse_unstorable(row: Envelope) -> None:
     """Raise UnstorableError unless every database, and every table made from a row, can take it."""
-    texts = {name: value for name, value in row.items() if isinstance(value, str)}
+    fields: Mapping[str, object] = row._asdict()
+    texts = {name: value for name, value in fields.items() if isinstance(value, str)}
     if not storable("".join(texts.values())) or has_zero(texts["data"]):
         bad = (name for name, value in texts.items() if not storable(value))
         raise UnstorableError(texts["type"], next(bad, "data"))
 
 
 def _placed(
-    end: tuple[int, str], drafts: Sequence[dict[str, Any]], clock: Callable[[], datetime]
-) -> list[tuple[Any, ...]]:
-    """Return the drafts as rows without positions, behind the row of version and hash `end`."""
+    end: tuple[int, str], drafts: Sequence[Envelope], clock: Callable[[], datetime]
+) -> list[Envelope]:
+    """Return the drafts as rows at position 0, behind the row of version and hash `end`."""
     version, head = end
-    rows = []
+    rows: list[Envelope] = []
     for draft in drafts:
         version += 1
         now = clock().isoformat(timespec="microseconds")
-        values = {**draft, "version": version, "recorded_at": now, "prev_hash": head}
-        values["hash"] = head = chain.link(values)
-        rows.append(tuple(values[name] for name in COLUMNS))
+        row = draft._replace(version=version, recorded_at=now, prev_hash=head)
+        head = chain.link(row._asdict())
+        rows.append(row._replace(hash=head))
     return rows
 
 
-def _enveloped(
-    positions: Sequence[int | None], rows: Sequence[tuple[Any, ...]]
-) -> tuple[Envelope, ...]:
-    return tuple(
-        Envelope(position or 0, *row) for position, row in zip(positions, rows, strict=True)
-    )
+def _positioned(positions: Sequence[int | None], rows: Sequence[Envelope]) -> tuple[Envelope, ...]:
+    pairs = zip(positions, rows, strict=True)
+    return tuple(row._replace(position=position or 0) for position, row in pairs)
 
 
 #: The columns whose values are known before a row is inserted, in the order of Envelope's fields.
@@ -446,11 +447,10 @@ def follow_statement(mark: str) -> str:
         AND NOT EXISTS ({taken}) AND NOT EXISTS ({key_query})"""
 
 
-def follow_parameters(row: tuple[Any, ...]) -> tuple[Any, ...]:
+def follow_parameters(row: Envelope) -> Values:
     """Return a row's values, followed by the values that `follow_statement` compares."""
-    values = dict(zip(COLUMNS, row, strict=True))
-    stream, version = values["stream"], values["version"]
-    return (*row, stream, version - 1, values["prev_hash"], stream, version, values["key"])
+    behind = (row.stream, row.version - 1, row.prev_hash)
+    return (*row[1:], *behind, row.stream, row.version, row.key)
 
 
 @lru_cache(64)

@@ -4,15 +4,12 @@
     EvoMergeConfig.search     what the strategy has: one model a strategy (`evomerge.search_settings`)
 
 Names are those of the source documents. If the documents had several names for one thing, one name
-is the setting and the others are renamed on input. A setting that cannot be honoured is refused
-with the reason. Settings of the search may also be given flat, beside the others, as in the source
-documents. `docs/settings.md` is generated from this module.
+is the setting and the others are renamed on input. Settings of the search may also be given flat,
+beside the others, as in the documents. `docs/settings.md` is generated from this module.
 
-Settings by the names of docs/documents.md: which are taken, and why the others are left out.
-
-The documents have settings that cannot mean anything here (`evomerge.config.REFUSED`). In a request
-for a run such a setting is left out with a warning, so that the documents' files and requests work;
-with `strict` it is refused, and so it is by `EvoMergeConfig` itself, in pipelines and in forks.
+A setting of the documents that cannot mean anything here is in `REFUSED`, with the reason. In a request
+for a run it is left out with a warning, so that the documents' files and requests work. With `strict`,
+in pipelines, in forks and by `EvoMergeConfig` itself it is refused.
 """
 
 from __future__ import annotations

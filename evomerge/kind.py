@@ -21,7 +21,7 @@ from agent_forge.evomerge.run.views import candidates, outlook
 from agent_forge.evomerge.view import RunView
 from agent_forge.runs.event_types import Figure, MadeModel
 from agent_forge.runs.kinds.architecture import Architecture
-from agent_forge.runs.kinds.asked import Asked, Checked, Lookup, Plan
+from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Decision, Start
 from agent_forge.runs.kinds.forecast import Forecast
 from agent_forge.runs.kinds.kind import Kind
@@ -160,7 +160,7 @@ class EvoMerge(RunView, Kind[RunState]):
         return own_settings, config.warnings(left)
 
     @override
-    def plan(self, request: Asked, lookup: Lookup) -> Plan:
+    def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         """Return the plan of a run over `sources` and a `base`. Raises ConfigError."""
         from agent_forge.evomerge import submission
 

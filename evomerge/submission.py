@@ -12,7 +12,7 @@ from agent_forge.evomerge import config as settings
 from agent_forge.evomerge.config import EvoMergeConfig
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import ModelReference
-from agent_forge.runs.kinds.asked import Asked, Checked, Lookup, Plan
+from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
 
 
 def planned(
@@ -26,7 +26,7 @@ def planned(
     return Plan("evomerge", config, {"sources": sources, "base": base, "data": data}, output_dir)
 
 
-def plan(request: Asked, lookup: Lookup) -> Plan:
+def plan(request: RunRequest, lookup: Lookup) -> Plan:
     """Return the plan of the run; of the models (roles `sources`, `base`) only headers are read.
 
     Raises ConfigError or UnavailableError before anything is started.

@@ -1,4 +1,4 @@
-"""Phase 2 as the first source document imports it; it is in `agent_forge/documents.py`.
+"""EvoMerge under the first source document's name for phase 2; it is in `agent_forge/documents.py`.
 
 The public API stands above the phases, so it is named as text and imported when it is asked for.
 """

@@ -1,9 +1,7 @@
-"""Events and state of a pipeline.
+"""Events and state of a pipeline, and its settings without outside names for the lineage digest. Pure.
 
-A pipeline's settings without names from outside, as its lineage digest covers them. Pure.
-
-Models and data that come from outside are numbered in the order of their first use: what they hold is
-pinned by digest in the phases' runs, and the phases' lineages stand in the pipeline's.
+Models and data that come from outside are numbered in the order of their first use. Their contents are
+pinned by digest in the phases' runs, and the phases' lineages are part of the pipeline's.
 """
 
 from __future__ import annotations

@@ -31,9 +31,8 @@ from agent_forge.runs.event_types import MadeModel
 from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds import controls
-from agent_forge.runs.kinds.asked import Asked, Checked, Lookup, Named, Plan
+from agent_forge.runs.kinds.asked import Checked, Lookup, NamedInputs, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Decision, Delegate, Start, Task
-from agent_forge.runs.kinds.kind import Context as RunContext
 from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.kinds.origin import Origin
 from agent_forge.runs.kinds.state import State
@@ -165,9 +164,9 @@ class Pipeline(PipelineView, Kind[PipelineState]):
     def children(self, state: PipelineState) -> Iterator[tuple[Delegate, ChildEnded]]:
         for number in state.numbers:
             if (ended := state.ended_phase(number)) is not None:
-                yield Delegate(f"phase/{number}", ended.child, Asked("")), ended
+                yield Delegate(f"phase/{number}", ended.child, RunRequest("")), ended
             if (measured := state.measured_phase(number)) is not None:
-                yield Delegate(f"measure/{number}", measured.child, Asked("")), measured
+                yield Delegate(f"measure/{number}", measured.child, RunRequest("")), measured
 
     # ---- forks ---------------------------------------------------------------------------------
 
@@ -233,18 +232,18 @@ class Pipeline(PipelineView, Kind[PipelineState]):
             return None
 
     @override
-    def again(self, submitted: Submitted) -> Asked:
+    def again(self, submitted: Submitted) -> RunRequest:
         """Return a pipeline as a user would ask for it, with names that mean the same anywhere."""
         request = super().again(submitted)
         return replace(request, config=checks.again(submitted, request.config))
 
     @override
-    def inputs_in(self, config: Mapping[str, object], there: Callable[[str], bool]) -> Named:
+    def inputs_in(self, config: Mapping[str, object], there: Callable[[str], bool]) -> NamedInputs:
         """Return the models and data from outside, of all phases and of `test`."""
         return checks.named(self, self.parse(config), there)
 
     @override
-    def plan(self, request: Asked, lookup: Lookup) -> Plan:
+    def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         """Return the plan of a pipeline; every phase is checked before anything starts."""
         from agent_forge.pipeline.submission import checks
 
@@ -300,7 +299,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
         return plan.origin(state, name)
 
     @override
-    def context(self, state: PipelineState, cache: Artifacts) -> RunContext:
+    def context(self, state: PipelineState, cache: Artifacts) -> Any:
         """Return the work on the pipeline's first task."""
         from agent_forge.pipeline.submission.checks import Context
 

@@ -1,7 +1,4 @@
-"""Inputs and results of a pipeline's phases: references to models, tasks, answers. Pure.
-
-Models of a pipeline by name. Pure.
-"""
+"""Plan of a pipeline: its models by name, references to them, the phases' tasks and answers. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from agent_forge.pipeline.events import PhaseEnded, PhaseFailed, PhaseMeasured, 
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import NotFoundError
 from agent_forge.runs.event_types import MadeModel, ModelReference
-from agent_forge.runs.kinds.asked import Asked, differ
+from agent_forge.runs.kinds.asked import RunRequest, differ
 from agent_forge.runs.kinds.decide import Delegate
 from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.kinds.origin import Origin
@@ -134,7 +131,7 @@ def baselines(state: PipelineState, number: int) -> dict[str, float]:
     }
 
 
-def measurement(state: PipelineState, number: int) -> Asked:
+def measurement(state: PipelineState, number: int) -> RunRequest:
     """Return what the measurement of a phase's model is asked for."""
     config, ended = state.submitted.config, state.ended_phase(number)
     assert ended
@@ -146,7 +143,7 @@ def measurement(state: PipelineState, number: int) -> Asked:
     }
     places = state.submitted.test or test_items(config, number) or ()
     settings = {} if config.device == AUTO else {"device": config.device}
-    return Asked(MEASURE, settings, models, [_data(state, place) for place in places])
+    return RunRequest(MEASURE, settings, models, [_data(state, place) for place in places])
 
 
 def _models(state: PipelineState, references: Sequence[str]) -> list[str]:
@@ -161,7 +158,7 @@ def _all_of(ended: PhaseEnded | None) -> list[str]:
 # ---- inputs ----------------------------------------------------------------------------------
 
 
-def asked(state: PipelineState, phase: PhaseConfig) -> Asked:
+def asked(state: PipelineState, phase: PhaseConfig) -> RunRequest:
     """Return what a phase's run is asked for; the phases that it depends on have ended."""
     config = state.submitted.config
     settings = dict(phase.settings)
@@ -171,7 +168,7 @@ def asked(state: PipelineState, phase: PhaseConfig) -> Asked:
         role: [_model(state, m) for m in references] for role, references in phase.models.items()
     }
     data = [_data(state, place) for place in state.submitted.places.get(phase.name, ())]
-    return Asked(phase.kind, settings, models, data)
+    return RunRequest(phase.kind, settings, models, data)
 
 
 def resolved(state: PipelineState, reference: str) -> tuple[str, MadeModel] | str | None:
@@ -223,6 +220,9 @@ def _data(state: PipelineState, place: str) -> str:
     ended = state.ended_phase(number)
     assert ended
     return f"{ended.child}:{ITEMS}"
+
+
+# ---- answers ---------------------------------------------------------------------------------
 
 
 def outgoing(state: PipelineState, number: int) -> dict[str, tuple[str, MadeModel]]:
@@ -317,7 +317,7 @@ def _unrecorded(child: State) -> dict[str, object]:
     return {}
 
 
-def _wanted(state: PipelineState, task: Delegate) -> Asked:
+def _wanted(state: PipelineState, task: Delegate) -> RunRequest:
     """Return what a phase's run, or its measurement, is asked for."""
     number = number_of(task)
     if work_of(task) == "measure":
@@ -373,6 +373,9 @@ def number_of(task: Delegate) -> int:
 def work_of(task: Delegate) -> Work:
     """Return whether a task is a phase's run or its measurement."""
     return "measure" if task.key.startswith("measure/") else "phase"
+
+
+# ---- models by name --------------------------------------------------------------------------
 
 
 def by_phase(state: PipelineState) -> dict[str, dict[str, tuple[str, MadeModel]]]:

@@ -1,12 +1,8 @@
-"""The report of a pipeline as Markdown: how it stands, quality, and a section a phase. Pure.
+"""Report of a pipeline as Markdown: standing, quality, a section a phase, the result's family.
 
-A pipeline that is under way, or that has failed, has a report as well: of what is known so far.
-
-The family of a pipeline's result as a tree of text: each model below what was made of it. Pure.
-
-Sections of the phases in a pipeline's report. Pure.
-
-Runs of a pipeline's phases and measurements, read from the log for its report.
+The family is a tree of text: each model below the models that were made from it. A pipeline that is
+under way, or that has failed, has a report as well, of what is known so far. Pure, except for
+`gathered`, which reads the phases' runs from the log.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Views of a pipeline: its phases, their gates, its models. Pure.
+"""Views of a pipeline: its page, its row in the run list, its rows for a tracker. Pure.
 
-A pipeline in the run list: its phases, as its own events say that they stand. Pure.
-
-`runs.lists.stages` says what is noted; a phase's entry equals what the strip of the page has
-(`pipeline.panels.along`), but for what only the log of its run tells.
-
-Rows of a pipeline for a tracker: one for each phase, with its figures and verdicts. Pure.
+In the run list a pipeline has its phases as its own events tell their standing; `runs.lists.stages`
+has the fields. A phase's entry equals the one in the page's strip (`pipeline.panels.along`), but for
+what only the log of the phase's run tells. A tracker gets a row for each phase, with its figures and
+verdicts.
 """
 
 from __future__ import annotations

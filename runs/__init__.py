@@ -4,9 +4,7 @@ errors.py           every error that a user can meet, with its exit code
 home.py             the folder with the log and the caches
 keys.py             keys and seeds that random numbers are derived from
 streams.py          names of runs and of their streams
-user_events.py      events that users cause: pause, cancel, priority, export
 event_types.py      value types inside events
-imported_pasts.py   runs that an archive brought only as the past of a fork
 panels/             what is shown of a run: head and panels, thinned for the wire, and as tables
 system/             processes, files, environment variables and text from outside
 """

@@ -1,9 +1,7 @@
 """Errors that a user can meet, each saying what is wrong, why, and what to do.
 
 `exit_code` is the one of SPEC §9: 1 the run or merge failed, 2 usage or configuration, 3 something
-needed is unavailable, 5 not found, 6 conflict.
-
-Suggestions for a name that is not known, from the names that are. Pure.
+needed is unavailable, 5 not found, 6 conflict. `did_you_mean` suggests known names for an unknown one.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
-"""Value types that the events of a run are made of.
+"""Value types that the events of a run are made of: digests, whole numbers, models, figures, profiles.
 
-Digests as events hold them: 64 hex digits, and nothing else.
+A digest is 64 hex digits, and nothing else. Caches and stores name files by digests. If a digest of a
+stranger's log were a path (`/home/ada`, `../x`), the caches and stores would read, or remove, files
+that do not belong to them.
 
-Caches and stores name files by digests. If a digest of a stranger's log were a path (`/home/ada`,
-`../x`), the caches and stores would read, or remove, files that do not belong to them.
-
-Whole numbers of events that every database's columns can hold.
-
-JSON does not bound the size of a number. A number that no column holds would stop every table that
-is made from the event, so the field does not accept such a number, and the row cannot be read. The
-bounds leave out no value that was ever recorded, so the schema stays the same.
+Whole numbers fit into every database's columns. JSON does not bound the size of a number, and one that
+no column holds would stop every table that is made from the event. The bounds leave out no value that
+was ever recorded, so the schema stays the same.
 """
 
 from __future__ import annotations

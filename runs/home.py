@@ -1,10 +1,9 @@
-"""Places of the log, the weights cache and the artifact store.
+"""The home: places of the log, the weights cache and the artifact store, from the environment.
 
 FORGE_HOME, by default ~/.local/share/agent-forge, has the weights cache, and the log in a SQLite file
 unless FORGE_DATABASE_URL names another database. FORGE_ARTIFACT_STORE names a store of weights and
-models that machines without a common disk share.
-
-The user's home folder, which a container's user or a service may not have.
+models that machines without a common disk share. A container's user or a service may have no home
+folder of its own.
 """
 
 from __future__ import annotations

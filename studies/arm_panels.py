@@ -136,9 +136,16 @@ def groups_by_arm(
     own_arm = own_arm if own_arm in observations else None
     groups = tuple(observations[own_arm or next(iter(observations))].values)
     values = tuple(tuple(arm.values.get(g) for arm in observations.values()) for g in groups)
-    fields = {"name": name, "title": title, "says": says, "ours": own_arm, "band": band}
     return Matrix(
-        rows=groups, columns=tuple(observations), metrics=(metric,), values=values, **fields
+        name=name,
+        title=title,
+        says=says,
+        rows=groups,
+        columns=tuple(observations),
+        metrics=(metric,),
+        values=values,
+        ours=own_arm,
+        band=band,
     )
 
 

@@ -1,13 +1,8 @@
-"""Comparison of a run's arms: what was observed, and how far each is from the run's model. Pure.
-
-Intervals are the middle 95 % of a paired bootstrap: windows are resampled within each domain, the same
-for all arms (`evaluation/measures/bootstrap.py`).
-
-Bits per byte of observed models, and figures with intervals by resampling them together. No torch.
+"""Comparison of a run's arms: bits per byte, leads and other figures, with intervals. Pure, no torch.
 
 A model's bits per byte are the mean over domains, so that a long domain counts as much as a short one.
-Intervals are the middle 95 % of a paired bootstrap: items are resampled within each domain, the same
-for all models (`evaluation/measures/bootstrap.py`).
+Intervals are the middle 95 % of a paired bootstrap: items or windows are resampled within each domain,
+the same for all arms (`evaluation/measures/bootstrap.py`).
 """
 
 from __future__ import annotations
@@ -15,13 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from agent_forge.evaluation.measures import bootstrap
 from agent_forge.evaluation.measures.bootstrap import Counts
 from agent_forge.runs.event_types import Figure, Measurement
+from agent_forge.runs.kinds.state import State
 from agent_forge.runs.panels.shapes import Metric
 from agent_forge.studies.events import Arm, Observe, Observed
 from agent_forge.studies.training_panels import BITS
@@ -65,7 +60,7 @@ def measurements(
     Each observation gives the mean over domains, if there are several, and every domain's. Measures
     that are of more than one model, such as losses along a line, are left out.
     """
-    readings = []
+    readings: list[Measurement] = []
     for event in answers:
         if isinstance(event, Observed) and event.recipe_id in recipe_ids and event.measure in WORDS:
             readings += _measured(event, *key)
@@ -101,7 +96,7 @@ Seen = Mapping[str, Observed]
 Drawn = Mapping[str, Counts]
 
 
-def observed(state: Any, tasks: Mapping[str, Observe]) -> dict[str, Observed]:
+def observed(state: State, tasks: Mapping[str, Observe]) -> dict[str, Observed]:
     """Return arm → what was observed, of the tasks that are done."""
     answers = {arm: state.answers.get(task.key) for arm, task in tasks.items()}
     return {arm: event for arm, event in answers.items() if isinstance(event, Observed)}

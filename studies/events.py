@@ -1,9 +1,8 @@
-"""Parts of the events of runs that train from a given model: what every such kind records.
+"""Events of studies, and measuring as a task: what is asked, recorded, and derived. No torch.
 
-Measuring as tasks of a run: what is asked, what is recorded, and what follows from it. No torch.
-
-An observation keeps a value for every item, and the figures that people read follow from these by the
-measure's rule, so an audit computes them again.
+Kinds that train from a given model, or on a text, derive their `Submitted`, `Started` and `Completed`
+from these. An observation keeps a value for every item. The figures that people read follow from these
+values by the measure's rule, so an audit computes them again.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from typing import Any
 from pydantic import Field, create_model
 
 from agent_forge.events import Event
+from agent_forge.events.envelope import Plain
 from agent_forge.events.registry import Upcaster
 from agent_forge.runs.event_types import (
     Count,
@@ -179,27 +179,27 @@ class Result(Part):
     digest: Digest
 
 
-def without_watch(data: dict[str, Any]) -> dict[str, Any]:
+def without_watch(data: Plain) -> Plain:
     """Return what was asked for with the setting `divergence`: it ended no earlier training."""
     return {**data, "config": {**data["config"], "divergence": None}}
 
 
-def all_weights(data: dict[str, Any]) -> dict[str, Any]:
+def all_weights(data: Plain) -> Plain:
     """Return what was asked for with the setting `train`: earlier trainings were of all weights."""
     return {**data, "config": {**data["config"], "train": "full"}}
 
 
-def without_adapters(data: dict[str, Any]) -> dict[str, Any]:
+def without_adapters(data: Plain) -> Plain:
     """Return `started` with `trainable`: earlier trainings were of all weights."""
     return {**data, "trainable": None}
 
 
-def not_divided(data: dict[str, Any]) -> dict[str, Any]:
+def not_divided(data: Plain) -> Plain:
     """Return `started` with `accumulation`: in earlier runs the settings alone said the parts."""
     return {**data, "accumulation": None}
 
 
-def not_rounded(data: dict[str, Any]) -> dict[str, Any]:
+def not_rounded(data: Plain) -> Plain:
     """Return `started` with `dtype`: the results of earlier runs are float32."""
     return {**data, "dtype": None}
 

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from agent_forge.evaluation.training_text.kept_text import ITEMS, STREAMS, write_items
+from agent_forge.events.envelope import Plain
 from agent_forge.runs.home import Home
 from agent_forge.studies import origins
 from agent_forge.studies.making import model_files
-from agent_forge.studies.making.making import Making
+from agent_forge.studies.making.making import Making, MakingState
 from agent_forge.studies.training_context import TrainingContext
 from agent_forge.weights import architectures
 from agent_forge.weights.folders import model_card, model_config
@@ -66,7 +67,9 @@ def publish_model(
     publish(place, fill)
 
 
-def write(study: Any, work: type[Any], home: Home, state: Any, out: Path) -> dict[str, Any]:
+def write(
+    study: Any, work: type[TrainingContext[Any]], home: Home, state: MakingState, out: Path
+) -> Plain:
     """Write every folder of a `Study`, whole or not at all, the items, last the report; return it.
 
     `work` is its class of contexts. Raises the errors of `check_target`.
@@ -96,7 +99,7 @@ def write_companions(context: TrainingContext[Any], folder: Path) -> None:
 def materialise(
     context_of: type[TrainingContext[Any]],
     home: Home,
-    state: Any,
+    state: MakingState,
     head: str,
     recipes: Mapping[str, Making],
     recipe_id: str,

@@ -9,11 +9,14 @@ of a float32 model and of all earlier runs are.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent_forge.runs.event_types import SourceRecord
 from agent_forge.studies.making.making import Making
 from agent_forge.weights.recipes import Train, Transform
+
+if TYPE_CHECKING:
+    pass
 
 #: End of the name of a model in float32, beside the model that is rounded from it.
 FLOAT32 = "-float32"
@@ -22,7 +25,10 @@ ROUNDED = "rounded@1"
 
 
 def rounded(
-    started: Any, recipe: Making, source: SourceRecord | None = None, dtype: str | None = None
+    started: Any,
+    recipe: Making,
+    source: SourceRecord | None = None,
+    dtype: str | None = None,
 ) -> Making:
     """Return the recipe of a model in the dtype of the given one, which is `started.model` by default.
 
@@ -80,12 +86,13 @@ def halves(recipes: Mapping[str, Making]) -> int:
     return len(ids)
 
 
-def stored(started: Any, models: int, rounded: int, numbers: int) -> tuple[int, str]:
+def stored(started: object, models: int, rounded: int, numbers: int) -> tuple[int, str]:
     """Return the bytes of a run's models of `numbers` numbers each, and the models in words.
 
     `models` are in float32; if results are not, `rounded` models of 16 bits come on top.
     """
     words = f"{models} models of {numbers:,} numbers in float32"
-    if getattr(started, "dtype", None) is None:
+    dtype = getattr(started, "dtype", None)
+    if dtype is None:
         return 4 * models * numbers, words
-    return (4 * models + 2 * rounded) * numbers, f"{words} and {rounded} in {started.dtype}"
+    return (4 * models + 2 * rounded) * numbers, f"{words} and {rounded} in {dtype}"

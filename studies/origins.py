@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
 
 from agent_forge.runs.errors import NotFoundError
+from agent_forge.runs.event_types import SourceRecord
 from agent_forge.runs.kinds.origin import Ancestor, Origin
-from agent_forge.studies.making.making import Making
+from agent_forge.studies.making.making import Making, MakingState
 from agent_forge.weights.recipes import Source, Train, Transform
 
 #: Name → recipe, each after those that it reads; a recipe may have two names.
 Recipes = Mapping[str, Making]
 
 
-def find(state: Any, recipes: Recipes, name: str) -> str:
+def find(state: MakingState, recipes: Recipes, name: str) -> str:
     """Return the recipe id that a name or the beginning of an id means. Raises NotFoundError."""
     ids = {recipes[name].id} if name in recipes else set[str]()
     ids = ids or {recipe.id for recipe in recipes.values() if name and recipe.id.startswith(name)}
@@ -26,13 +26,13 @@ def find(state: Any, recipes: Recipes, name: str) -> str:
     return ids.pop()
 
 
-def every(state: Any, recipes: Recipes) -> list[str]:
+def every(state: MakingState, recipes: Recipes) -> list[str]:
     """Return the recipe ids of all models that are made."""
     ids = dict.fromkeys(recipe.id for recipe in recipes.values())
     return [id_ for id_ in ids if id_ in state.made]
 
 
-def origin(state: Any, recipes: Recipes, name: str, written: Sequence[str]) -> Origin:
+def origin(state: MakingState, recipes: Recipes, name: str, written: Sequence[str]) -> Origin:
     """Return the origin of a model; `written` are the names that have a folder in the output.
 
     Raises NotFoundError.
@@ -50,7 +50,7 @@ def origin(state: Any, recipes: Recipes, name: str, written: Sequence[str]) -> O
     )
 
 
-def ancestry(state: Any, recipes: Recipes, name: str) -> list[Ancestor]:
+def ancestry(state: MakingState, recipes: Recipes, name: str) -> list[Ancestor]:
     """Return a model's recipe and those it was made from, back to the model that was given."""
     recipes_by_id: dict[str, tuple[str, Making]] = {}
     for role, recipe in recipes.items():
@@ -80,7 +80,7 @@ def _before(recipe: Making) -> list[str]:
     ]
 
 
-def _sources(state: Any, read: Collection[str]) -> Iterator[Ancestor]:
+def _sources(state: MakingState, read: Collection[str]) -> Iterator[Ancestor]:
     """Yield the given model, and the further ones among those that are read."""
     model = state.started.model
     for record in _given(state):
@@ -91,7 +91,7 @@ def _sources(state: Any, read: Collection[str]) -> Iterator[Ancestor]:
             yield Ancestor(source.id, "given", words, form, record.digest)
 
 
-def _given(state: Any) -> tuple[Any, ...]:
+def _given(state: MakingState) -> tuple[SourceRecord, ...]:
     """Return the records of the models that the run was given."""
     first = state.started.model
     return (*([] if first is None else [first]), *getattr(state.started, "merges", ()))

@@ -1,15 +1,9 @@
-"""A run of a study as its log stands: what its script has said and what it waits for. Pure.
-
-Views read a `Run`: what is not known yet is not in it.
-
-Scripts: what a run does, written down as it happens. Pure.
+"""A run of a study: its script, the steps of scripts, and the table of arms and figures. Pure.
 
 A script is a generator. It yields what the run needs next and is sent the recorded answers. A run is
-decided by running its script over the log until an answer is missing, and what is known of it so far is
-what the script has said until then. Answers are found by key, so the order of the code is no part of
-the history.
-
-The table of a study: its arms, and the figures that follow from their comparison. Pure.
+decided by running its script over the log until an answer is missing. A `Run` holds what the script has
+said until then, and views read it: what is not known yet is not in it. Answers are found by key, so
+the order of the code is no part of the history.
 """
 
 from __future__ import annotations
@@ -17,27 +11,32 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from agent_forge.events import Event, New
+from agent_forge.events.envelope import Plain
 from agent_forge.runs.event_types import Figure
 from agent_forge.runs.kinds.decide import Decision, Task, failure
 from agent_forge.runs.kinds.outcome import Figured
+from agent_forge.runs.kinds.state import State
 from agent_forge.runs.record.events import Completed
 from agent_forge.runs.system.rounding import alike
 from agent_forge.studies import comparison, events, given_dtype
 from agent_forge.studies.comparison import CHOOSING, Drawn, Scale, figure, mean
 from agent_forge.studies.events import MODEL, Observe, Observed, Result
 from agent_forge.studies.making import making
-from agent_forge.studies.making.making import Advanced, Made, Making
+from agent_forge.studies.making.making import Advanced, Made, Making, MakingState
 from agent_forge.weights.recipes import Train
+
+if TYPE_CHECKING:
+    pass
 
 
 class Table(Figured, Protocol):
     """The part of a study that its runs follow from."""
 
-    arms: ClassVar[Mapping[str, Any]]
-    figure_rules: ClassVar[Mapping[str, Any]]
+    arms: ClassVar[Mapping[str, Arm]]
+    figure_rules: ClassVar[Mapping[str, FigureRule]]
     result_roles: ClassVar[Sequence[str]]
     scale: ClassVar[Scale]
     ours: ClassVar[str | None]
@@ -93,10 +92,10 @@ class Run:
         #: Name of the result among the recipes, if it is another than that of its arm.
         self.result_name: str | None = None
         #: Further conclusions of the script, by name.
-        self.known: dict[str, Any] = {}
+        self.known: Plain = {}
         #: What the script waits for, and the function that it returns at its end.
         self.decision: Decision
-        self.ending: Callable[[], dict[str, Any]] | None
+        self.ending: Callable[[], Plain] | None
         self.decision, self.ending = follow(study.script(self), state)
 
     # ---- steps of scripts --------------------------------------------------------------------
@@ -214,13 +213,13 @@ class Run:
         values = {name: rule.value(self) for name, rule in self.study.figure_rules.items()}
         return {name: value for name, value in values.items() if value is not None}
 
-    def end(self, **fields: Any) -> dict[str, Any]:
+    def end(self, **fields: Any) -> Plain:
         """Return the fields of `completed`: models, arms and figures, and those that a script adds."""
         arms = comparison.arms(self.seen)
         return {"models": self.models(), "arms": arms, "figures": self.figures, **fields}
 
     @cached_property
-    def conclusions(self) -> dict[str, Any]:
+    def conclusions(self) -> Plain:
         """The fields of `completed` that follow from the log, once the script is at its end."""
         assert self.ending is not None
         return self.ending()
@@ -255,7 +254,7 @@ class Run:
         )
 
 
-def best(answers: Mapping[str, Any]) -> str:
+def best(answers: Mapping[str, Observed]) -> str:
     """Return the candidate with the fewest bits per byte, mean over domains; of equals the first."""
     return min(answers, key=lambda name: mean(answers[name]))
 
@@ -281,12 +280,12 @@ class Make:
 
     recipes: Sequence[Making]
 
-    def missing(self, state: Any) -> Decision:
+    def missing(self, state: MakingState) -> Decision:
         """Return the trainings that have ended as facts, or else what is to make."""
         segment = getattr(state.started, "segment", 0)  # a run without trainings has none
         return making.next_of(state, self.recipes, segment)
 
-    def answer(self, state: Any) -> None:
+    def answer(self, state: MakingState) -> None:
         """Return nothing: a recipe says what was made."""
 
 
@@ -296,14 +295,14 @@ class Ask:
 
     tasks: Mapping[str, Task]
 
-    def missing(self, state: Any) -> Decision:
+    def missing(self, state: State) -> Decision:
         """Return the tasks without an answer; tasks of one key once."""
         tasks_by_key = {task.key: task for task in self.tasks.values()}
         return Decision(
             tasks=[task for key, task in tasks_by_key.items() if key not in state.answers]
         )
 
-    def answer(self, state: Any) -> dict[str, Event]:
+    def answer(self, state: State) -> dict[str, Event]:
         """Return name → answer."""
         return {name: state.answers[task.key] for name, task in self.tasks.items()}
 
@@ -319,14 +318,14 @@ class Note:
     key: str
     event: Event | Callable[[], Event]
 
-    def missing(self, state: Any) -> Decision:
+    def missing(self, state: State) -> Decision:
         """Return the fact until it is recorded."""
         if self.key in state.answers:
             return Decision()
         event = self.event if isinstance(self.event, Event) else self.event()
         return Decision(facts=[New(event, f"{state.run}/{self.key}")])
 
-    def answer(self, state: Any) -> Event:
+    def answer(self, state: State) -> Event:
         """Return the event as it was recorded."""
         return state.answers[self.key]
 
@@ -337,11 +336,11 @@ class Fail:
 
     reason: str
 
-    def missing(self, state: Any) -> Decision:
+    def missing(self, state: State) -> Decision:
         """Return the failure."""
         return Decision(facts=[failure(state, self.reason)])
 
-    def answer(self, state: Any) -> None:
+    def answer(self, state: State) -> None:
         """Return nothing: no script goes on after it."""
 
 
@@ -350,9 +349,9 @@ class Together:
     """Run scripts side by side; the script is sent name → what each has returned."""
 
     scripts: Mapping[str, Script]
-    _returned: dict[str, Any] = field(default_factory=dict, repr=False)
+    _returned: Plain = field(default_factory=dict[str, Any], repr=False)
 
-    def missing(self, state: Any) -> Decision:
+    def missing(self, state: State) -> Decision:
         """Return the facts of all scripts, or else their tasks; those of one key once."""
         facts, tasks = dict[str, New](), dict[str, Task]()
         for name, script in self.scripts.items():
@@ -361,12 +360,12 @@ class Together:
             tasks |= {task.key: task for task in missing.tasks}
         return Decision(facts=[*facts.values()]) if facts else Decision(tasks=[*tasks.values()])
 
-    def answer(self, state: Any) -> dict[str, Any]:
+    def answer(self, state: State) -> Plain:
         """Return name → what the script has returned."""
         return self._returned
 
 
-def follow(script: Script, state: Any) -> tuple[Decision, Any]:
+def follow(script: Script, state: State) -> tuple[Decision, Any]:
     """Return (what the script waits for, None), or (an empty decision, what the script returns)."""
     answer = None
     while True:
@@ -452,7 +451,7 @@ def count(of: Callable[[Any], float], words: str, unit: str = "") -> FigureRule:
     return FigureRule(words, lambda run: Figure(value=of(run.started)), unit)
 
 
-def derive(study: Any, types: Mapping[str, Any]) -> None:
+def derive(study: Any, types: Mapping[str, type[Event]]) -> None:
     """Give a class of studies its events and settings from its state, its figures from their rules."""
     study.submitted, study.forked, study.completed = (
         types[name] for name in ("submitted", "forked", "completed")

@@ -1,11 +1,8 @@
-"""Settings of a training from a given model: text, length, batches, arithmetic.
-
-Settings that several kinds of run that train models on text share. Pure.
-"""
+"""Settings that kinds of run share: a training's text, length, batches and arithmetic. Pure."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -67,12 +64,15 @@ class Adapted(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _rated(cls, given: Any) -> Any:
+    def _rated(cls, given: object) -> object:
         """Write out the learning rate of adapters if there is none: they need a larger one."""
-        if not isinstance(given, dict) or given.get("train") != "lora":
-            return given
-        rate = given.get(cls.adapters_rate)
-        return {**given, cls.adapters_rate: LORA_RATE if rate is None else rate}
+        if not isinstance(given, dict):
+            return given  # pyright: ignore[reportUnknownVariableType]  # the check says nothing of it
+        settings = cast("dict[str, object]", given)
+        if settings.get("train") != "lora":
+            return settings
+        rate = settings.get(cls.adapters_rate)
+        return {**settings, cls.adapters_rate: LORA_RATE if rate is None else rate}
 
     @model_validator(mode="after")
     def _served(self) -> Self:

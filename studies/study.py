@@ -11,12 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from pydantic import BaseModel
+
 from agent_forge.events import Envelope, Event
+from agent_forge.events.envelope import Data
 from agent_forge.runs.errors import NotFoundError
 from agent_forge.runs.event_types import Figure, MadeModel, Measurement
+from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.kinds import default_panels
 from agent_forge.runs.kinds.architecture import Architecture
-from agent_forge.runs.kinds.asked import Asked, Checked, Lookup, Plan
+from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Decision, Start, Task
 from agent_forge.runs.kinds.forecast import Forecast
 from agent_forge.runs.kinds.kind import Kind
@@ -26,10 +30,11 @@ from agent_forge.runs.kinds.tracking import Parts
 from agent_forge.runs.kinds.view import OTHER_DATA, Outlook
 from agent_forge.runs.panels.head import Head, Result
 from agent_forge.runs.panels.panels import Metric, Panel
-from agent_forge.runs.record.events import Completed
+from agent_forge.runs.record.events import Completed, Submitted
 from agent_forge.studies import arm_panels, given_dtype, origins, run, study_view, submission
 from agent_forge.studies.comparison import BITS_PER_BYTE, Scale
 from agent_forge.studies.events import MODEL, Observe, Observed
+from agent_forge.studies.events import Arm as ComparedArm
 from agent_forge.studies.making import making, resuming
 from agent_forge.studies.making.making import Advanced, Made, Make, Making, MakingState, Trained
 from agent_forge.studies.run import Arm, Extent, FigureRule, Run, Script, derive, words
@@ -39,9 +44,12 @@ from agent_forge.studies.training_panels import BITS, NAMES, Group
 from agent_forge.studies.training_panels import rows as training_rows
 from agent_forge.studies.training_plan import memory
 from agent_forge.weights.recipes import Train
+from agent_forge.weights.storage.weight_cache import Artifacts
 
 if TYPE_CHECKING:
     from agent_forge.runs.home import Home
+    from agent_forge.runs.lists.tables import Table
+    from agent_forge.studies.events import GivenStarted, GivenSubmitted
     from agent_forge.studies.work import Context, Costs
     from agent_forge.weights.folders.checkpoint import Checkpoint
 
@@ -54,7 +62,6 @@ LISTED = frozenset({Advanced.type, Made.type, Trained.type, Observed.type})
 class Study(Kind[S]):
     """A kind of run that is a script and a table."""
 
-    state: ClassVar[type[MakingState]]
     #: The kind's own event of the end.
     completed: type[Completed]
     main_role = "model"
@@ -98,11 +105,11 @@ class Study(Kind[S]):
     #: Figure of a completed run that the run list shows, if the run has it, and its metric.
     row_figure: ClassVar[tuple[str, Metric]] = ("bits_per_byte", BITS)
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         """Derive settings, events, answers and figures from the state and the table."""
         super().__init_subclass__(**kwargs)
         if hasattr(cls, "state"):
-            types: Any = cls.state.registry.types()
+            types = cls.state.registry.types()
             answers = {types["started"]: Start, Made: Make, Advanced: Make, Observed: Observe}
             every = {event: task for event, task in answers.items() if event.type in types}
             derive(cls, types)
@@ -114,18 +121,18 @@ class Study(Kind[S]):
         """Run the kind; at its end return the function that gives the fields of `completed`."""
         raise NotImplementedError
 
-    def models_of(self, submitted: Any, started: Any) -> dict[str, Making]:
+    def models_of(self, submitted: GivenSubmitted, started: GivenStarted) -> dict[str, Making]:
         """Return name → recipe of all that follows from what was pinned, each after its inputs."""
         raise NotImplementedError
 
-    def check_model(self, config: Any, opened: Checkpoint) -> None:
+    def check_model(self, config: BaseModel, opened: Checkpoint) -> None:
         """Raise ConfigError for a given model that the run cannot be of, before any work."""
 
-    def sizes(self, given: Mapping[str, Any], config: Any) -> Plain:
+    def sizes(self, given: Mapping[str, object], config: BaseModel) -> Plain:
         """Return the settings of config.json in which the models differ from the given one."""
         return {}
 
-    def pinned_fields(self, context: Context, common: Mapping[str, Any]) -> Plain:
+    def pinned_fields(self, context: Context, common: Mapping[str, object]) -> Plain:
         """Return the fields of `started` beside those that every study has."""
         return {}
 
@@ -133,11 +140,11 @@ class Study(Kind[S]):
         """Return a model's module as it is measured."""
         return module
 
-    def started_line(self, data: Mapping[str, Any]) -> str:
+    def started_line(self, data: Data) -> str:
         """Return what `started` says on one line."""
         return f"{data['model']['parameters']:,} parameters, windows of {data['context']} tokens"
 
-    def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
+    def facts(self, run: Run) -> Mapping[str, tuple[float | str, str]]:
         """Return name → (value, unit) of what is shown beside the result."""
         return {}
 
@@ -166,7 +173,7 @@ class Study(Kind[S]):
         """Write further folders into a result's; return name → folder, None for one left out."""
         return {}
 
-    def memory_of(self, submitted: Any, started: Any) -> int:
+    def memory_of(self, submitted: Submitted, started: GivenStarted) -> int:
         """Return the bytes of weights, gradients and optimiser of a training, and of its teacher."""
         return memory(started.model.parameters, getattr(started, "trainable", None))
 
@@ -174,7 +181,7 @@ class Study(Kind[S]):
         """Return how much there is to do in all, by what a run that has just started foresees."""
         return run.extent()
 
-    def costs(self, context: Any) -> Costs:
+    def costs(self, context: Context) -> Costs:
         """Return what a run that has started does beside its start, and what it leaves."""
         from agent_forge.studies.work import of_steps
 
@@ -184,7 +191,7 @@ class Study(Kind[S]):
         """Return the number of the result's parameters: as many as the given model has."""
         return state.started.model.parameters
 
-    def contents(self, config: Any) -> Mapping[str, Sequence[str]]:
+    def contents(self, config: BaseModel) -> Mapping[str, Sequence[str]]:
         """Return word → what a result's folder has of it."""
         return {"models": self.roles(config), "items": ["items"]}
 
@@ -215,7 +222,7 @@ class Study(Kind[S]):
         """Return True: without one of its models or figures the run has no result."""
         return True
 
-    def roles(self, config: Any) -> Sequence[str]:
+    def roles(self, config: BaseModel) -> Sequence[str]:
         """Return the roles of the models that a run gives."""
         return self.result_roles
 
@@ -231,7 +238,7 @@ class Study(Kind[S]):
         """Return the bytes that its trainings need on a device."""
         return self.memory_of(state.submitted, state.started) if state.started is not None else 0
 
-    def needs(self, task: Any) -> str | None:
+    def needs(self, task: object) -> str | None:
         """Return the id of the snapshot that a segment goes on from, or of the model that is read."""
         return making.needs(task)
 
@@ -279,7 +286,7 @@ class Study(Kind[S]):
         return study_view.unchanged(state)
 
     def architectures(
-        self, config: Any, architectures_by_role: Mapping[str, Sequence[Architecture | None]]
+        self, config: BaseModel, architectures_by_role: Mapping[str, Sequence[Architecture | None]]
     ) -> Mapping[str, Architecture]:
         """Return the given model's, for the models that only differ in their weights."""
         first = next(iter(architectures_by_role.get("model", ())), None)
@@ -289,7 +296,7 @@ class Study(Kind[S]):
         """Return the bits per byte of the models of the run with these weights, made or given."""
         return study_view.measurements(state, digest)
 
-    def measured(self, arm: Any) -> Mapping[str, float]:
+    def measured(self, arm: ComparedArm) -> Mapping[str, float]:
         """Return what the model registry lists of an arm that was compared: bits per byte."""
         return arm.bits_per_byte
 
@@ -335,13 +342,12 @@ class Study(Kind[S]):
 
         return absolute(data)
 
-    def asked_for(self, settings: Mapping[str, Any], config: Any) -> bool:
+    def asked_for(self, settings: Mapping[str, object], config: BaseModel) -> bool:
         """Return True if the settings are those; domains that were not given are those of the data."""
-        named = "domains" in type(config).model_fields
-        domains = {"domains": config.domains} if named else {}
+        domains = config.model_dump(include={"domains"})
         return super().asked_for({**domains, **settings}, config)
 
-    def plan(self, request: Asked, lookup: Lookup) -> Plan:
+    def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         """Return the plan of the run of one `model`; raise the errors of bad input."""
         return submission.plan(self, request, lookup)
 
@@ -380,9 +386,7 @@ class Study(Kind[S]):
         given = self.baseline in self.arms and self.baseline not in run.recipes
         return study_view.names(run, self.trainings(state), self.baseline if given else None)
 
-    def summary_line(
-        self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]
-    ) -> str | None:
+    def summary_line(self, type_: str, data: Data, names: Mapping[str, str]) -> str | None:
         """Return the telling part of an event on one line; None for a type that is not its own."""
         if type_ == "started":
             return self.started_line(data)
@@ -401,7 +405,7 @@ class Study(Kind[S]):
         return study_view.progress(state, self.trainings(state)) if state.started else (0, None)
 
     def outlook(
-        self, state: S, rehearsal: Any, under_way: Sequence[tuple[str, float]] = ()
+        self, state: S, rehearsal: object, under_way: Sequence[tuple[str, float]] = ()
     ) -> Outlook:
         """Return the run's progress in steps, and the time left once its trainings are known."""
         trainings = () if state.started is None else tuple(self.trainings(state).values())
@@ -468,24 +472,27 @@ class Study(Kind[S]):
         bits = {arm: dict(event.values) for arm, event in seen.items()}
         return {"curves": self.curves(state), "bits_per_byte": bits}
 
-    def part(self, state: S, name: str, **asked: Any) -> Plain:
+    def part(self, state: S, name: str, **asked: object) -> Plain:
         """Return `lineage`: every recipe, by name. Raises NotFoundError for any other part."""
         if name != "lineage" or state.started is None:
             return super().part(state, name, **asked)
         recipes = self.recipes(state).items()
         return {n: {"id": one.id, "recipe": one.model_dump(mode="json")} for n, one in recipes}
 
-    def tables(self) -> Mapping[str, Any]:
+    def tables(self) -> Mapping[str, Callable[[S, Sequence[Envelope]], Table]]:
         """Return the tables of training curves and of figures."""
-        training, figures = study_view.training_table, study_view.figures_table
-        return {
-            "training": lambda state, _: training(self.curves(state)),
-            "figures": lambda state, _: figures(state, self.names(state), self.figure_of),
-        }
+
+        def training(state: S, _rows: Sequence[Envelope]) -> Table:
+            return study_view.training_table(self.curves(state))
+
+        def figures(state: S, _rows: Sequence[Envelope]) -> Table:
+            return study_view.figures_table(state, self.names(state), self.figure_of)
+
+        return {"training": training, "figures": figures}
 
     # ---- work, in a process that may load torch ----------------------------------------------
 
-    def forecast(self, submitted: Any, cache: Any, folder: Path) -> Forecast:
+    def forecast(self, submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
         """Return what a run that is submitted so costs here. Raises the errors of a start."""
         from agent_forge.studies.work import forecast
 
@@ -497,14 +504,14 @@ class Study(Kind[S]):
 
         return Context
 
-    def context(self, state: S, cache: Any) -> Any:
+    def context(self, state: S, cache: Artifacts) -> Context:
         """Open a run's inputs in this process."""
         from agent_forge.weights.threads import set_threads
 
         set_threads()
         return self._work()(state, cache)
 
-    def reopened(self, state: S, cache: Any) -> tuple[Any, Sequence[str]]:
+    def reopened(self, state: S, cache: Artifacts) -> tuple[Context, Sequence[str]]:
         """Return the context of a started run, with its number of threads."""
         return self._work().opened(state, cache), ()
 
@@ -515,18 +522,18 @@ class Study(Kind[S]):
         pins = state.started
         return kept_text.address(pins.streams, pins.files, pins.items)
 
-    def items_file(self, state: S, cache: Any) -> Path:
+    def items_file(self, state: S, cache: Artifacts) -> Path:
         """Return this machine's file of the items that a run has pinned. Raises ForgeError."""
         from agent_forge.evaluation.training_text.kept_text import ITEMS
 
         return self._work()(state, cache).text.folder / ITEMS
 
-    def keep(self, state: S, cache: Any) -> None:
+    def keep(self, state: S, cache: Artifacts) -> None:
         """Remove the snapshots of trainings that have ended: their results are on disk."""
         if state.started is not None and state.made:
             self._work()(state, cache).tidy()
 
-    def resumes(self, state: S, cache: Any) -> list[str]:
+    def resumes(self, state: S, cache: Artifacts) -> list[str]:
         """Return a sentence for each training under way: the step that it goes on from."""
         return resuming.sentences(state, self.trainings(state), cache) if state.started else []
 
@@ -547,7 +554,7 @@ class Study(Kind[S]):
         recipes = self.recipes(state)
         return files.materialise(self._work(), home, state, head, recipes, recipe_id, folders)
 
-    def result_files(self, state: S, cache: Any) -> list[tuple[str, Path]]:
+    def result_files(self, state: S, cache: Artifacts) -> list[tuple[str, Path]]:
         """Return the weight files of the models that it gives, made again if the cache lacks them."""
         from agent_forge.studies import folders as files
 
@@ -562,8 +569,8 @@ class Study(Kind[S]):
         return files.write(self, self._work(), home, state, out)
 
     def rebuild(
-        self, state: S, cache: Any, ids: Sequence[str], say: Callable[[str], None]
-    ) -> Iterator[Any]:
+        self, state: S, cache: Artifacts, ids: Sequence[str], say: Callable[[str], None]
+    ) -> Iterator[Finding]:
         """Make results again, and compare what comes out with what is recorded."""
         from agent_forge.studies import work
 
@@ -578,14 +585,14 @@ class Study(Kind[S]):
 
     def verify_folder(
         self, home: Home, folder: Path, document: Plain, state: S | None, is_known: bool
-    ) -> Iterator[Any]:
+    ) -> Iterator[Finding]:
         """Compare what is in a result's folder with the run."""
         from agent_forge.studies import work
 
-        recipes = self.named(state) if state is not None and state.started else {}
+        recipes = self.named(state) if state is not None and state.started else dict[str, Making]()
         yield from work.folder(state, recipes, folder, document)
 
-    def cached(self, state: Any, cache: Any) -> Iterator[Any]:
+    def cached(self, state: MakingState, cache: Artifacts) -> Iterator[Finding]:
         """Yield an error for each of the run's cached files that has another digest."""
         from agent_forge.studies.making import model_files
 

@@ -1,7 +1,4 @@
-"""Views of runs of studies: names, lines of events, curves, tables, results, panels. Pure.
-
-Prose of a run of a study that has completed: report, sentences, lines, card. Pure.
-"""
+"""Views and prose of runs of studies: names, lines, curves, tables, panels, report, card. Pure."""
 
 from __future__ import annotations
 
@@ -11,16 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_forge.events import Event
+from agent_forge.events.envelope import Data, Plain
 from agent_forge.runs.event_types import Figure, Measurement
 from agent_forge.runs.kinds.decide import Start
 from agent_forge.runs.kinds.outcome import Figured, figure_text
-from agent_forge.runs.lists.tables import Kind, Table
+from agent_forge.runs.lists.tables import Kind, Row, Table
 from agent_forge.runs.panels.head import Fact, Result, listed
 from agent_forge.runs.panels.panels import Metric, Panel
 from agent_forge.studies import comparison, training_panels, training_plan
 from agent_forge.studies import run as tables
 from agent_forge.studies.comparison import TEST
-from agent_forge.studies.events import MODEL, ModelsCompleted, Observed
+from agent_forge.studies.events import MODEL, Arm, ModelsCompleted, Observed
 from agent_forge.studies.making.making import Advanced, MakingState
 from agent_forge.studies.run import Run
 from agent_forge.studies.training_plan import as_float32
@@ -49,9 +47,7 @@ def names(run: Run, trainings: Mapping[str, Train], given: str | None) -> dict[s
     return names | {recipe.id: name for name, recipe in run.recipes.items()}
 
 
-def summary_line(
-    study: Figured, type_: str, data: Mapping[str, Any], names: Mapping[str, str]
-) -> str | None:
+def summary_line(study: Figured, type_: str, data: Data, names: Mapping[str, str]) -> str | None:
     """Return the telling part of an event on one line; None for a type that not every study has."""
     name = names.get(str(data.get("recipe_id")), str(data.get("recipe_id"))[:12])
     match type_:
@@ -68,7 +64,8 @@ def summary_line(
         case "completed":
             figures = {n: Figure(value=one["value"]) for n, one in data["figures"].items()}
             return ", ".join(figure_text(study, n, one) for n, one in figures.items())
-    return None
+        case _:
+            return None
 
 
 def task_words(key: str, names: Mapping[str, str]) -> str:
@@ -101,7 +98,7 @@ def called(result: Result | None, names: Mapping[str, str]) -> Result | None:
 
 
 def facts(
-    state: MakingState, trainings: Mapping[str, Train], shown: Mapping[str, tuple[Any, str]]
+    state: MakingState, trainings: Mapping[str, Train], shown: Mapping[str, tuple[float | str, str]]
 ) -> list[Fact]:
     """Return the speed of trainings, and what a study shows beside its result."""
     speed = training_panels.speed(state, trainings.values())
@@ -139,7 +136,7 @@ def training_table(curves: Curves) -> Table:
 
 def figures_table(state: MakingState, names: Mapping[str, str], of: str) -> Table:
     """Return every figure that was measured; `of` is the column of what it is of."""
-    rows = [
+    rows: list[Row] = [
         {
             "model": names[event.recipe_id],
             "measure": event.measure,
@@ -189,17 +186,13 @@ def models(study: Any, event: Any, state: MakingState) -> list[Plain]:
     ]
 
 
-def panels(study: Any, run: Run, curves: Mapping[str, list[dict[str, Any]]]) -> list[Panel]:
+def panels(study: Any, run: Run, curves: training_panels.Curves) -> list[Panel]:
     """Return the panels of what is there: arms, domains, curves, the study's own, models."""
     shown: list[Panel] = []
     if run.ours in run.seen:
         shown += study.comparison_panels(run, run.ours)
     shown += training_panels.curves(curves, study.references_of(run), run.state, run.trainings)
     return [*shown, *study.own_panels(run), training_panels.models(run.state, run.recipes)]
-
-
-#: Plain data, as JSON has it.
-Plain = dict[str, Any]
 
 
 def _study(run: Run) -> Any:
@@ -212,7 +205,7 @@ def fields(run: Run) -> Plain:
     return {}
 
 
-def arms(arms: Mapping[str, Any]) -> Plain:
+def arms(arms: Mapping[str, Arm]) -> Plain:
     """Return the fields of the report with what was measured of the arms of `completed`."""
     return {"bits_per_byte": {name: dict(arm.bits_per_byte) for name, arm in arms.items()}}
 
@@ -239,7 +232,7 @@ def report(run: Run) -> Plain:
 
 def sentences(run: Run) -> list[str]:
     """Return the figures of a run, as a list in Markdown."""
-    out, study = [], run.study
+    out, study = list[str](), run.study
     for name, figure in run.state.completed.figures.items():
         text, words = figure_text(study, name, figure), study.figures_of[name].rpartition(": ")[2]
         out.append(f"- {text[:1].upper()}{text[1:]}: {words}.")

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 from agent_forge.evaluation.data import training_texts
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import ModelReference
-from agent_forge.runs.kinds.asked import Asked, Checked, Lookup, Plan
+from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
 from agent_forge.studies import training_plan
-from agent_forge.studies.settings import KNOWN
+from agent_forge.studies.settings import KNOWN, Adapted
 
 #: Settings and domains of the user's data → domains of built-in text beside them.
 Added = Callable[[Any, Sequence[str]], Sequence[str]]
 
 if TYPE_CHECKING:
-    from agent_forge.runs.kinds.kind import Kind
+    from agent_forge.runs.kinds.kind import AnyKind
     from agent_forge.weights.folders.checkpoint import Checkpoint
 
 
 def plan(
-    kind: Kind, request: Asked, lookup: Lookup, added: Added = lambda config, domains: ()
+    kind: AnyKind, request: RunRequest, lookup: Lookup, added: Added = lambda config, domains: ()
 ) -> Plan:
     """Return the plan of the run of one `model`. Without `domains`, those of the user's data.
 
@@ -49,7 +49,7 @@ def plan(
     return Plan(kind.name, config, {"model": model, "data": data}, request.output_dir)
 
 
-def of_model(kind: Kind, request: Asked, lookup: Lookup) -> tuple[Any, ModelReference]:
+def of_model(kind: AnyKind, request: RunRequest, lookup: Lookup) -> tuple[Any, ModelReference]:
     """Return the settings of a run of one `model`, and the model.
 
     Raises ConfigError or UnavailableError.
@@ -81,7 +81,7 @@ def opened(plan: Plan) -> Checkpoint:
     return checkpoint
 
 
-def trainable(config: Any, settings: Mapping[str, Any]) -> int | None:
+def trainable(config: Adapted, settings: Mapping[str, object]) -> int | None:
     """Return the parameters of the adapters for a model by its config.json; None without adapters.
 
     Raises ConfigError for layers that the model lacks, and a rank that they have not.

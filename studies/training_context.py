@@ -1,11 +1,9 @@
-"""The opened text and models of a run that trains, and its work that is the same for all kinds.
+"""The opened text and models of a run that trains, and the work that is the same for all such kinds.
 
-The opened text and model of a run that trains from one given model.
-
-The text of a training from a given model, cut by its tokenizer: as pinned, or made by settings.
-
-`submitted` has `config` (`TextConfig`) and `data`. `sizes` are settings of config.json in which the
-models of the run differ from the given one; `added` are domains of built-in text beside the user's.
+The text of a training from a given model is cut by that model's tokenizer. It is the pinned text, or
+made by the settings. `submitted` has `config` (`TextConfig`) and `data`. `sizes` are settings of
+config.json in which the models of the run differ from the given one; `added` are domains of built-in
+text beside the user's.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent_forge.evaluation.autotune import machine_profile, unsuited
 from agent_forge.evaluation.data import training_texts
@@ -27,6 +25,7 @@ from agent_forge.evaluation.kept_items import TaskContext
 from agent_forge.evaluation.training_text import kept_text
 from agent_forge.evaluation.training_text.kept_text import Text
 from agent_forge.events import Event
+from agent_forge.events.envelope import Plain
 from agent_forge.runs.errors import NotFiniteError, UnreproducedError
 from agent_forge.runs.event_types import HalfPrecision, Profile, SourceRecord
 from agent_forge.runs.home import segment_steps
@@ -35,7 +34,7 @@ from agent_forge.runs.system import open_files
 from agent_forge.runs.system.durations import PATIENCE
 from agent_forge.studies import given_dtype, training_plan
 from agent_forge.studies.comparison import CHOOSING, TEST
-from agent_forge.studies.events import Observe, Observed
+from agent_forge.studies.events import Observe, Observed, TextStarted
 from agent_forge.studies.making.maker import Maker, forget, snapshots
 from agent_forge.studies.making.making import Make, Making, MakingState
 from agent_forge.studies.making.resuming import under
@@ -52,7 +51,12 @@ from agent_forge.weights.training.snapshots import Snapshots
 from agent_forge.weights.training.team import Team
 from agent_forge.weights.training.windows import Ids
 
+if TYPE_CHECKING:
+    from agent_forge.runs.record.events import Started
+    from agent_forge.studies.events import GivenStarted, GivenSubmitted
+
 S = TypeVar("S", bound=MakingState)
+Pinned = TypeVar("Pinned", bound=TextStarted)
 
 
 class TrainingContext(TaskContext[S]):
@@ -90,7 +94,7 @@ class TrainingContext(TaskContext[S]):
         """The processes that share each training: this one."""
         return Team()
 
-    def started(self) -> Any:
+    def started(self) -> Started:
         """Return the event that pins the run's inputs."""
         raise NotImplementedError
 
@@ -157,7 +161,7 @@ class TrainingContext(TaskContext[S]):
         return self._cache.supply.checked(self.donor, pinned)
 
     @cached_property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Plain:
         """The config.json of all models."""
         return json.loads((self.text.folder / companions.CONFIG).read_text("utf-8"))
 
@@ -170,11 +174,13 @@ class TrainingContext(TaskContext[S]):
         return None if self.donor is None else half_precision(open_checkpoint(self.donor))
 
     @property
-    def form(self) -> Mapping[str, Any]:
+    def form(self) -> Mapping[str, object]:
         """Settings of config.json that say in which dtype results are, if that is not float32."""
         return {} if self.dtype is None else {"dtype": self.dtype}
 
-    def fitted(self, started: Any, start: Model, rows: int, parts: int) -> tuple[Any, str, float]:
+    def fitted(
+        self, started: Pinned, start: Model, rows: int, parts: int
+    ) -> tuple[Pinned, str, float]:
         """Return `started` with as few parts of a step as fit in memory, and canary and seconds.
 
         A step has `rows` windows in each process, and at least `parts` parts. On a processor a part of
@@ -228,7 +234,7 @@ class TrainingContext(TaskContext[S]):
         if ended:
             SharedSnapshots(self._cache.vault, self.kept).settle(ended)
 
-    def carry_out(self, task: Any) -> Event:
+    def carry_out(self, task: object) -> Event:
         """Do the task and return its event; append nothing. Raises the errors of the work."""
         if isinstance(task, Start):
             return self.started()
@@ -272,7 +278,7 @@ class GivenContext(TrainingContext[S]):
     # ---- what a kind says ------------------------------------------------------------------------
 
     @cached_property
-    def sizes(self) -> Mapping[str, Any]:
+    def sizes(self) -> Mapping[str, object]:
         """Sizes in config.json in which the models differ from the given one."""
         return {}
 
@@ -290,7 +296,7 @@ class GivenContext(TrainingContext[S]):
         """Return the tokens of a window of the opened model. Raises ConfigError for too many."""
         return training_plan.window(self.state.submitted.config, opened.positions)
 
-    def pinned(self, common: dict[str, Any]) -> Any:
+    def pinned(self, common: Plain) -> GivenStarted:
         """Return `started`: the fields that all kinds have, and the kind's own."""
         raise NotImplementedError
 
@@ -306,7 +312,7 @@ class GivenContext(TrainingContext[S]):
         return pinned(supply, started, submitted, donor, changes, self.added)
 
     @property
-    def changes(self) -> Mapping[str, Any]:
+    def changes(self) -> Mapping[str, object]:
         """Settings of config.json in which the models differ from the given one in float32."""
         return {**self.sizes, **self.form}
 
@@ -328,19 +334,19 @@ class GivenContext(TrainingContext[S]):
         slice_: Slice = "selection" if on == CHOOSING else "test"
         return self.text.held_out(self.state.started.context, slice_)
 
-    def check_text(self, started: Any) -> None:
+    def check_text(self, started: TextStarted) -> None:
         """Raise DataError if the text is too short to train or to measure on."""
         training_plan.check_lengths(started)
         for on in (CHOOSING, TEST):
             self.text.held_out(started.context, on)
 
-    def notes(self, started: Any) -> Sequence[str]:
+    def notes(self, started: TextStarted) -> Sequence[str]:
         """Return what users are to know of the text before anything is trained."""
         return training_plan.readings(self.state.submitted, started, self.unread)
 
     # ---- started ---------------------------------------------------------------------------------
 
-    def started(self) -> Any:
+    def started(self) -> Started:
         """Prepare text and model; return the event that pins them.
 
         Raises DataError, SourceError, NotFiniteError, ConfigError, UnavailableError.
@@ -372,7 +378,7 @@ class GivenContext(TrainingContext[S]):
         notes = (*rounded, *text.notes, *divided, *self.notes(started))
         return started.model_copy(update={"canary": canary, "segment": segment, "warnings": notes})
 
-    def _fitting(self, started: Any) -> tuple[Any, str, float]:
+    def _fitting(self, started: GivenStarted) -> tuple[GivenStarted, str, float]:
         """Return `started`, canary and seconds; if `started` has `accumulation`, it is found here."""
         config, start = self.state.submitted.config, self.initial(started)
         if hasattr(started, "accumulation"):
@@ -391,9 +397,9 @@ def _check_finite(name: str, weights: Weights) -> None:
 
 def make(
     supply: Supply,
-    submitted: Any,
+    submitted: GivenSubmitted,
     donor: Path,
-    sizes: Mapping[str, Any],
+    sizes: Mapping[str, object],
     added: Sequence[str] = (),
 ) -> Text:
     """Make the text by the settings, keep it under its address, share it; return it.
@@ -406,9 +412,9 @@ def make(
 def pinned(
     supply: Supply,
     started: kept_text.Pins,
-    submitted: Any,
+    submitted: GivenSubmitted,
     donor: Callable[[], Path],
-    sizes: Callable[[], Mapping[str, Any]],
+    sizes: Callable[[], Mapping[str, object]],
     added: Sequence[str] = (),
 ) -> Text:
     """Return the text that a run has pinned: this machine's, the store's, or made again.
@@ -416,15 +422,18 @@ def pinned(
     Raises DataError if the text that is made here is another.
     """
     has_data = bool(submitted.data)
-    filled = lambda folder: fill(folder, submitted, donor(), sizes(), added)  # noqa: E731
+
+    def filled(folder: Path) -> Sequence[str]:
+        return fill(folder, submitted, donor(), sizes(), added)
+
     return kept_text.pinned(supply, started, has_data, filled)
 
 
 def fill(
     folder: Path,
-    submitted: Any,
+    submitted: GivenSubmitted,
     donor: Path,
-    sizes: Mapping[str, Any],
+    sizes: Mapping[str, object],
     added: Sequence[str] = (),
 ) -> Sequence[str]:
     """Write streams, items, tokenizer and configuration; return notes on how files were read."""

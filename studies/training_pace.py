@@ -78,7 +78,7 @@ def _trainings(state: MakingState, trainings: Sequence[Train]) -> list[float] | 
     """Return the seconds that each unfinished training has left; None if no step has a price."""
     prices = {recipe.stem: _price(state, [recipe]) for recipe in trainings}
     every = _price(state, trainings)
-    left = []
+    left: list[float] = []
     for recipe in trainings:
         steps = recipe.upto - max(state.steps(recipe), recipe.first)
         if not steps:

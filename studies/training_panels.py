@@ -1,14 +1,11 @@
-"""Panels of runs that train models: curves along the steps, models, and leads. Pure.
-
-Rows of a run's trainings for a tracker: loss, gradient, learning rate and speed by step. Pure.
-"""
+"""Panels and tracker rows of runs that train: curves along the steps, models, leads, speed. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
+from agent_forge.events.envelope import Plain
 from agent_forge.runs.kinds.tracking import TrackedName
 from agent_forge.runs.panels.head import Fact
 from agent_forge.runs.panels.panels import (
@@ -22,6 +19,7 @@ from agent_forge.runs.panels.panels import (
     Units,
     verdict,
 )
+from agent_forge.runs.panels.shapes import Cell
 from agent_forge.studies import training_pace
 from agent_forge.studies.making.making import Making, MakingState
 from agent_forge.weights.recipes import Train
@@ -29,7 +27,7 @@ from agent_forge.weights.recipes import Train
 BITS = Metric(name="bits per byte", better="down")
 STEPS = Axis(name="step", whole=True)
 
-Curves = Mapping[str, list[dict[str, Any]]]
+Curves = Mapping[str, list[Plain]]
 #: Said of models without other words.
 MADE = "All that the run makes; `forge lineage` has the recipes."
 
@@ -70,7 +68,7 @@ def _speed(
     state: MakingState, recipes: Mapping[str, Making], references: Collection[str]
 ) -> list[Panel]:
     """Return the tokens a second of every training's segments; nothing if no time was measured."""
-    series = []
+    series: list[Series] = []
     for name, recipe in recipes.items():
         segments = training_pace.segments(state, recipe) if isinstance(recipe, Train) else []
         segment_speeds = [(e, v) for e in segments if (v := training_pace.speed(e)) is not None]
@@ -103,7 +101,7 @@ def _curve(
 
 
 def models(
-    state: Any,
+    state: MakingState,
     recipes: Mapping[str, Making],
     says: str = MADE,
     chains: Mapping[str, Chain] = MappingProxyType({}),
@@ -112,7 +110,7 @@ def models(
 
     `chains` are the trainings of models that are made of a training's, or by several.
     """
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for name, recipe in recipes.items():
         steps = of = seconds = None  # of what no training makes
         if chain := chains.get(name, (recipe,) if isinstance(recipe, Train) else ()):
@@ -153,14 +151,14 @@ NAMES = (
 
 def rows(
     state: MakingState, groups: Sequence[Group], after: int, last: Mapping[str, int] | None = None
-) -> list[tuple[int, dict[str, Any]]]:
+) -> list[tuple[int, Plain]]:
     """Return (step, row) of steps above `after`: the groups one after the other.
 
     A step is told once every model of its group is behind it, and a group once the one before has
     ended: several devices may train at once, and a tracker takes no earlier step afterwards.
     `last`: model → its last step, if its chain does not say it yet.
     """
-    step_rows: list[tuple[int, dict[str, Any]]] = []
+    step_rows: list[tuple[int, Plain]] = []
     before = 0
     for group in groups:
         ends = {name: chain[-1].upto if chain else 0 for name, chain in group.items()}
@@ -168,7 +166,7 @@ def rows(
         reached = {name: _reached(state, chain) for name, chain in group.items()}
         behind = (reached[name] for name in group if reached[name] < ends[name])
         done = min(behind, default=max(ends.values(), default=0))
-        rows_by_step: dict[int, dict[str, Any]] = {}
+        rows_by_step: dict[int, Plain] = {}
         for name, chain in group.items():
             _add(rows_by_step, name, state, chain, before)
         step_rows += [
@@ -189,7 +187,7 @@ def _reached(state: MakingState, chain: Chain) -> int:
 
 
 def _add(
-    rows_by_step: dict[int, dict[str, Any]],
+    rows_by_step: dict[int, Plain],
     name: str,
     state: MakingState,
     chain: Chain,

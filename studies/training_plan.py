@@ -1,19 +1,22 @@
-"""Trainings from a given model as recipes: a function of settings and of what was pinned. Pure.
+"""Recipes of trainings from a given model: a function of settings and of what was pinned. Pure.
 
 `submitted` has `config` (`TextConfig`) and `data`; `started` has `streams`, `tokens`, `context`.
-
-Trainings of runs: what no setting changes, and the optimisers with all parameters. Pure.
+Constants are what no setting changes; optimisers have all of their parameters written out.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from agent_forge.events.envelope import Plain
 from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.studies.settings import MIX, Adapted, StepsConfig
 from agent_forge.weights.recipes import Algorithm, Train, Transform
+
+if TYPE_CHECKING:
+    from agent_forge.studies.events import GivenSubmitted, TextStarted
 
 #: Share of the steps in which the learning rate rises.
 WARMUP = 0.1
@@ -21,7 +24,7 @@ WARMUP = 0.1
 CONTEXT = 256
 
 
-def mix(submitted: Any, started: Any) -> dict[str, float]:
+def mix(submitted: GivenSubmitted, started: TextStarted) -> dict[str, float]:
     """Return domain → share of what is trained on; the shares add up to 1."""
     weights = submitted.config.mix
     if weights is None:
@@ -42,12 +45,14 @@ def window(config: StepsConfig, positions: int | None) -> int:
     return config.context or min(CONTEXT, positions or CONTEXT)
 
 
-def readings(submitted: Any, started: Any, unread: Collection[str] = ()) -> list[str]:
+def readings(
+    submitted: GivenSubmitted, started: TextStarted, unread: Collection[str] = ()
+) -> list[str]:
     """Return a note for each text that a training reads more than `READINGS` times over.
 
     `unread` are domains that it does not read as text.
     """
-    tokens, notes = submitted.config.reads(started.context), []
+    tokens, notes = submitted.config.reads(started.context), list[str]()
     for domain, share in mix(submitted, started).items():
         times = tokens * share / started.tokens[domain]
         if times > READINGS and domain not in unread:
@@ -68,7 +73,7 @@ def as_float32(started: Any) -> Transform:
     return Transform(operation="float32@1", inputs={"of": started.model.recipe_id})
 
 
-def adapted(config: Adapted, objective: str, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def adapted(config: Adapted, objective: str, params: Plain) -> tuple[str, Plain]:
     """Return objective and parameters of a training, of adapters if the settings say so.
 
     `params` must be complete.
@@ -93,12 +98,12 @@ def memory(parameters: int, trainable: int | None) -> int:
 
 
 def training(
-    submitted: Any,
-    started: Any,
+    submitted: GivenSubmitted,
+    started: TextStarted,
     purpose: str,
     first: str,
     objective: str,
-    params: dict[str, Any],
+    params: Plain,
     peak: float,
     inputs: dict[str, str] | None = None,
     divergence: float | None = None,
@@ -115,8 +120,8 @@ def training(
 
 
 def reading(
-    submitted: Any,
-    started: Any,
+    submitted: GivenSubmitted,
+    started: TextStarted,
     shares: dict[str, float],
     purpose: str,
     first: str,
@@ -187,7 +192,7 @@ def divided(windows: int, requested_parts: int, parts: int) -> list[str]:
     ]
 
 
-def check_lengths(started: Any) -> None:
+def check_lengths(started: TextStarted) -> None:
     """Raise DataError if the text of a domain is too short for one window."""
     needed = started.context + 2
     for domain, tokens in started.tokens.items():

@@ -1,10 +1,7 @@
-"""The work of a study's tasks: pin model and text, make, measure; a study is asked for its own part.
+"""The work of a study: pin model and text, make, measure; verify weights; forecast a run's cost.
 
-The part of an audit of a study that needs weights: make again and compare.
-
-Forecasts of runs: the start and some steps are done here, and nothing is recorded.
-
-A study gives `Costs`, what its run does and leaves; all else is the same for all.
+A study is asked for its own part (`Part`, `Costs`); the rest is the same for all studies. An audit
+makes models again and compares them. A forecast does the start and some steps and records nothing.
 """
 
 from __future__ import annotations
@@ -16,16 +13,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.measures.perplexity import score_windows
 from agent_forge.evaluation.training_text.kept_text import ITEMS
+from agent_forge.events import Event
+from agent_forge.events.envelope import Plain
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ForgeError, UnreproducedError
 from agent_forge.runs.event_types import HalfPrecision
 from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.kinds.forecast import Amount, Forecast
+from agent_forge.runs.kinds.kind import AnyKind
 from agent_forge.runs.system.durations import duration, timed
 from agent_forge.studies import given_dtype
 from agent_forge.studies.events import Observe, Observed, answered
@@ -46,6 +46,10 @@ from agent_forge.weights.training.canary import STEPS, canary
 from agent_forge.weights.training.models import modules
 from agent_forge.weights.training.room import bounded
 from agent_forge.weights.training.windows import Ids
+
+if TYPE_CHECKING:
+    from agent_forge.runs.record.events import Submitted
+    from agent_forge.studies.events import GivenStarted
 
 
 class Context(GivenContext[Any]):
@@ -68,7 +72,7 @@ class Context(GivenContext[Any]):
         return super().dtype if "dtype" in event_class.model_fields else None
 
     @cached_property
-    def sizes(self) -> Mapping[str, Any]:
+    def sizes(self) -> Mapping[str, object]:
         """Settings of config.json in which the models differ from the given one."""
         settings = json.loads((self.donor / companions.CONFIG).read_bytes())
         return self.study.sizes(settings, self.state.submitted.config)
@@ -98,7 +102,9 @@ class Context(GivenContext[Any]):
         return self._residents[shape]
 
     def _observed(self, task: Observe) -> Observed:
-        began, items, sizes = time.monotonic(), {}, {}
+        began = time.monotonic()
+        items: dict[str, tuple[float, ...]] = {}
+        sizes: dict[str, tuple[int, ...]] = {}
         is_given = task.recipe_id == self.record.recipe_id
         model = self.loaded(self.model(task.recipe_id), task.measure, is_given)
         data = self.held_out(task.on)
@@ -109,19 +115,19 @@ class Context(GivenContext[Any]):
 
     # ---- started -------------------------------------------------------------------------------
 
-    def pinned(self, common: dict[str, Any]) -> Any:
+    def pinned(self, common: Plain) -> Any:
         """Return `started` with the study's own pins. Raises ConfigError, SourceError."""
         started = self.study.state.registry.types()["started"]
         return started(**common, **self.study.pinned_fields(self, common))
 
-    def _slowest(self, started: Any) -> tuple[Train, Mapping[str, Making]]:
+    def _slowest(self, started: GivenStarted) -> tuple[Train, Mapping[str, Making]]:
         """Return the training that recognises a machine, and id → recipe of what it may read."""
         models = self.study.models_of(self.state.submitted, started)
         training = self.study.slowest_of(models)
         assert training is not None, "a study that pins by a canary names its slowest training"
         return training, {recipe.id: recipe for recipe in models.values()}
 
-    def canary(self, started: Any, first: Model) -> tuple[str, float]:
+    def canary(self, started: GivenStarted, first: Model) -> tuple[str, float]:
         """Return the digest of the slowest training's first steps here, and the seconds they took."""
         recipe, models = self._slowest(started)
         inputs = {
@@ -142,11 +148,11 @@ class Context(GivenContext[Any]):
         with bounded():
             return canary(recipe, first, streams, inputs=inputs, device=self.device)
 
-    def in_float32(self, started: Any) -> Model:
+    def in_float32(self, started: GivenStarted) -> Model:
         """Return the given model in float32, which a study may begin with."""
         return operations.apply(as_float32(started), {"of": self.given()})
 
-    def initial(self, started: Any) -> Model:
+    def initial(self, started: GivenStarted) -> Model:
         """Return the model that the slowest training begins with."""
         recipe, models = self._slowest(started)
         return self._applied(models[recipe.start], models)
@@ -163,6 +169,19 @@ class Context(GivenContext[Any]):
 
 
 Say = Callable[[str], None]
+
+
+class Opened(Protocol):
+    """A class of contexts that can start a run."""
+
+    def __init__(self, state: Any, cache: Artifacts) -> None: ...
+
+    def started(self) -> Event:
+        """Return the event that pins the run's inputs."""
+        ...
+
+
+C = TypeVar("C", bound=Opened)
 
 
 def rebuild(
@@ -196,7 +215,7 @@ def _made(context: TrainingContext[Any], name: str, recipe: Making, say: Say) ->
     say(f"{how} {name} ({recipe.id[:12]}) again: digest {again[:12]} as recorded")
 
 
-def document(kind: str, folder: Path) -> dict[str, Any] | None:
+def document(kind: str, folder: Path) -> Plain | None:
     """Return the document of a model's folder, or of the folder of all; None if there is none.
 
     Raises DataError.
@@ -205,7 +224,7 @@ def document(kind: str, folder: Path) -> dict[str, Any] | None:
 
 
 def folder(
-    state: MakingState | None, recipes: Mapping[str, Making], place: Path, document: dict[str, Any]
+    state: MakingState | None, recipes: Mapping[str, Making], place: Path, document: Plain
 ) -> Iterator[Finding]:
     """Compare what is in a result's folder with the models of a run; None: the log lacks it."""
     made = {} if state is None else state.made
@@ -245,7 +264,7 @@ class Costs:
     first: Model | None = None
 
 
-def begun(kind: Any, work: type[Any], submitted: Any, cache: Artifacts) -> tuple[Any, float]:
+def begun(kind: AnyKind, work: type[C], submitted: Submitted, cache: Artifacts) -> tuple[C, float]:
     """Return the context of a run whose start is done here, and the seconds that it took.
 
     `work` is the kind's class of contexts. Raises the errors of a start.
@@ -257,7 +276,7 @@ def begun(kind: Any, work: type[Any], submitted: Any, cache: Artifacts) -> tuple
     return context, timed(lambda: state.take(context.started()))
 
 
-def of_steps(study: Any, context: Any) -> Costs:
+def of_steps(study: Any, context: TrainingContext[Any]) -> Costs:
     """Return the costs of a run by its steps, timed as those of the slowest training."""
     extent, stepping = study.extent(study.run(context.state)), context.step_seconds()
     counted = extent.counted or f"there are {extent.steps:,} steps in all, none slower"
@@ -272,7 +291,7 @@ def of_steps(study: Any, context: Any) -> Costs:
 
 
 def forecast(
-    study: Any, work: type[Any], submitted: Any, cache: Artifacts, folder: Path
+    study: Any, work: type[Context], submitted: Submitted, cache: Artifacts, folder: Path
 ) -> Forecast:
     """Return what a run of a study costs here. Raises the errors of a start."""
     context, opening = begun(study, work, submitted, cache)

@@ -53,9 +53,14 @@ def counts() -> dict[str, float]:
     every = files(*PRODUCT)
     texts = [file.read_text("utf-8") for file in every]
     assigned = [name for text in texts for name in names(ast.parse(text))]
+    modules = [_lines(file) for file in every if file.name != "__init__.py"]
     shared = files("phases", "studies")
     return {
         "files of the product": len(every),
+        "modules of the product": len(modules),
+        "modules in a hundred below 130 lines": round(
+            100 * sum(count < 130 for count in modules) / len(modules), 1
+        ),
         "lines of the product": sum(text.count("\n") for text in texts),
         "files of phases and studies": len(shared),
         "lines of phases and studies": sum(_lines(file) for file in shared),

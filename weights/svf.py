@@ -1,10 +1,9 @@
-"""Singular value decomposition of a model's matrices: W = U diag(s) Vᵀ, in float64, signs fixed.
+"""Singular values of a model's matrices: W = U diag(s) Vᵀ, vectors that scale s, and their training.
 
-A column of U and its row of Vᵀ may change their signs together. Here the largest entry of the column,
-by magnitude, is positive; of equal ones the first. A decomposed model has three tensors for each
-matrix: NAME/u [rows, rank], NAME/s [rank], NAME/vt [rank, columns], float64, rank = min(rows, columns).
-
-Changes of a model that are added to its weights by factors: scaled singular values, other models.
+The decomposition is in float64, with fixed signs. A column of U and its row of Vᵀ may change their
+signs together. Here the largest entry of the column, by magnitude, is positive; of equal ones the
+first. A decomposed model has three tensors for each matrix: NAME/u [rows, rank], NAME/s [rank], NAME/vt
+[rank, columns], float64, rank = min(rows, columns).
 
 A vector z scales the singular values of a matrix: W(z) = U diag(s ∘ z) Vᵀ (arXiv 2501.06252).
 Here it is
@@ -15,10 +14,8 @@ which is the same but for the rounding of the decomposition, gives W itself at z
 z: a mixture of vectors is the sum of their changes. So experts (vectors) and further models (task
 vectors, arXiv 2212.04089) are mixed alike.
 
-A frozen model whose singular values are scaled by vectors, which alone are trained.
-
-The module's parameters are the vectors, by the names of their matrices, so that a snapshot of a
-training is an expert. The weights of the model beneath it are neither trained nor stored again.
+In a training the vectors are the module's only parameters, by the names of their matrices, so that a
+snapshot of a training is an expert. The frozen weights are neither trained nor stored again.
 """
 
 from __future__ import annotations

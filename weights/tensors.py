@@ -1,7 +1,4 @@
-"""Names and shapes of tensors in model folders. Pure.
-
-A model in memory: its config.json and its tensors.
-"""
+"""Tensors of models: names, shapes and rows of tensors in folders, and a model in memory. Pure."""
 
 from __future__ import annotations
 

@@ -1,11 +1,8 @@
-"""Authorization: the user of a token, the role of a user, limits on requests.
+"""Authorization of requests: users of tokens, their roles, rate limits, and tickets for downloads.
 
-Tickets: addresses that a browser may open once, for a short time, without an Authorization header.
-
-A page saves a large file by opening its address: the browser then writes the file to disk as it comes.
-Such a request has no header with the token. A ticket stands for the token in one request below a path.
-
-Checks that every request passes before it is parsed, and headers of every answer.
+A page saves a large file by opening its address, so that the browser writes the file to disk as it
+arrives. Such a request has no header with the token. A ticket stands for the token instead: it is
+valid once, for a short time, for paths below one path.
 """
 
 from __future__ import annotations
@@ -121,7 +118,7 @@ def same_origin(connection: HTTPConnection, options: Options) -> bool:
 
 
 async def somebody(request: Request) -> User:
-    """Return the user who asks: `guard.py` has looked at the token before all else."""
+    """Return the user who asks: `Guard` has looked at the token before all else."""
     user: User | None = getattr(request.state, "user", None)
     if user is None:
         raise unauthorized("Send `Authorization: Bearer TOKEN`.")

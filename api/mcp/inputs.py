@@ -35,7 +35,7 @@ class Nothing(Input):
     """No input."""
 
 
-class OfKind(Input):
+class KindInput(Input):
     """A kind of run."""
 
     kind: schemas.Name = Field(max_length=64, description="A kind of run: see `list_kinds`.")
@@ -60,13 +60,13 @@ class Run(Input):
     at: At | None = Field(None, description="As it was after this event of its history.")
 
 
-class OfPanel(Run):
+class PanelInput(Run):
     """A panel of a run."""
 
     panel: schemas.Name = Field(max_length=64, description="Name of a panel: see `show_run`.")
 
 
-class Following(Input):
+class FollowInput(Input):
     """A run to follow, and how long to wait for news of it."""
 
     run: RunName
@@ -116,7 +116,7 @@ class Model(Input):
     )
 
 
-class Wanted(schemas.Wanted):
+class NewRunInput(schemas.Wanted):
     """A run as `POST /runs` takes it.
 
     A model is a folder, a Hub id, a run (RUN or RUN/champion is its result, RUN:CANDIDATE or RUN:ROLE
@@ -129,7 +129,7 @@ class Wanted(schemas.Wanted):
     )
 
 
-class Started(Wanted):
+class Started(NewRunInput):
     """A run to start, and a key."""
 
     key: Key | None = None

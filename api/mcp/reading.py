@@ -31,7 +31,7 @@ def list_kinds(call: Call, request: inputs.Nothing) -> schemas.Kinds:
     return schemas.Kinds(**listings.listed_kinds())
 
 
-def show_settings(call: Call, request: inputs.OfKind) -> schemas.Settings:
+def show_settings(call: Call, request: inputs.KindInput) -> schemas.Settings:
     """Return the settings of a kind of run: JSON Schema, defaults, strategies."""
     return schemas.Settings(**listings.settings_of(request.kind))
 
@@ -45,7 +45,7 @@ def list_runs(call: Call, request: inputs.Runs) -> tool.Runs:
     return tool.Runs.model_validate({"runs": rows, "total": page["total"], "next": after})
 
 
-def show_run(call: Call, request: inputs.Run) -> tool.Shown:
+def show_run(call: Call, request: inputs.Run) -> tool.RunSummary:
     """Return the head of a run (state, result, facts, what it does now) and the list of its panels.
 
     The panels hold what the run has measured: `show_panel` gives the data of one.
@@ -56,10 +56,10 @@ def show_run(call: Call, request: inputs.Run) -> tool.Shown:
         for p in overview.panels
     ]
     name = queries.name(call.desk.store, overview.head.run)
-    return tool.Shown(name=name, head=overview.head, panels=lines)
+    return tool.RunSummary(name=name, head=overview.head, panels=lines)
 
 
-def show_panel(call: Call, request: inputs.OfPanel) -> tool.Panel:
+def show_panel(call: Call, request: inputs.PanelInput) -> tool.Panel:
     """Return the data of one panel of a run; long series and tables are thinned.
 
     A series has at most 200 points, its extremes among them; a table has its newest 100 rows.
@@ -69,7 +69,7 @@ def show_panel(call: Call, request: inputs.OfPanel) -> tool.Panel:
     return tool.Panel(panel=thin.model_dump(mode="json"))
 
 
-async def follow_run(call: Call, request: inputs.Following) -> Activity:
+async def follow_run(call: Call, request: inputs.FollowInput) -> Activity:
     """Return what a run does now: tasks under way, share done, time left, or what it waits for.
 
     With `wait_seconds`, wait for the next event of the run, or its end, and report progress meanwhile.
@@ -84,7 +84,7 @@ async def follow_run(call: Call, request: inputs.Following) -> Activity:
         seats.give_back(call.user.name)
 
 
-async def _followed(call: Call, request: inputs.Following) -> Json:
+async def _followed(call: Call, request: inputs.FollowInput) -> Json:
     """Return the run's activity once it has news, or the time is up."""
     clock = asyncio.get_running_loop().time
     name = await asyncio.to_thread(call.desk.name, request.run)
@@ -152,7 +152,7 @@ def list_models(call: Call, request: inputs.Models) -> schemas.ModelList:
     return schemas.ModelList.model_validate({"models": rows, "total": total})
 
 
-def explain_model(call: Call, request: inputs.Model) -> tool.Explained:
+def explain_model(call: Call, request: inputs.Model) -> tool.AncestorList:
     """Explain where a model came from: its ancestors, run by run, to given models or first weights."""
     store = call.desk.store
     runs = listings.in_words(store, family.named(store, request.model))["runs"]
@@ -164,4 +164,4 @@ def explain_model(call: Call, request: inputs.Model) -> tool.Explained:
             groups.append(schemas.OneRun(**{**group, "ancestors": ancestors}))
     total = sum(len(group["ancestors"]) for group in runs)
     left_out = total - (ANCESTORS - room)
-    return tool.Explained(runs=groups, ancestors=total, left_out=left_out)
+    return tool.AncestorList(runs=groups, ancestors=total, left_out=left_out)

@@ -1,7 +1,4 @@
-"""Resources: the reports of runs that have completed, as Markdown and as JSON.
-
-The table of tools.
-"""
+"""MCP resources: the reports of completed runs, as Markdown and as JSON; and the table of MCP tools."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from agent_forge.api.mcp.tool import Tool, as_json
 from agent_forge.api.problems import Problem
 from agent_forge.api.routes.phases import completed
 from agent_forge.api.routes.runs import page_of_runs
-from agent_forge.api.state.run_cache import Desk
+from agent_forge.api.state.run_cache import RunReader
 from agent_forge.runs import kinds
 from agent_forge.runs.kinds.controls import CONTROLS
 from agent_forge.runs.system import plain_text
@@ -63,7 +60,7 @@ def templates() -> list[types.ResourceTemplate]:
     ]
 
 
-def listed(desk: Desk) -> list[types.Resource]:
+def listed(desk: RunReader) -> list[types.Resource]:
     """Return the reports of the newest runs that have completed."""
     rows = page_of_runs(desk, LISTED, None, status="completed")["runs"]
     return [
@@ -78,7 +75,7 @@ def listed(desk: Desk) -> list[types.Resource]:
     ]
 
 
-def read(desk: Desk, uri: str) -> types.TextResourceContents:
+def read(desk: RunReader, uri: str) -> types.TextResourceContents:
     """Return a report. Raises NotFoundError, ConflictError, Problem 404 for another address."""
     match = _ADDRESS.fullmatch(uri)
     form = next((entry for entry in FORMS if match and entry.file == match[2]), None)

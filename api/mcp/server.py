@@ -1,7 +1,4 @@
-"""The MCP server: tools and resources for the package `mcp`, over any transport.
-
-The MCP server on standard input and output, for the client that started this process.
-"""
+"""The MCP server: tools and resources for the package `mcp`, over any transport or over stdio."""
 
 from __future__ import annotations
 

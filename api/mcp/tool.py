@@ -1,6 +1,6 @@
-"""A tool of the MCP server: its input, its answer, the role that it needs, and how a call ends.
+"""MCP tools: a tool's input, answer, required role and errors, and the schemas of structured answers.
 
-Answers of the tools, as structured content. Those that a route gives too are in `api.schemas`.
+Answers that an API route gives as well are in `api.schemas`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from agent_forge.api.access.authorization import need
 from agent_forge.api.problems import UNPROCESSABLE, Problem, problem_of
 from agent_forge.api.schemas.listings import OneRun
 from agent_forge.api.schemas.runs import Answer, Json, Status
-from agent_forge.api.state.run_cache import Desk
+from agent_forge.api.state.run_cache import RunReader
 from agent_forge.runs.panels.head import Head
 from agent_forge.runs.panels.side_by_side import Judgement, SettingBeside
 from agent_forge.runs.system import plain_text
@@ -51,7 +51,7 @@ class Call:
     report: Callable[[float, float, str], Awaitable[None]]
 
     @property
-    def desk(self) -> Desk:
+    def desk(self) -> RunReader:
         """The log, and runs folded."""
         return self.state.desk
 
@@ -204,7 +204,7 @@ class PanelLine(Answer):
     says: str
 
 
-class Shown(Answer):
+class RunSummary(Answer):
     """Head of a run, and the panels that `show_panel` gives the data of."""
 
     name: str = Field(description="What the run is called.")
@@ -247,7 +247,7 @@ class Compared(Answer):
     settings: tuple[SettingBeside, ...]
 
 
-class Explained(Answer):
+class AncestorList(Answer):
     """Ancestors of a model, its own run first, then the runs that made what that one was given."""
 
     runs: list[OneRun]

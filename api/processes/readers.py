@@ -1,9 +1,9 @@
-"""Processes beside the server that open models and data: few, for a limited time.
+"""Processes beside the server that open models and data: short reads, and background jobs.
 
-They are `worker.devices.reading_process`. Each user has one at a time, so that large files of one
-user do not keep the others out. A process that is late or dies answers its own request and no other.
-
-Background jobs: long work that needs models, in processes of its own, one at a time.
+A reader is a `worker.devices.reading_process` and has limited time. Each user has one reader at a
+time, so that one user's large files do not block other users. If a reader is late or dies, only its
+own request fails. Long work that needs models is a background job: each job has a process of its own,
+and one job of a kind runs at a time.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from agent_forge.api.access.authorization import SUBMITTER, VIEWER
 from agent_forge.api.routes.runs import desk_of
 from agent_forge.api.schemas import bodies as schemas
 from agent_forge.api.schemas.runs import Json
-from agent_forge.api.state.run_cache import Desk
+from agent_forge.api.state.run_cache import RunReader
 from agent_forge.events import chain
 from agent_forge.runs import kinds
 from agent_forge.runs.history import repository
@@ -59,7 +59,7 @@ def _shown(check: checks.Check) -> Json:
     }
 
 
-def _changed(desk: Desk, run: str, history: list[checks.Check]) -> str | None:
+def _changed(desk: RunReader, run: str, history: list[checks.Check]) -> str | None:
     """Return how the last event that a check found intact differs now; None if it does not."""
     check = next((c for c in history if c.event.head and c.event.outcome != "broken"), None)
     if check is None or check.event.head is None:

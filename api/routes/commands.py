@@ -21,14 +21,14 @@ from agent_forge.api.routes.runs import desk_of
 from agent_forge.api.schemas import bodies
 from agent_forge.api.schemas import bodies as schemas
 from agent_forge.api.schemas.runs import Json
-from agent_forge.api.state.run_cache import Desk
+from agent_forge.api.state.run_cache import RunReader
 from agent_forge.events import Envelope, EventStore
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, ConflictError
 from agent_forge.runs.event_types import ModelReference
 from agent_forge.runs.history.repository import stream_of
 from agent_forge.runs.kinds import asked
-from agent_forge.runs.kinds.asked import Named, Plan
+from agent_forge.runs.kinds.asked import NamedInputs, Plan
 from agent_forge.runs.kinds.controls import refusal
 from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.lists import model_registry
@@ -80,8 +80,8 @@ def _order(
     body: schemas.Wanted,
     config: Json,
     roles: dict[str, list[str]],
-    named: Named,
-    places: inputs.Found,
+    named: NamedInputs,
+    places: inputs.RequestInputs,
 ) -> Json:
     """Return the order to a process that plans the run, with the places of models and data."""
     paths = {role: [places.models[name].path for name in names] for role, names in roles.items()}
@@ -180,7 +180,7 @@ async def checked(state: State, body: schemas.Wanted, user: User) -> Json:
     }
 
 
-def _waits(desk: Desk, plan: Plan, labels: list[str]) -> list[str]:
+def _waits(desk: RunReader, plan: Plan, labels: list[str]) -> list[str]:
     """Return a warning if no connected worker could take the run."""
     row = {"run": "", "device": plan.config.device, "labels": " ".join(labels)}
     row, devices = {**row, "paused": None, "profile": None}, desk.roster.devices()
@@ -296,7 +296,7 @@ def fork(
     return JSONResponse({"run": new_run}, 201, {"Location": f"/runs/{new_run}"})
 
 
-def _check_changes(desk: Desk, run: str, changes: Json, options: Options) -> None:
+def _check_changes(desk: RunReader, run: str, changes: Json, options: Options) -> None:
     """Raise ConfigError for a change of settings that name models and files, if there are roots."""
     kind = kinds.kind_of(stream_of(desk.store, run) or "")
     naming = sorted(set(changes) & kind.naming) if kind else []
@@ -340,7 +340,7 @@ def exported(
     return _standing(request, desk_of(request).name(run), model)
 
 
-def _deliverable(desk: Desk, run: str, model: str, user: User) -> tuple[str, str]:
+def _deliverable(desk: RunReader, run: str, model: str, user: User) -> tuple[str, str]:
     """Return the run's name and the folder to write. Raises ConflictError, NotFoundError, Problem."""
     name = owned(desk, run, user)
     with desk.state(name) as state:

@@ -8,7 +8,7 @@ from agent_forge.api.access.authorization import SUBMITTER, own
 from agent_forge.api.routes.runs import desk_of
 from agent_forge.api.schemas import bodies as schemas
 from agent_forge.api.schemas.runs import Json
-from agent_forge.api.state.run_cache import Desk
+from agent_forge.api.state.run_cache import RunReader
 from agent_forge.runs.history import repository
 from agent_forge.runs.kinds.controls import CONTROLS, Control
 from agent_forge.runs.record.events import Described
@@ -27,7 +27,7 @@ KEY = Header(
 
 
 def ask(
-    desk: Desk,
+    desk: RunReader,
     run: str,
     user: User,
     word: str,
@@ -42,7 +42,7 @@ def ask(
     return schemas.Asked(run=name, before=before.status, asked=answer)
 
 
-def owned(desk: Desk, run: str, user: User) -> str:
+def owned(desk: RunReader, run: str, user: User) -> str:
     """Return a run's id. Raises Problem 403 if the run belongs to another user."""
     name = desk.name(run)
     with desk.state(name) as state:

@@ -1,7 +1,4 @@
-"""Routes of the model registry, the queue, workers, settings.
-
-Fields of a query: those that a route knows.
-"""
+"""Routes of the model registry, the queue, workers and settings; the check of a query's fields."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from agent_forge.api.routes.runs import desk_of, tagged, told
 from agent_forge.api.schemas import bodies as schemas
 from agent_forge.api.schemas.runs import Json
 from agent_forge.api.state import children, model_folders
-from agent_forge.api.state.run_cache import Desk
+from agent_forge.api.state.run_cache import RunReader
 from agent_forge.events import EventsError, EventStore
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ForgeError, NotFoundError
@@ -92,7 +89,7 @@ def model_measurements(request: Request, id: str) -> Response:
     entry = model_origin.entry(desk.store, id)
     digest, maker = entry["digest"], entry["run"]
 
-    def read(run: str) -> measured.InRun:
+    def read(run: str) -> measured.RunFigures:
         with desk.state(run) as state:
             view = lambda now: measured.of_state(now, digest)  # noqa: E731
             return desk.seen(run, f"measured {digest}", state, view)
@@ -120,7 +117,7 @@ def shown(request: Request, id: str) -> Json:
     return {**model_folders.sized(request.app.state, entry), "owner": owner[0] if owner else ""}
 
 
-def _lanes(desk: Desk, runs: set[str]) -> dict[str, str]:
+def _lanes(desk: RunReader, runs: set[str]) -> dict[str, str]:
     """Return run → what it is called: as a task of another run its stage, else its name.
 
     Stages of several runs stand behind the names of these.
@@ -242,7 +239,7 @@ def workers(request: Request) -> Json:
     }
 
 
-def _doing(desk: Desk, device: Device) -> str | None:
+def _doing(desk: RunReader, device: Device) -> str | None:
     """Return a device's task in words, by the names of its run; None if it has no task."""
     if not device.task or not device.run:
         return None

@@ -18,7 +18,7 @@ from agent_forge.api.routes.runs import desk_of
 from agent_forge.api.schemas import bodies as schemas
 from agent_forge.api.schemas.runs import Json
 from agent_forge.api.state import children as heads
-from agent_forge.api.state.run_cache import Desk
+from agent_forge.api.state.run_cache import RunReader
 from agent_forge.events import Envelope
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConflictError, NotFoundError
@@ -109,7 +109,7 @@ def status(request: Request, kind: str = KIND, run: str | None = RUN) -> Json:
     return _status_of(desk_of(request), _named(request, kind, run))
 
 
-def _status_of(desk: Desk, name: str) -> Json:
+def _status_of(desk: RunReader, name: str) -> Json:
     with desk.state(name) as state:
         message = kinds.of(state.kind).message(state)
     message.pop("type")
@@ -169,7 +169,7 @@ def results(request: Request, kind: str = KIND, run: str | None = COMPLETED) -> 
 
 
 @contextmanager
-def completed(desk: Desk, run: str) -> Iterator[tuple[RunState, list[Envelope]]]:
+def completed(desk: RunReader, run: str) -> Iterator[tuple[RunState, list[Envelope]]]:
     """Yield the state and the history of a run that has completed. Raises ConflictError otherwise."""
     with desk.state(run) as state:
         if state.completed is None:

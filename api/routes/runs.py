@@ -1,7 +1,4 @@
-"""Routes that read runs.
-
-Routes that read what is shown of a run of any kind: its head and its panels.
-"""
+"""Routes that read runs: the run list, events, reports, comparisons, and a run's head and panels."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from agent_forge.api.schemas import bodies as schemas
 from agent_forge.api.schemas.runs import Json
 from agent_forge.api.state import children, run_cache
 from agent_forge.api.state import children as heads
-from agent_forge.api.state.run_cache import Desk
+from agent_forge.api.state.run_cache import RunReader
 from agent_forge.runs import kinds
 from agent_forge.runs.kinds import wording
 from agent_forge.runs.kinds.state import State
@@ -28,7 +25,7 @@ from agent_forge.runs.lists import queries, stages
 from agent_forge.runs.panels import report_html, tables, thinning
 from agent_forge.runs.panels.head import Panels
 from agent_forge.runs.panels.panels import Panel
-from agent_forge.runs.panels.side_by_side import Seen, SideBySide, side_by_side
+from agent_forge.runs.panels.side_by_side import ComparedRun, SideBySide, side_by_side
 
 router = APIRouter(dependencies=[Depends(VIEWER)], tags=["runs"])
 
@@ -39,7 +36,7 @@ CANDIDATE = Query(
 )
 
 
-def desk_of(request: Request) -> Desk:
+def desk_of(request: Request) -> RunReader:
     """Return the server's desk: its log and its cache of folded runs."""
     return request.app.state.desk
 
@@ -97,7 +94,7 @@ def runs(
     return tagged(request, page_of_runs(desk_of(request), limit, before, **chosen, **order_))
 
 
-def page_of_runs(desk: Desk, limit: int, before: int | None, **chosen: Any) -> Json:
+def page_of_runs(desk: RunReader, limit: int, before: int | None, **chosen: Any) -> Json:
     """Return a page of the list of runs; `chosen`: filters and order, as `queries.page` has them."""
     page = queries.page(desk.store, limit + 1, before, **chosen)
     rows, total = page[0][:limit], page[1]
@@ -154,7 +151,7 @@ def run(request: Request, run: str, at: int | None = AT, upto: int | None = UPTO
     return tagged(request, {**_with_origin(desk, body), **more, **past})
 
 
-def _with_origin(desk: Desk, body: Json) -> Json:
+def _with_origin(desk: RunReader, body: Json) -> Json:
     """Return a run as it is shown, with the name of the run that it was forked from."""
     origin = body["forked_from"]
     if origin is None:
@@ -192,7 +189,7 @@ def events(
     return JSONResponse(body)
 
 
-def page_of_events(desk: Desk, run: str, after: int, before: int | None, limit: int) -> Json:
+def page_of_events(desk: RunReader, run: str, after: int, before: int | None, limit: int) -> Json:
     """Return a part of a run's history, as `Desk.events` cuts it, and the place to go on from."""
     name = desk.name(run)
     with desk.state(name) as state:
@@ -349,14 +346,14 @@ async def report_page(request: Request, run: str, user: User = Depends(VIEWER)) 
     return Response(page, media_type="text/html; charset=utf-8", headers=headers)
 
 
-def _report(desk: Desk, run: str) -> tuple[str, str]:
+def _report(desk: RunReader, run: str) -> tuple[str, str]:
     """Return (what a run is called, its report as Markdown). Raises NotFoundError."""
     id_ = desk.name(run)
     name = queries.name(desk.store, id_)
     return name, tables.called(children.report(desk, id_), id_, name)
 
 
-def overview(desk: Desk, run: str, at: int | None, upto: int | None = None) -> Panels:
+def overview(desk: RunReader, run: str, at: int | None, upto: int | None = None) -> Panels:
     """Return head and panels, with all of their data and what the run does now."""
     name = desk.name(run)
     whole, newest = children.overview(desk, name, at, upto)
@@ -374,9 +371,9 @@ def compare(
     return tagged(request, compared(desk_of(request), names).model_dump(mode="json"))
 
 
-def compared(desk: Desk, runs: list[str]) -> SideBySide:
+def compared(desk: RunReader, runs: list[str]) -> SideBySide:
     """Return runs side by side, their panels thinned. Raises NotFoundError, ConfigError."""
-    views: list[Seen] = []
+    views: list[ComparedRun] = []
     undecided: list[str] = []
     for name in dict.fromkeys(map(desk.name, runs)):
         whole, _ = children.overview(desk, name, None, None)
@@ -452,7 +449,7 @@ async def panel_picture(
     return Response(base64.b64decode(picture["file"]), media_type=PICTURES[form], headers=headers)
 
 
-def panel_of(desk: Desk, run: str, name: str, at: int | None, upto: int | None = None) -> Any:
+def panel_of(desk: RunReader, run: str, name: str, at: int | None, upto: int | None = None) -> Any:
     """Return one panel with all of its data. Raises NotFoundError."""
     full = desk.name(run)
     return tables.find(children.overview(desk, full, at, upto)[0].panels, name, full)

@@ -1,10 +1,6 @@
-"""Bodies of requests, and what answers look like: for the OpenAPI document.
+"""Schemas of request bodies, events and problem details (RFC 9457), for the OpenAPI document.
 
-Schemas of events: those of one run with their data, and those of a run and its children without.
-
-Schemas of problem details (RFC 9457).
-
-Texts in bodies of requests: no character in them steers a terminal.
+Texts in request bodies may not contain characters that control a terminal.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Schemas of the answers about models, users, the queue, workers and settings; see runs.py.
-
-Schemas of the list of pipelines, and of what waits for the user.
-"""
+"""Schemas of the answers about models, users, the queue, workers, settings and pipelines."""
 
 from __future__ import annotations
 

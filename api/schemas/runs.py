@@ -1,8 +1,6 @@
-"""Schemas of the answers about a run: for the OpenAPI document and the dashboard's types.
+"""Schemas of the answers about a run, its current activity and its checks.
 
-Schemas of what a run does now; see runs.py.
-
-Schemas of the answers about checks of a run; see runs.py.
+The OpenAPI document and the dashboard's types are made from them.
 """
 
 from __future__ import annotations

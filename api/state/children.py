@@ -1,10 +1,8 @@
-"""A run together with the runs that it delegates: its panels, its place in its parent, all events.
+"""A run and the runs that it delegates: panels, place in its parent, events, current activity.
 
 Locks are taken from the parent down: no function here is called while the state of a child is held.
-
-Current activity of a run: tasks under way, share done, time left; from heartbeats, not the log.
-
-There is no past of it: a run at an earlier event has no head.
+Current activity (tasks under way, share done, time left) comes from heartbeats, not from the log, so
+a run as it was at an earlier event has none.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from itertools import islice
 from typing import Any
 
 from agent_forge.api.schemas.runs import Json
-from agent_forge.api.state.run_cache import Desk
+from agent_forge.api.state.run_cache import RunReader
 from agent_forge.runs import kinds
 from agent_forge.runs.history import repository
 from agent_forge.runs.kinds.state import State
@@ -32,7 +30,7 @@ from agent_forge.worker.queue.reporting import activity
 from agent_forge.worker.queue.reporting.activity import Watched
 
 
-def overview(desk: Desk, run: str, at: int | None, upto: int | None) -> tuple[Panels, bool]:
+def overview(desk: RunReader, run: str, at: int | None, upto: int | None) -> tuple[Panels, bool]:
     """Return head and panels of a run at a moment, and True if they are those of now.
 
     `at` is a place of the run's history, `upto` a position in the log; None for both is now. The runs
@@ -51,19 +49,19 @@ def overview(desk: Desk, run: str, at: int | None, upto: int | None) -> tuple[Pa
         return _seen(desk, state, children), False
 
 
-def _newest(desk: Desk, state: State) -> Panels:
+def _newest(desk: RunReader, state: State) -> Panels:
     with desk.journals.children(state) as children:
         versions = tuple((child.run, len(child.lines)) for child in children)
         return desk.seen(state.run, "panels", state, lambda s: _seen(desk, s, children), versions)
 
 
-def _seen(desk: Desk, state: State, children: Sequence[Child]) -> Panels:
+def _seen(desk: RunReader, state: State, children: Sequence[Child]) -> Panels:
     row = queries.row(desk.store, state.run)
     curve = json.loads(row["curve"]) if row else ()
     return kinds.of(state.kind).overview(state, curve, children)
 
 
-def report(desk: Desk, run: str) -> str:
+def report(desk: RunReader, run: str) -> str:
     """Return a run's report for people as Markdown, as it stands now. Raises NotFoundError."""
     row = queries.row(desk.store, run)
     curve = json.loads(row["curve"]) if row else ()
@@ -73,7 +71,7 @@ def report(desk: Desk, run: str) -> str:
         return kind.full_report(desk.store, state, rows, children, curve[: kind.progress(state)[0]])
 
 
-def pictured(desk: Desk, run: str) -> Json | None:
+def pictured(desk: RunReader, run: str) -> Json | None:
     """Return kind and report of a completed run whose report has a picture. Raises NotFoundError."""
     id_ = desk.name(run)
     with desk.state(id_) as state:
@@ -84,7 +82,7 @@ def pictured(desk: Desk, run: str) -> Json | None:
         return {"kind": state.kind, "report": kind.report(state, rows)}
 
 
-def part_of(desk: Desk, run: str) -> Json | None:
+def part_of(desk: RunReader, run: str) -> Json | None:
     """Return the run that a run is a task of, its stage there, and the runs before and after it.
 
     None for a run that is a task of none.
@@ -112,7 +110,7 @@ def part_of(desk: Desk, run: str) -> Json | None:
     return None
 
 
-def moments(desk: Desk, run: str, after: int, limit: int) -> tuple[list[Json], int]:
+def moments(desk: RunReader, run: str, after: int, limit: int) -> tuple[list[Json], int]:
     """Return (a page of events of a run and of the runs that it started, the number of all of them).
 
     The page has at most `limit` events after the position `after`, in the order of the log. Raises
@@ -141,7 +139,7 @@ def _told(run: str, line: Line, is_own: bool) -> Json:
     return {"run": run, **fields, "unit": line.unit if is_own else None}
 
 
-def head(desk: Desk, run: str) -> Json:
+def head(desk: RunReader, run: str) -> Json:
     """Return what the run does now, and what it waits for if nothing of it is under way."""
     with _watched(desk, run) as (watched, parts):
         state, outlook = watched.state, watched.outlook
@@ -174,26 +172,26 @@ def head(desk: Desk, run: str) -> Json:
         }
 
 
-def live(desk: Desk, run: str) -> Live | None:
+def live(desk: RunReader, run: str) -> Live | None:
     """Return the same for the head of the run's panels; None if the run has ended."""
     with _watched(desk, run) as (watched, parts):
         return activity.live(watched, named_devices(desk.store, desk.roster), parts)
 
 
 @contextmanager
-def _watched(desk: Desk, run: str) -> Iterator[tuple[Watched, list[Watched]]]:
+def _watched(desk: RunReader, run: str) -> Iterator[tuple[Watched, list[Watched]]]:
     """Give a run, and the runs of its open tasks, with the hands that work on them now."""
     with desk.state(run) as state, desk.journals.children(state) as children:
         parts = activity.open_parts(state, children)
         yield (_one(desk, state, ""), [_one(desk, child.state, child.task) for child in parts])
 
 
-def _one(desk: Desk, state: State, task: str) -> Watched:
+def _one(desk: RunReader, state: State, task: str) -> Watched:
     row, hands = queries.row(desk.store, state.run), _hands(desk, state)
     return Watched(state, row, hands, desk.rehearsals.of(state), task)
 
 
-def _hands(desk: Desk, state: State) -> list[Hand]:
+def _hands(desk: RunReader, state: State) -> list[Hand]:
     return [] if state.ended else at_work(state.run, desk.roster, desk.leases)
 
 

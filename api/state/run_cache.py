@@ -1,8 +1,6 @@
-"""The log, and runs folded: what routes read. Safe to use from several threads.
+"""Read cache of the API: the log, and folded runs as plain data in the shapes of docs/api.md.
 
-States of runs as plain data, in the shapes of docs/api.md. Pure.
-
-A kind of run adds its own part (`Kind.view`).
+Safe to use from several threads. A kind of run adds its own part (`Kind.view`).
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from agent_forge.runs.lists import finding
 from agent_forge.runs.lists.model_registry import id_of
 from agent_forge.runs.record.events import Described, Exported
 from agent_forge.runs.streams import run_of
-from agent_forge.worker.queue.device_table import Roster
+from agent_forge.worker.queue.device_table import DeviceTable
 from agent_forge.worker.queue.leases import Leases
 from agent_forge.worker.queue.reporting.rehearsals import Rehearsals
 
@@ -40,7 +38,7 @@ from agent_forge.worker.queue.reporting.rehearsals import Rehearsals
 KEPT = 64
 
 
-class Desk:
+class RunReader:
     """One process's view of the log."""
 
     def __init__(self, home: Home) -> None:
@@ -112,9 +110,9 @@ class Desk:
         return at if upto is None else self.journals.place(run, upto)
 
     @cached_property
-    def roster(self) -> Roster:
+    def roster(self) -> DeviceTable:
         """The table of devices."""
-        return Roster(self.store.database)
+        return DeviceTable(self.store.database)
 
     @cached_property
     def leases(self) -> Leases:

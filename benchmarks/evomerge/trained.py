@@ -17,7 +17,7 @@ from agent_forge.evomerge.recipes.recipe import Pipeline, Recipe, path
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.search.proposals import Family
-from agent_forge.evomerge.tasks.context import Bench
+from agent_forge.evomerge.tasks.context import MergeContext
 from agent_forge.runs.home import Home
 from agent_forge.weights.folders.sources import resolve
 from agent_forge.weights.storage.weight_cache import Artifacts
@@ -55,7 +55,7 @@ class Specialists:
         state = RunState()
         state.take(submitted)
         home = Home(Path(self._place.name) / "home")
-        self._bench = Bench(state, Artifacts(home.artifacts))
+        self._bench = MergeContext(state, Artifacts(home.artifacts))
         self._started = self._bench.started()
         state.take(self._started)
         self._sources = dict(

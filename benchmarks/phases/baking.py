@@ -21,7 +21,7 @@ from typing import Any
 from agent_forge.phases.tool_baking.script import Baking
 from agent_forge.phases.tool_baking.settings import OTHERS
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.commands import submit
 from agent_forge.worker.tasks import runner
@@ -52,7 +52,7 @@ SETTINGS: dict[str, Any] = {
 def carried_out(model: Path, folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
     """Carry out a run of a model; return its report."""
     home = Home(folder / "home")
-    plan = submit.plan(Asked("baking", settings, {"model": [str(model)]}))
+    plan = submit.plan(RunRequest("baking", settings, {"model": [str(model)]}))
     submit.check(plan)
     with closing(home.open_store()) as store:
         name = submit.submit(store, plan, "tools")

@@ -30,7 +30,7 @@ import torch
 
 from agent_forge.evaluation.measures.perplexity import score_windows
 from agent_forge.phases.bitnet import FLOAT, INT8, Bitnet, Submitted
-from agent_forge.runs.kinds.asked import Asked, Lookup
+from agent_forge.runs.kinds.asked import Lookup, RunRequest
 from agent_forge.studies.comparison import CHOOSING, TEST
 from agent_forge.studies.training_plan import as_float32
 from agent_forge.studies.work import Context
@@ -51,7 +51,7 @@ def opened(model: Path, folder: Path, tokens: int, context: int, device: str) ->
     """Return the context of a run of the model that has started."""
     kind = Bitnet()
     config = {"tokens": tokens, "context": context, "device": device}
-    planned = kind.plan(Asked("bitnet", config, {"model": [str(model)]}), Lookup())
+    planned = kind.plan(RunRequest("bitnet", config, {"model": [str(model)]}), Lookup())
     set_threads(1)
     state = kind.state()
     state.take(

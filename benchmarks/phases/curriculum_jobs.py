@@ -11,7 +11,7 @@ from typing import Any
 
 from agent_forge.phases.curriculum.script import Curriculum
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.studies.comparison import mean
 from agent_forge.studies.making.making import MakingState
 from agent_forge.weights.storage.output_folder import mark_of
@@ -90,7 +90,7 @@ def carried_out(home: Home, name: str, model: str, settings: dict[str, Any]) -> 
     """Carry a run to its end, from where it is; return its state."""
     with closing(home.open_store()) as store:
         if not store.version(f"curriculum/{name}"):
-            plan = submit.plan(Asked("curriculum", settings, {"model": [model]}))
+            plan = submit.plan(RunRequest("curriculum", settings, {"model": [model]}))
             submit.check(plan)
             submit.submit(store, plan, name)
         return runner.finish(runner.Worker(store, Artifacts.of(home)), name)

@@ -43,7 +43,7 @@ from agent_forge.phases.experts.settings import Training
 from agent_forge.phases.experts.work import Context
 from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.studies.comparison import CHOOSING, TEST
 from agent_forge.studies.making.making import MakingState
 from agent_forge.weights import svf
@@ -74,7 +74,7 @@ def submitted(
     given = {"model": [str(model)], "merges": [] if alone else [str(place) for place in merges]}
     own = {key: _value(text) for key, _, text in (one.partition("=") for one in asked.set)}
     every = {"context": 128, "seed": seed, **own, **settings}
-    made = submit.plan(Asked("experts", every, given))
+    made = submit.plan(RunRequest("experts", every, given))
     with closing(home.open_store()) as store:
         if not list(store.read(f"experts/{run}")):
             commands_submit.submit(store, made, run)

@@ -32,7 +32,7 @@ from agent_forge.phases.quietstar.recipes import QuietstarState, Submitted, base
 from agent_forge.phases.quietstar.script import Quietstar
 from agent_forge.phases.quietstar.work import Context
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked, Lookup
+from agent_forge.runs.kinds.asked import Lookup, RunRequest
 from agent_forge.weights.folders.checkpoint import SHARD_BYTES, write_weights
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.weights.training.loop import segment
@@ -70,7 +70,7 @@ def trained(asked: argparse.Namespace, domain: str, seed: int, place: Path) -> P
     """Write a model that was trained on the domain's text; return its folder."""
     folder, kind = fresh(place / "fresh", seed, asked.hidden, asked.layers), Quietstar()
     config = {**settings(asked, domain, seed), "base_tokens": asked.first_tokens}
-    planned = kind.plan(Asked("quietstar", config, {"model": [str(folder)]}), Lookup())
+    planned = kind.plan(RunRequest("quietstar", config, {"model": [str(folder)]}), Lookup())
     state = QuietstarState()
     state.take(Submitted(run="first", owner="first", config=planned.config, **planned.fields))
     context = Context(state, Artifacts(place / "cache"))
@@ -116,7 +116,7 @@ def carried(asked: argparse.Namespace, domain: str, seed: int) -> dict[str, Any]
         home = Home(Path(place) / "home")
         given = asked.model or trained(asked, domain, seed, Path(place))
         config = settings(asked, domain, seed)
-        planned = submit.plan(Asked("quietstar", config, {"model": [str(given)]}))
+        planned = submit.plan(RunRequest("quietstar", config, {"model": [str(given)]}))
         with closing(home.open_store()) as store:
             commands_submit.submit(store, planned, "benchmark")
             state = runner.finish(runner.Worker(store, Artifacts.of(home)), "benchmark")

@@ -26,7 +26,7 @@ from agent_forge.evomerge.submission import planned
 from agent_forge.runs.home import Home
 from agent_forge.runs.lists import queries
 from agent_forge.worker.commands import submit as commands_submit
-from agent_forge.worker.queue.device_table import DEVICES, Roster
+from agent_forge.worker.queue.device_table import DEVICES, DeviceTable
 from agent_forge.worker.queue.dispatcher import Dispatcher
 from agent_forge.worker.queue.scheduler import Offer
 from testing.services.servers import Postgres
@@ -75,7 +75,7 @@ def measure(store: EventStore, home: Home, count: int) -> dict[str, list[float]]
         )
 
     found = {"submit": timed(submit), "list": timed(lambda _: queries.queue(store, 51))}
-    roster = Roster(store.database)
+    roster = DeviceTable(store.database)
     roster.enter("device", "elsewhere/1/1/x", "cpu")
     roster.offers("device", "elsewhere/1/1/x", Offer(frozenset({"device:cpu"}), 1 << 40))
     dispatcher = Dispatcher(home.open_store(), lambda *_: None, "benchmark")

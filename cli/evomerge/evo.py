@@ -1,10 +1,7 @@
-"""`forge evo`, `check` and `submit`: merging runs, asked for with options.
+"""`forge evo`, `check` and `submit`: merging runs from options, a config file or a genome file.
 
-Options that say what a merging run is made of.
-
-From options and a config file to a checked plan: what `forge evo` starts and `forge check` shows.
-
-mergekit-evolve's genome files: what a run takes from them, and what it says of the rest.
+Options and config file become a checked plan, which `forge evo` starts and `forge check` prints. Of
+mergekit-evolve's genome files a run takes what it can and reports the rest.
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ from agent_forge.evomerge.config import RENAMED
 from agent_forge.evomerge.recipes.recipe import SPECIES
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked, Lookup, Plan
+from agent_forge.runs.kinds.asked import Lookup, Plan, RunRequest
 from agent_forge.runs.system.durations import duration, size
 from agent_forge.runs.system.plain_text import LONGEST, shown
 from agent_forge.weights.folders.sources import ALIASES
@@ -318,7 +315,7 @@ def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
             "model of a run; or `forge init` in the folder of your models, then --config run.toml. "
             f"The names {', '.join(ALIASES)} stand for models of the Hub, about 9 GB together."
         )
-    request = Asked(
+    request = RunRequest(
         "evomerge",
         {**file, **chosen},
         {"sources": sources, "base": [base] if base else []},

@@ -1,8 +1,6 @@
-"""`forge items`: where a candidate wins and loses.
+"""`forge items`, `layers` and `recipe`: a candidate's wins and losses, its layers, how it was made.
 
-`forge layers`: what the layers of a merge are made of.
-
-`forge recipe`: how a candidate is made, in words that `forge merge` takes.
+`forge recipe` prints the candidate in the form that `forge merge` takes.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from agent_forge.cli.options import SLICES, emit, home, json_option, load_run, n
 if TYPE_CHECKING:
     from agent_forge.evaluation.data.slices import Slice
     from agent_forge.evomerge.fitness.paired_bootstrap import Contest, Names, Tally
-    from agent_forge.evomerge.reports.head_to_head import Beside
+    from agent_forge.evomerge.reports.head_to_head import HeadToHead
     from agent_forge.evomerge.run.state import RunState
     from agent_forge.runs.home import Home
 
@@ -92,7 +90,9 @@ def items_command(
     _print(contests if everything else _ends(contests, limit))
 
 
-def _plain(comparison: Beside, tallies: list[Tally], contests: list[Contest]) -> dict[str, object]:
+def _plain(
+    comparison: HeadToHead, tallies: list[Tally], contests: list[Contest]
+) -> dict[str, object]:
     """Return the comparison as plain data, for --json."""
     return {
         "candidate": comparison.mine,
@@ -109,13 +109,13 @@ def _plain(comparison: Beside, tallies: list[Tally], contests: list[Contest]) ->
 def _names(home: Home, state: RunState, slice_: Slice) -> Names | None:
     """Return the items' ids if models and data are at hand; else print why not, and return None."""
     from agent_forge.evaluation.data.items import digest
-    from agent_forge.evomerge.tasks.context import Bench
+    from agent_forge.evomerge.tasks.context import MergeContext
     from agent_forge.evomerge.tasks.score import names
     from agent_forge.runs.errors import DataError, ForgeError
     from agent_forge.weights.storage.weight_cache import Artifacts
 
     try:
-        bench = Bench(state, Artifacts.of(home))
+        bench = MergeContext(state, Artifacts.of(home))
         assert state.started
         if digest(bench.items) != state.started.data_digest:
             raise DataError("the data has changed since the run started.")

@@ -1,7 +1,4 @@
-"""`forge merge`: a config, models in, a model out.
-
-Options of `forge merge` that say a merge without a config file, and which kind of merge is meant.
-"""
+"""`forge merge`: models are merged by a config file, or by options without one, into a new model."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from agent_forge.cli.options import SLICES, emit, json_option, number, table
 
 if TYPE_CHECKING:
     from agent_forge.evaluation.data.slices import Slice
-    from agent_forge.evomerge.tasks.score import Beside, Score
+    from agent_forge.evomerge.tasks.score import Score, SpeedComparison
 
 
 @click.command("score")
@@ -96,7 +96,7 @@ def _tell(what: str) -> None:
 
 
 def _all_as_data(
-    scores: list[Score], speeds: list[Beside], show_items: bool
+    scores: list[Score], speeds: list[SpeedComparison], show_items: bool
 ) -> list[dict[str, object]]:
     data = [_as_data(model_score, show_items) for model_score in scores]
     for row, beside in zip(data, speeds, strict=False):
@@ -167,7 +167,7 @@ def _row(domain: str, model_score: Score) -> list[str]:
     ]
 
 
-def _show_speeds(scores: list[Score], speeds: list[Beside]) -> None:
+def _show_speeds(scores: list[Score], speeds: list[SpeedComparison]) -> None:
     """Print cost by arithmetic and as measured; nothing if no speeds were asked for."""
     if not speeds:
         return

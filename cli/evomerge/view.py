@@ -1,9 +1,7 @@
-"""Terminal view of a merging run: champion, generations, population, differences. No torch.
+"""Terminal views of a merging run: texts and tables, and a live picture in the frame of `cli.live`.
 
-A merging run on a terminal while it lives: curves and population in the frame of `cli.live`.
-
-`snapshot` copies the values to show from the state, in the thread that folds it; `draw` makes a picture
-of a snapshot in a given number of columns and lines, in any thread. No torch.
+In the thread that folds the state, `snapshot` copies the values to show. In any thread, `draw` draws a
+snapshot in a given number of columns and lines. No torch.
 """
 
 from __future__ import annotations

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agent_forge.cli.options import Suggesting, emit, json_option, table
+from agent_forge.cli.options import SuggestingGroup, emit, json_option, table
 
 if TYPE_CHECKING:
     from agent_forge.weights.storage.artifact_store import Vault
 
 
-@click.group("artifacts", cls=Suggesting)
+@click.group("artifacts", cls=SuggestingGroup)
 def artifacts_command() -> None:
     """List what the shared store (FORGE_ARTIFACT_STORE) has, remove it, or encrypt it with a new key.
 

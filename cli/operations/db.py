@@ -6,11 +6,11 @@ import sys
 
 import click
 
-from agent_forge.cli.options import Suggesting, emit, home, json_option
+from agent_forge.cli.options import SuggestingGroup, emit, home, json_option
 from agent_forge.runs.system.plain_text import visible
 
 
-@click.group("db", cls=Suggesting)
+@click.group("db", cls=SuggestingGroup)
 def db_command() -> None:
     """Manage the database: upgrade its tables, check them, rebuild the tables made from the log.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import os
 import shutil
 import sqlite3
@@ -17,20 +16,6 @@ from agent_forge.cli.options import emit, home, json_option
 from agent_forge.runs.system.open_files import said
 
 PACKAGES = ("torch", "transformers", "safetensors", "tokenizers", "numpy", "pydantic", "sqlmodel")
-OURS = (
-    "agent_forge",
-    "api",
-    "cli",
-    "evaluation",
-    "events",
-    "evomerge",
-    "pipeline",
-    "phases",
-    "runs",
-    "studies",
-    "weights",
-    "worker",
-)
 NEEDED_BYTES = 2_000_000_000
 
 Finding = tuple[str, str, str]  # level (ok, warning, error), what, detail
@@ -45,7 +30,7 @@ def doctor_command(as_json: bool) -> None:
     Example:
       forge doctor
     """
-    findings = [*_packages(), *_shadows(), *_device(), *_home(), *_database()]
+    findings = [*_packages(), *_device(), *_home(), *_database()]
     if as_json:
         emit([{"level": level, "what": what, "detail": detail} for level, what, detail in findings])
     else:
@@ -62,17 +47,6 @@ def _packages() -> Iterator[Finding]:
             yield "ok", name, importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             yield "error", name, "not installed: install the project again, with -c constraints.txt"
-
-
-def _shadows() -> Iterator[Finding]:
-    """Check that the project's packages, whose names are common words, are not shadowed by others."""
-    home = Path(__file__).resolve().parents[2]
-    for name in OURS:
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.origin is None:
-            yield "error", name, "cannot be imported: install the project again"
-        elif Path(spec.origin).resolve().parent.parent != home:
-            yield "error", name, f"{spec.origin} shadows ours: use an environment of its own"
 
 
 def _device() -> Iterator[Finding]:

@@ -18,7 +18,7 @@ from agent_forge.runs.system.linked_processes import tied
 
 if TYPE_CHECKING:
     from agent_forge.runs.home import Home
-    from agent_forge.worker.devices.local_servers import Postgres, Redis, Running
+    from agent_forge.worker.devices.local_servers import PartsFile, Postgres, Redis
 
 #: Seconds between two looks at the log.
 LOOK = 2.0
@@ -92,17 +92,17 @@ def _run(
     home: Home, postgres: bool, port: int | None, options: list[str], signals: list[int]
 ) -> None:
     """Start everything, watch over it, and stop it. Raises ConflictError if an earlier one is left."""
-    from agent_forge.worker.devices.local_servers import Running
+    from agent_forge.worker.devices.local_servers import PartsFile
 
     env: dict[str, str] = dict(os.environ)
-    started: list[Redis | Postgres | Served] = []
-    running = Running(home.folder)
+    started: list[Redis | Postgres | ServerProcess] = []
+    running = PartsFile(home.folder)
     running.refuse_left()
     running.note("forge up", os.getpid())
     try:
         _servers(home, env, postgres, started, running)
         if port is not None:
-            started.append(served := Served(port, env))
+            started.append(served := ServerProcess(port, env))
             running.note("dashboard", served.pid)
         _carry(home, env, options, started, signals, running)
     finally:
@@ -115,8 +115,8 @@ def _servers(
     home: Home,
     env: dict[str, str],
     postgres: bool,
-    started: list[Redis | Postgres | Served],
-    running: Running,
+    started: list[Redis | Postgres | ServerProcess],
+    running: PartsFile,
 ) -> None:
     """Start those that are wanted and not named, and name them."""
     from agent_forge.worker.devices.local_servers import Postgres, Redis
@@ -132,7 +132,7 @@ def _servers(
         env["FORGE_BROKER_URL"] = server.url
 
 
-class Served:
+class ServerProcess:
     """`forge serve` as a process beside the worker, which goes on if this process ends."""
 
     def __init__(self, port: int, env: dict[str, str]) -> None:
@@ -202,9 +202,9 @@ def _carry(
     home: Home,
     env: dict[str, str],
     options: list[str],
-    started: list[Redis | Postgres | Served],
+    started: list[Redis | Postgres | ServerProcess],
     signals: list[int],
-    running: Running,
+    running: PartsFile,
 ) -> None:
     """Start the worker and watch over all processes until a signal asks to stop."""
     from agent_forge.worker.devices.local_servers import Redis
@@ -220,7 +220,7 @@ def _carry(
     running.note("worker", worker.pid)
     _say(home, env)
     signal_count = 0
-    page = next((server.page for server in started if isinstance(server, Served)), None)
+    page = next((server.page for server in started if isinstance(server, ServerProcess)), None)
     endings = Endings(replace(home, url=env.get("FORGE_DATABASE_URL") or home.url))
     try:
         while worker.poll() is None:
@@ -234,7 +234,7 @@ def _carry(
                     _again(server)
                     if server.running():
                         running.note("Redis", server.pid)
-                if isinstance(server, Served) and not signal_count:
+                if isinstance(server, ServerProcess) and not signal_count:
                     server.say_where_ended()
             time.sleep(0.1)
     finally:

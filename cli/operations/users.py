@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from agent_forge.cli.options import Suggesting, emit, home, json_option, table
+from agent_forge.cli.options import SuggestingGroup, emit, home, json_option, table
 
 if TYPE_CHECKING:
     from agent_forge.events import EventStore
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ROLE = click.Choice(["viewer", "submitter", "admin"])
 
 
-@click.group("users", cls=Suggesting)
+@click.group("users", cls=SuggestingGroup)
 def users_command() -> None:
     """Manage the users of the API and the dashboard, their roles and their tokens.
 

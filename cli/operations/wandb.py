@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from agent_forge.cli.options import Suggesting, emit, json_option, name_of
+from agent_forge.cli.options import SuggestingGroup, emit, json_option, name_of
 
 
-@click.group("wandb", cls=Suggesting)
+@click.group("wandb", cls=SuggestingGroup)
 def wandb_command() -> None:
     """Send runs to Weights & Biases, now or as they live.
 

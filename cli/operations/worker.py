@@ -103,12 +103,12 @@ def workers_command(check: bool, as_json: bool) -> None:
     Example:
       forge workers
     """
-    from agent_forge.worker.queue.device_table import Roster, named_devices
+    from agent_forge.worker.queue.device_table import DeviceTable, named_devices
     from agent_forge.worker.queue.leases import here
 
     store = home().open_store()
     try:
-        devices = named_devices(store, Roster(store.database))
+        devices = named_devices(store, DeviceTable(store.database))
     finally:
         store.close()
     if check:

@@ -1,7 +1,4 @@
-"""`forge compare`: runs of any kinds side by side. No torch.
-
-`forge replay`, `diff`: a run as it was, and two places beside each other. No torch.
-"""
+"""`forge compare`, `replay` and `diff`: runs beside each other, or at earlier places. No torch."""
 
 from __future__ import annotations
 

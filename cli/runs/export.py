@@ -1,7 +1,4 @@
-"""`forge export`, and what is said when a run has completed.
-
-`forge export --format …`: any model in a format of other programs.
-"""
+"""`forge export`: results and other models, in several formats; and the message of a completed run."""
 
 from __future__ import annotations
 

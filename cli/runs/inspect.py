@@ -1,9 +1,4 @@
-"""`forge runs`, `queue`, `show`, `events`: reading the log, for runs of any kind. No torch.
-
-`forge lineage`: what a model was made from, through all the runs that it went through. No torch.
-
-Panels of a run of any kind, as `forge show` draws and exports them. No torch.
-"""
+"""`forge runs`, `queue`, `show`, `events` and `lineage`: the log, for runs of any kind. No torch."""
 
 from __future__ import annotations
 
@@ -171,14 +166,17 @@ def queue_command(limit: int, everything: bool, as_json: bool) -> None:
       forge queue
     """
     from agent_forge.runs.lists import queries
-    from agent_forge.worker.queue.device_table import Roster, named_devices
+    from agent_forge.worker.queue.device_table import DeviceTable, named_devices
     from agent_forge.worker.queue.leases import Leases
     from agent_forge.worker.queue.reporting import activity
 
     store = home().open_store()
     try:
         rows = queries.queue(store, None if everything else limit + 1)
-        devices, held = named_devices(store, Roster(store.database)), Leases(store.database).held()
+        devices, held = (
+            named_devices(store, DeviceTable(store.database)),
+            Leases(store.database).held(),
+        )
         rows = activity.told(rows, devices, held)
     finally:
         store.close()
@@ -396,12 +394,12 @@ def with_now(state: State, rows: list[Envelope]) -> Panels:
 def _now(state: State) -> Live | None:
     from agent_forge.runs.history.run_cache import Journals, RunCache
     from agent_forge.runs.lists import queries
-    from agent_forge.worker.queue.device_table import Roster, at_work, named_devices
+    from agent_forge.worker.queue.device_table import DeviceTable, at_work, named_devices
     from agent_forge.worker.queue.leases import Leases
     from agent_forge.worker.queue.reporting import activity
 
     store = home().open_store()
-    roster, leases = Roster(store.database), Leases(store.database)
+    roster, leases = DeviceTable(store.database), Leases(store.database)
 
     def watched(state: State, task: str = "") -> activity.Watched:
         kind = kinds.of(state.kind)

@@ -1,7 +1,4 @@
-"""Progress of a run, on stderr: a live view on a terminal, a line a unit otherwise.
-
-`forge watch`: a run that another process carries.
-"""
+"""`forge watch`, and the progress of a run on stderr: a live view on a terminal, else a line a unit."""
 
 from __future__ import annotations
 
@@ -216,13 +213,13 @@ def watch_command(run: str, as_json: bool) -> None:
     from agent_forge.runs import kinds
     from agent_forge.runs.history.run_cache import RunCache
     from agent_forge.runs.lists import finding
-    from agent_forge.worker.queue.device_table import AtWork
+    from agent_forge.worker.queue.device_table import WorkFinder
 
     store = home().open_store()
     try:
         name = finding.full_name(store, run)
         runs = RunCache(store, 1)
-        with Progress(AtWork(store, name)) as progress:
+        with Progress(WorkFinder(store, name)) as progress:
             while True:
                 state, rows = runs.refresh(name)
                 progress.watch(state, rows)

@@ -1,7 +1,4 @@
-"""`forge start`: a run of any kind, from a config file and settings.
-
-`forge kinds` and `forge settings`: what runs there are and what they may be told. No torch.
-"""
+"""`forge start`, `kinds` and `settings`: start a run of any kind; list the kinds and their settings."""
 
 from __future__ import annotations
 
@@ -240,7 +237,7 @@ def planned(
     elsewhere: bool,
 ) -> Plan:
     """Return the plan of a new run, checked. Raises ConfigError, UnavailableError."""
-    from agent_forge.runs.kinds.asked import Asked, Lookup
+    from agent_forge.runs.kinds.asked import Lookup, RunRequest
     from agent_forge.weights.storage.model_origin import Finder
     from agent_forge.worker.commands import submit
 
@@ -248,7 +245,7 @@ def planned(
     for role, model in map(_role, models):
         roles.setdefault(role, []).append(model)
     named = Finder(home, lambda line: click.echo(line, err=True))
-    request = Asked(kind, config, roles, data, output_dir)
+    request = RunRequest(kind, config, roles, data, output_dir)
     return submit.plan(request, Lookup({}, named, elsewhere=elsewhere))
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from agent_forge.evaluation.data.packing import Ids, Posed
+from agent_forge.evaluation.data.packing import Ids, PackedProblem
 
 #: Tokens of one forward pass, fewer if the vocabulary is large: logits stay under 64 MB.
 BATCH_TOKENS = 4096
@@ -37,7 +37,7 @@ class Evaluator(Protocol):
         """Return −log p of every token of each continuation; no prompt or continuation is empty."""
         ...
 
-    def replies(self, problems: Sequence[Posed], tokenizer: Any) -> list[str]:
+    def replies(self, problems: Sequence[PackedProblem], tokenizer: Any) -> list[str]:
         """Return greedy replies (always the most likely token), ended as each problem says."""
         ...
 

@@ -14,7 +14,7 @@ import torch
 from transformers import StoppingCriteria
 
 from agent_forge.evaluation.backends.backend import LocalModel
-from agent_forge.evaluation.data.packing import Posed
+from agent_forge.evaluation.data.packing import PackedProblem
 
 #: Prompts are padded to a multiple of this.
 PAD_TO = 32
@@ -22,7 +22,7 @@ PAD_TO = 32
 TAIL = 8
 
 
-def replies(model: LocalModel, problems: Sequence[Posed], tokenizer: Any) -> list[str]:
+def replies(model: LocalModel, problems: Sequence[PackedProblem], tokenizer: Any) -> list[str]:
     """Return the reply to every problem."""
     result = [""] * len(problems)
     ends = end_tokens(model, tokenizer)
@@ -58,7 +58,7 @@ class _Reading(StoppingCriteria):
     """Stopping criterion that decodes replies while they grow and says which rows have ended."""
 
     def __init__(
-        self, problems: Sequence[Posed], tokenizer: Any, ends: frozenset[int], length: int
+        self, problems: Sequence[PackedProblem], tokenizer: Any, ends: frozenset[int], length: int
     ) -> None:
         self._problems = problems
         self._tokenizer = tokenizer

@@ -1,13 +1,11 @@
 """Resident model: one model object per architecture, into which candidates' weights are swapped.
 
-Nothing is instantiated again or copied: parameters are pointed at the candidate's tensors.
+Parameters are pointed at the candidate's tensors; nothing is instantiated again or copied.
 
-Log-likelihoods of continuations, with each prompt read once.
-
-The prompts of a batch are padded on the left and read into a key-value cache; their continuations
-are read with this cache. Only the logits of a prompt's last position are computed, and a
-continuation of one token needs no more than those. Architectures that keep another kind of state,
-or take no positions, read prompt and continuation together instead.
+To score continuations, each prompt is read once. The prompts of a batch are padded on the left and
+read into a key-value cache, with which their continuations are read. Only the logits of a prompt's
+last position are computed; a continuation of one token needs no others. Architectures that keep
+another kind of state, or take no positions, read prompt and continuation together instead.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ from agent_forge.evaluation.backends.backend import (
     rows_per_batch,
 )
 from agent_forge.evaluation.backends.generation import replies
-from agent_forge.evaluation.data.packing import Ids, Posed
+from agent_forge.evaluation.data.packing import Ids, PackedProblem
 from agent_forge.runs.errors import SourceError
 from agent_forge.weights import block_names
 from agent_forge.weights.folders import model_config
@@ -197,7 +195,7 @@ class ResidentModel:
         """Return −log p of continuations, as `Evaluator` says; every prompt is read once."""
         return continuations(self, pairs)
 
-    def replies(self, problems: Sequence[Posed], tokenizer: Any) -> list[str]:
+    def replies(self, problems: Sequence[PackedProblem], tokenizer: Any) -> list[str]:
         """Return greedy replies, as `Evaluator` says."""
         return replies(self, problems, tokenizer)
 

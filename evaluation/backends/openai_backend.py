@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent_forge.evaluation.backends.backend import Losses, batches, rows_per_batch
-from agent_forge.evaluation.data.packing import Ids, Posed
+from agent_forge.evaluation.data.packing import Ids, PackedProblem
 from agent_forge.runs.errors import EndpointError
 from agent_forge.runs.system.redaction import Address
 
@@ -81,7 +81,7 @@ class Endpoint:
                     sequence_losses[place] = self._read(choice, len(prompt))
         return [each for each in sequence_losses if each is not None]
 
-    def replies(self, problems: Sequence[Posed], tokenizer: Any) -> list[str]:
+    def replies(self, problems: Sequence[PackedProblem], tokenizer: Any) -> list[str]:
         """Return greedy replies, as `Evaluator` says. Raises EndpointError.
 
         Replies are cut here at all stop texts, because the server gets only the first four.

@@ -1,17 +1,13 @@
-"""A model that replies in this process, in the dtype of its weights, with a cache of keys and values.
+"""Chat model in this process: reply generation, choice of tokens, and streamed text.
 
-The reply is written by a thread of its own, so that its tokens can be shown, and it can be stopped,
-while it grows.
+A reply is generated in a thread of its own, so that its tokens can be shown while it grows, and the
+reply can be stopped. Weights keep their dtype; keys and values are cached. Tokens are chosen by the
+model's `generation_config.json` and by the user's settings; without either, decoding is greedy, as in
+transformers.
 
-Choice of a reply's tokens, by the model's `generation_config.json` and by what the user asks for.
-
-Without a word of either every token is the likeliest one (greedy), as transformers has it.
-
-Text of a growing reply: token ids in, pieces of text out, none of which cuts a character.
-
-A character may be spread over several tokens: its text ends with U+FFFD until the last of them. And a
-token's text may depend on the token before it, as the blank at the beginning of a word does. So tokens
-are decoded together with those of the piece before.
+Streamed text never cuts a character. A character may be spread over several tokens, whose text ends
+with U+FFFD until the last of them. A token's text may depend on the token before it, such as the blank
+at the beginning of a word. So tokens are decoded together with those of the previous piece.
 """
 
 from __future__ import annotations
@@ -97,7 +93,7 @@ class ResidentSpeaker:
         tokens: SimpleQueue[int | BaseException | None] = SimpleQueue()
         heard = _Hearing(tokens, ends, stopping)
         choice = self._choice.of(settings)
-        choose = Choosing(choice, most, len(ids), settings.seed, "chat", len(ids))
+        choose = TokenChooser(choice, most, len(ids), settings.seed, "chat", len(ids))
         thread = Thread(target=self._write, args=(ids, most, heard, choose, tokens), daemon=True)
         thread.start()
         decoder = Decoder(self._tokenizer, ids[-TAIL:])
@@ -213,7 +209,7 @@ def _number(
     return float(value)
 
 
-class Choosing(LogitsProcessor):
+class TokenChooser(LogitsProcessor):
     """Logits processor that leaves the likeliest token, or the one that is drawn by a key."""
 
     def __init__(self, choice: Choice, limit: int, length: int, *key: str | int) -> None:

@@ -1,4 +1,4 @@
-"""Packing of items into token ids, once per run.
+"""Packing of items and documents into windows of token ids, once per run.
 
 Texts of a slice and domain are joined in the order of their ids, each followed by the end token,
 and cut into windows of `context` tokens; the last may be shorter and is dropped only if it has a
@@ -7,19 +7,15 @@ exactly once. A question keeps the end of its prompt if prompt and choice exceed
 problem whose prompt and reply exceed the context is refused, because a truncated task is another
 task.
 
-Encoding of prompt and continuation, as lm-evaluation-harness 0.4 does it for causal models.
+Prompt and continuation are encoded as lm-evaluation-harness 0.4 does for causal models: they are
+tokenised together, with the tokenizer's own special tokens, and blanks at the prompt's end count to
+the continuation. As many tokens as the prompt has alone are cut off in front; the rest is the
+continuation. For an empty prompt stands the start token, else the end token.
 
-Both are tokenised together, with the tokenizer's own special tokens, and blanks at the prompt's end
-count to the continuation. Then as many tokens as the prompt has alone are cut off in front; the
-rest is the continuation. If the prompt is empty, the start token, else the end token, stands for
-it.
-
-Documents as windows of tokens, each scored by itself: models of any tokenizer can be compared.
-
-A document is preceded by the tokenizer's start token (or its end token, if it has no other), so that
-every token of the text is predicted, exactly once: windows of `context` tokens begin with the last
-token of the window before. This is the rolling log-likelihood of lm-evaluation-harness (Biderman et
-al. 2024, arXiv 2405.14782).
+Documents that are scored one by one make models of any tokenizer comparable. A document is preceded
+by the start token (or the end token, if there is no other), so that every token of its text is
+predicted exactly once; each window begins with the last token of the window before. This is the
+rolling log-likelihood of lm-evaluation-harness (Biderman et al. 2024, arXiv 2405.14782).
 """
 
 from __future__ import annotations
@@ -40,7 +36,7 @@ Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Asked:
+class PackedQuestion:
     """One question: a sequence of prompt and choice for every choice.
 
     If choices are scored minus their log-likelihood without the prompt, a sequence of the start
@@ -63,7 +59,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Posed:
+class PackedProblem:
     """One problem and its prompt as token ids."""
 
     problem: Problem
@@ -75,8 +71,8 @@ class Packed:
     """The packed items of one domain of one slice."""
 
     windows: list[Ids] = field(default_factory=list)
-    questions: list[Asked] = field(default_factory=list)
-    problems: list[Posed] = field(default_factory=list)
+    questions: list[PackedQuestion] = field(default_factory=list)
+    problems: list[PackedProblem] = field(default_factory=list)
     #: UTF-8 bytes of each window's predicted tokens; empty if the tokenizer gives no offsets.
     bytes: list[int] = field(default_factory=list)
     #: The first and the last text that each window has tokens of.
@@ -206,7 +202,7 @@ def _encode(id_: str, text: str, tokenizer: Any) -> list[int]:
     return ids
 
 
-def _ask(item: Question, tokenizer: Any, context: int) -> Asked:
+def _ask(item: Question, tokenizer: Any, context: int) -> PackedQuestion:
     parts = _parts(item, tokenizer)
     choices = [choice for _, choice in parts]
     for choice, ids in zip(item.choices, choices, strict=True):
@@ -220,7 +216,7 @@ def _ask(item: Question, tokenizer: Any, context: int) -> Asked:
     pairs = [(prompt[-(context - len(ids)) :], ids) for prompt, ids in parts]
     if item.normalise == "mutual":
         pairs += _parts(item.model_copy(update={"prompt": ""}), tokenizer)
-    return Asked(
+    return PackedQuestion(
         sequences=tuple(np.asarray([*prompt, *ids], np.int64) for prompt, ids in pairs),
         starts=tuple(len(prompt) for prompt, _ in pairs),
         sizes=item.sizes or tuple(_sizes(item, choices)),
@@ -248,7 +244,7 @@ def _sizes(item: Question, choices: Sequence[Sequence[int]]) -> list[int]:
     return [len(ids) if item.normalise == "tokens" else 1 for ids in choices]
 
 
-def _pose(item: Problem, tokenizer: Any, context: int) -> Posed:
+def _pose(item: Problem, tokenizer: Any, context: int) -> PackedProblem:
     if item.encoding == "harness":
         ids = alone(item.prompt, tokenizer)
         check_known(item.id, ids, tokenizer)
@@ -261,7 +257,7 @@ def _pose(item: Problem, tokenizer: Any, context: int) -> Posed:
             f"problem {item.id!r}: its prompt has {len(ids)} tokens and its reply may have "
             f"{item.max_tokens}; the context is {context}. Shorten it, or raise `context`."
         )
-    return Posed(item, np.asarray(ids, np.int64))
+    return PackedProblem(item, np.asarray(ids, np.int64))
 
 
 def pair(prompt: str, continuation: str, tokenizer: Any) -> tuple[list[int], list[int]]:

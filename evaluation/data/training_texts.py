@@ -1,14 +1,12 @@
-"""Users' texts to train on, by domain and slice.
+"""Users' texts to train on, by domain and slice, from files, folders and data sets of the Hub.
 
 A place of data is a file, a folder or a data set of the Hub (`hub:OWNER/NAME[@REVISION]`). Every file
 of `file_formats.KINDS` is a domain of its own, called by its name; a row may name another one. With
-DOMAIN=PLACE everything there is of that domain, in folders below too. Texts fall into slices by the
-hash of their ids, most of them into train, unless a row names its slice.
+DOMAIN=PLACE all files of the place are of that domain, in subfolders too. Texts fall into slices by
+the hash of their ids, most of them into train, unless a row names its slice.
 
-Data sets of the Hugging Face Hub as folders of files: `hub:OWNER/NAME[@REVISION]`.
-
-Only the data files are fetched, into the Hub's own cache; no code of a data set is run. What a run
-reads is the folder of one commit.
+Of a Hub data set only the data files are fetched, into the Hub's own cache; no code of the data set
+is run. A run reads the folder of one commit.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""`lm-eval:NAME[#METRIC][@COUNT]`: a task of lm-evaluation-harness, by its name or its YAML file.
+"""`lm-eval:NAME[#METRIC][@COUNT]`: items of a task of lm-evaluation-harness, by name or YAML file.
 
 METRIC is one of the task's own metrics, by default the first that fits single items. COUNT takes
 the first COUNT documents. Well-known benchmarks are refused as objectives unless the user allows
-them: a champion that was selected on a benchmark can report nothing on it.
-
-Items made of a task's documents, which a process with lm-evaluation-harness reads.
+them: a champion that was selected on a benchmark can report nothing on it. A process with
+lm-evaluation-harness reads the task's documents.
 """
 
 from __future__ import annotations

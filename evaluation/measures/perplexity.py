@@ -1,12 +1,9 @@
-"""Log-likelihood and next-token accuracy of windows: float32 log-probabilities, float64 sums.
+"""Log-likelihood of windows, documents and choices: float32 log-probabilities, float64 sums.
 
-Rolling log-likelihood of documents: float32 log-probabilities, float64 sums.
-
-Multiple choice by log-likelihood: the choice whose normalised log-likelihood is highest wins.
-
-Log-likelihoods are normalised by bytes, by tokens or not at all. As an alternative, the
-log-likelihood without the prompt is subtracted, which gives the mutual information of prompt and
-choice (Holtzman et al. 2021, "Surface form competition").
+In multiple choice the choice whose normalised log-likelihood is highest wins. Log-likelihoods are
+normalised by bytes, by tokens or not at all. As an alternative, the log-likelihood without the prompt
+is subtracted, which gives the mutual information of prompt and choice (Holtzman et al. 2021,
+"Surface form competition").
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ import torch
 from agent_forge.evaluation.backends.backend import Evaluator
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data.items import Text
-from agent_forge.evaluation.data.packing import Asked, Ids, Packed, Windows, documents
+from agent_forge.evaluation.data.packing import Ids, Packed, PackedQuestion, Windows, documents
 from agent_forge.runs.errors import UnmeasurableError
 
 
@@ -86,7 +83,7 @@ def scored(
     return items, sizes
 
 
-def score_questions(model: Evaluator, questions: Sequence[Asked]) -> list[int]:
+def score_questions(model: Evaluator, questions: Sequence[PackedQuestion]) -> list[int]:
     """Return for each question 1 if the right choice won, else 0. Ties go to the earlier choice."""
     flat = [(q, c) for q, question in enumerate(questions) for c in range(len(question.sequences))]
     loss_rows = model.continuations([questions[q].pair(c) for q, c in flat])
@@ -97,7 +94,7 @@ def score_questions(model: Evaluator, questions: Sequence[Asked]) -> list[int]:
     return [_won(question, q, scores) for q, question in enumerate(questions)]
 
 
-def _won(question: Asked, number: int, scores: dict[tuple[int, int], float]) -> int:
+def _won(question: PackedQuestion, number: int, scores: dict[tuple[int, int], float]) -> int:
     count = len(question.sizes)
     values = [scores[number, c] / question.sizes[c] for c in range(count)]
     if len(question.sequences) > count:

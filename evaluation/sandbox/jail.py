@@ -3,9 +3,9 @@
 The jail has an empty environment, an empty folder and three pipes, and nothing else of the
 caller's. It has loaded the modules that programs may import (`OFFERED`). For each request it forks
 a child. The child reads the request from standard input and gives up files, root, and all system
-calls but those of `seccomp`. Then the child runs the program, evaluates the given expressions in it
-and writes their `repr` into a file in memory. The child never knows the expected values: the caller
-compares them, so that a program can pass only by computing them.
+calls but those of its seccomp filter. Then the child runs the program, evaluates the given
+expressions in it and writes their `repr` into a file in memory. The child never knows the expected
+values: the caller compares them, so that a program can pass only by computing them.
 
 The jail itself reads neither requests nor answers: the kernel copies an answer from the child's
 file to the caller's pipe. Every child begins with the jail's memory, which holds nothing of earlier
@@ -15,17 +15,13 @@ A request is one line of JSON (see `runs.system.line_process`): program, calls, 
 memory (bytes). An answer is one line of JSON too: how ("" if the child ended by itself) and size.
 After it come `size` bytes, which the child wrote.
 
+Under the seccomp filter a program may compute: use memory without executable pages, read the time,
+handle its own signals, write to the one descriptor it has, and exit. It cannot open a file or socket,
+or start a process, thread or other program: such calls fail with EPERM, so that Python raises
+PermissionError. The filter is classic BPF over `struct seccomp_data` (Linux, seccomp(2)); a call of
+another ABI kills the process.
+
 Standard library only.
-
-Seccomp filter: the system calls that are allowed to a program that has loaded all it needs.
-
-The program may compute: use memory without executable pages, read the time, handle its own signals,
-write to the one descriptor it has, and exit. It cannot open a file or socket, or start a process,
-thread or other program: such calls fail with EPERM, so that Python raises PermissionError. The
-filter is classic BPF over `struct seccomp_data` (Linux, seccomp(2)); a call of another ABI kills
-the process.
-
-Standard library only: the jail imports it.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class SandboxUnavailableError(UnavailableError):
 
 
 @dataclass(frozen=True)
-class Ran:
+class ProgramResult:
     """Result of running a program."""
 
     #: `repr` of every call's value; None where the call raised.
@@ -109,7 +109,7 @@ class Sandbox:
             return f"a plain program does not run ({ran.errors})"
         return "" if out == "[]" else f"a program can {out or ran.errors}"
 
-    def run(self, program: str, calls: Sequence[str]) -> Ran:
+    def run(self, program: str, calls: Sequence[str]) -> ProgramResult:
         """Run a program and evaluate expressions in it, in order. Raises SandboxUnavailableError."""
         request = {"program": program, "calls": list(calls), **self._limits}
         try:
@@ -130,19 +130,19 @@ class Sandbox:
         self.close()
 
 
-def _nothing(calls: Sequence[str], why: str) -> Ran:
+def _nothing(calls: Sequence[str], why: str) -> ProgramResult:
     nothing = (None,) * len(calls)
-    return Ran(nothing, nothing, why)
+    return ProgramResult(nothing, nothing, why)
 
 
-def _understood(output: str, calls: Sequence[str]) -> Ran:
+def _understood(output: str, calls: Sequence[str]) -> ProgramResult:
     """Parse the child's answer without trust: its program may have written it itself."""
     try:
         answer: Any = json.loads(output)
         if "values" in answer:
             pairs = [(_text(value), _text(error)) for value, error in answer["values"]]
             if len(pairs) == len(calls):
-                return Ran(tuple(v for v, _ in pairs), tuple(e for _, e in pairs))
+                return ProgramResult(tuple(v for v, _ in pairs), tuple(e for _, e in pairs))
         if why := answer.get("error") or answer.get("jail"):
             return _nothing(calls, str(why))
     except (ValueError, TypeError, AttributeError, RecursionError):

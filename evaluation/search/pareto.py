@@ -1,20 +1,13 @@
-"""Pareto dominance, fronts, crowding distance and hypervolume of objectives to maximise.
+"""Multi-objective search (NSGA-II): Pareto fronts, hypervolume, selection, crossover and mutation.
 
-Pure. Deb et al. 2002, "A fast and elitist multiobjective genetic algorithm: NSGA-II": fast
-non-dominated sorting (section III A), crowding distance (III B). Hypervolume by slices (Fonseca et
-al. 2006 describe faster ways; fronts here have some dozen points).
+Pure; every random number comes from the given `Draws`. Objectives are maximised. Deb et al. 2002, "A
+fast and elitist multiobjective genetic algorithm: NSGA-II": non-dominated sorting (section III A),
+crowding distance (III B), selection (III). Hypervolume by slices (Fonseca et al. 2006 describe faster
+ways; fronts here have some dozen points).
 
-Selection of NSGA-II: who survives a generation, and who is bred from.
-
-Deb et al. 2002, "A fast and elitist multiobjective genetic algorithm: NSGA-II", section III. Pure.
-
-Crossover and mutation of points in [0, 1]ⁿ.
-
-Pure: every random number comes from the draws given. Simulated binary crossover: Deb & Agrawal
-1995; polynomial mutation: Deb & Goyal 1996; both bounded by clipping. Blended crossover: a random
-place between the parents (Eshelman & Schaffer 1993, BLX-0).
-
-Random numbers of a search, from keys.
+Points are in [0, 1]ⁿ. Simulated binary crossover: Deb & Agrawal 1995; polynomial mutation: Deb & Goyal
+1996; both are bounded by clipping. Blended crossover: a random place between the parents (Eshelman &
+Schaffer 1993, BLX-0).
 """
 
 from __future__ import annotations

@@ -1,25 +1,12 @@
-"""Family `chain`: the symbol that several steps along arrows lead to.
+"""Task families: items drawn by key, whose answers follow from the prompt by the family's rule.
 
-Family `lookup`: the value of a key in a table.
-
-Family `recall`: the value of a key that was told before a long stretch of filler.
-
-Family `reversal`: a word from its last letter to its first.
-
-Families `sort-digits` and `sort-letters`: symbols in order.
-
-Family `addition`: the sum of two numbers, digit by digit.
-
-Family `subtraction`: the difference of two numbers, digit by digit.
-
-Families `automaton-0` … `automaton-255`: the next state of an elementary cellular automaton.
+`chain` follows arrows between symbols; `lookup` finds the value of a key, and `recall` after a long
+stretch of filler; `reversal`, `sort-digits` and `sort-letters` reorder symbols; `addition` and
+`subtraction` compute digit by digit; `automaton-0` … `automaton-255` step a cellular automaton.
+Symbols are separated by blanks, so that no token covers several of them.
 
 Wolfram 1983, "Statistical mechanics of cellular automata": the new value of a cell is the bit
 4 · left + 2 · own + right of the rule's number. The cells form a ring.
-
-Base of task families: items, random draws by key, verification of replies.
-
-Symbols of a prompt and of an answer are separated by blanks, so that no token covers several of them.
 """
 
 from __future__ import annotations

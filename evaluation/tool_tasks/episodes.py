@@ -1,14 +1,12 @@
-"""Episodes: a model answers tool tasks, calls are carried out, and results go back to it.
+"""Episodes: a model works on tool tasks; its calls are carried out and their results go back to it.
 
-A turn is what the model writes until a call or its end; a result follows a call, as context. Decoding
-is greedy, or sampled by key (`evaluation/trajectories/sampling.py`). Turns, their tokens, calls and
-outputs are bounded.
+A turn is the text that the model writes until a call or its end; a result follows a call, as context.
+Decoding is greedy, or sampled by key (`evaluation/trajectories/sampling.py`). Turns, their tokens,
+calls and outputs are bounded.
 
-Dialogues with tools in a tokenizer's ids: how a session begins, and what follows a call.
-
-Without a chat template a session is the prompt, the question and a line break. With one, the prompt is
-the system message and the question the user's; in the form `chat` the template also writes the tools
-and their results.
+Without a chat template a session begins with the prompt, the question and a line break. With one, the
+prompt is the system message and the question the user's; in the form `chat` the template also writes
+the tools and their results.
 """
 
 from __future__ import annotations

@@ -1,17 +1,9 @@
-"""Family `execution`: the value of a small program.
+"""Families of tool tasks: `execution`, `calculation`, `table`, `memory`, `retrieval` and `repair`.
 
-Family `calculation`: arithmetic that is too large for the model.
-
-Family `table`: the value of a key in a table that the model does not see.
-
-Family `memory`: a fact is told in one session and asked for in another.
-
-Family `retrieval`: a fact of one document among many.
-
-Family `repair`: a repository of a few files, an issue, and tests that fail and must pass.
-
-The form of SWE-bench (arXiv 2310.06770) in miniature. Each repository has one bug of a known class, and
-its tests fail with the bug and pass without it.
+They ask for the value of a small program, arithmetic that is too large for the model, a value of a
+table that the model does not see, a fact of an earlier session, and a fact of one document among many.
+`repair` is the form of SWE-bench (arXiv 2310.06770) in miniature: a repository of a few files, an
+issue, and one bug of a known class; its tests fail with the bug and pass without it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Forms of a call as text: how a model writes one, how it is parsed, how a result is written.
+"""Tool calls as text: how a model writes a call, how it is parsed, how its result is written.
 
 The plain forms put a call and its result between marks, in the model's own turn:
 
@@ -10,9 +10,8 @@ The form `chat` is the one that chat templates of tool-using models render (Herm
 
     <tool_call>{"name": "calc", "arguments": {"input": "17 + 5"}}</tool_call>
 
-and the result is a message of the role `tool`.
-
-Interface of a tool, and the bounds on what one is given and gives back.
+and the result is a message of the role `tool`. `Tool` is the interface of a tool; the sizes of its
+input and output are bounded.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class Form(Protocol):
 
 
 @dataclass(frozen=True)
-class Marked:
+class MarkedCalls:
     """Calls and results between marks."""
 
     name: str
@@ -86,9 +85,9 @@ class Marked:
         return f"{self.before}{output}{self.after}"
 
 
-TAGS = Marked("tags", "<call>", "</call>", "<result>", "</result>")
-BRACKETS = Marked("brackets", "[[", "]]", "{{", "}}")
-WORDS = Marked("words", "call ", " end", " result ", " end ")
+TAGS = MarkedCalls("tags", "<call>", "</call>", "<result>", "</result>")
+BRACKETS = MarkedCalls("brackets", "[[", "]]", "{{", "}}")
+WORDS = MarkedCalls("words", "call ", " end", " result ", " end ")
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,15 @@
-"""Toolbox: the tools that one task has, and calls of them whose errors are texts.
+"""Tools of a task: Python in the sandbox, tables, memory stores and repositories. Errors are texts.
 
-Python in the sandbox: the value of a program's last expression.
-
-Table: the value of a key.
-
-Memory stores in files: facts by key, what happened in order, and a small working memory.
+The memory stores are files, each replaced as a whole, so that a killed process leaves the old or the
+new one:
 
     FOLDER/semantic.json   key → text; a key is written over
     FOLDER/episodic.json   texts in the order in which they came; the oldest is dropped if it is full
     FOLDER/working.json    a few keys; the one that was used least recently is dropped if it is full
 
-A file is replaced as a whole, so that a killed process leaves the old or the new one.
-
-Repository: a few Python files in memory whose lines can be changed, and tests in the sandbox.
-
-Files become modules in their order, so a later one may import from earlier ones. A test is
-`assert CALL == VALUE`; the call is evaluated in the last file, and the value never enters the sandbox.
+A repository is a few Python files in memory whose lines can be changed. Files become modules in their
+order, so a later one may import from earlier ones. A test is `assert CALL == VALUE`; the call is
+evaluated in the last file, and the value never enters the sandbox.
 """
 
 from __future__ import annotations

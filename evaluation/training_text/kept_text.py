@@ -1,4 +1,4 @@
-"""The text of a run that trains: what is trained on, what is measured on, and the tokenizer of both.
+"""The text of a run that trains: token streams to train on, items to measure on, and the tokenizer.
 
     FOLDER/streams.safetensors   domain → token ids, int32 [tokens], each document ended
     FOLDER/items.jsonl           the items to measure on
@@ -6,8 +6,6 @@
 
 The folder is kept among this machine's inputs under its content address, and shared. It is read again
 instead of being made again: tokenizing is slow, and the user's files may have changed.
-
-Parts of a folder of text: documents by domain, items, token streams, a given model's tokenizer.
 """
 
 from __future__ import annotations

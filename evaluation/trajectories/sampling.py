@@ -1,11 +1,10 @@
-"""Replies: sampled at temperature 1, a function of the model, the beginnings and a key; or greedy.
+"""Sampling of replies by key (temperature 1, or greedy), and the divergence of two models along them.
 
-A token is drawn by inverting the cumulative distribution at one random number, whose key holds the
-reply's number and the token's place. So no reply depends on how many are drawn, and beyond the rounding
-of a forward pass on none that is computed with it. The rows of a pass are fixed, so that within a
-profile the bits are, too.
-
-Divergence of one model from another along trajectories, in float64.
+A reply is a function of the model, the beginnings and a key. A token is drawn by inverting the
+cumulative distribution at one random number, whose key holds the reply's number and the token's
+place. So no reply depends on how many are drawn, nor, beyond the rounding of a forward pass, on the
+replies that are computed with it. The rows of a pass are fixed, so that within a profile the bits are,
+too. Divergence is in float64.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Programs: the reply is run in the sandbox, and its values are compared outside of it.
+"""Checks of replies that are programs: run in the sandbox, with their values compared outside of it.
 
 A test is `assert CALL == VALUE`, `assert CALL` or `assert not CALL`; VALUE is a Python literal.
 Only CALL goes into the sandbox. The program never sees the values, so it can pass only by computing
-them. Floats may differ by 1e-9 of their size.
-
-Base class of checks, and verdicts on replies.
+them. Floats may differ by 1e-9 of their size. `Check` and `Verdict` serve the other checks as well.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Kinds of checks that an item can have, and the verifier that applies them to replies.
+"""The verifier of replies, which applies an item's check; and the check of structured data.
 
-Structured data: the reply is parsed and compared with the answer, field by field.
-
-A field is a leaf with its path. The score is the share of right fields among all fields that either
-side has: a missing field counts like a superfluous one. Texts, numbers and booleans are different
-things; 1 and 1.0 are the same number. A CSV file is a list of rows whose values are texts. The
-content of a fenced code block is used without its fence.
+Structured data are parsed and compared with the answer, field by field. A field is a leaf with its
+path. The score is the share of right fields among all fields that either side has: a missing field
+counts like a superfluous one. Texts, numbers and booleans are different things; 1 and 1.0 are the same
+number. A CSV file is a list of rows whose values are texts. The content of a fenced code block is used
+without its fence.
 """
 
 from __future__ import annotations

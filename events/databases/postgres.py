@@ -8,15 +8,17 @@ seen by a follower).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import cast
 
+import psycopg
 from sqlalchemy import Connection, create_engine, event, make_url
+from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from agent_forge.events import schema
-from agent_forge.events.database import Database
+from agent_forge.events.database import Database, Values
 from agent_forge.events.errors import StoreUnavailableError
 from agent_forge.events.store import EventStore
 
@@ -57,22 +59,22 @@ class Postgres(Database):
         event.listen(engine, "connect", _by_index)
         super().__init__(engine, address.render_as_string(hide_password=True))
 
-    def begin_append(self, cursor: Any) -> None:
+    def begin_append(self, cursor: DBAPICursor) -> None:
         """Begin, and wait until no other transaction appends."""
         self._lock(cursor, APPEND_LOCK)
 
     @contextmanager
-    def migrating(self) -> Iterator[Connection]:
+    def migrating(self) -> Generator[Connection]:
         """Yield a connection in a writing transaction, once no other transaction changes tables."""
         with self.writing() as connection:
             connection.exec_driver_sql(_LOCK, (MIGRATE_LOCK,))
             yield connection
 
-    def _lock(self, cursor: Any, key: int) -> None:
+    def _lock(self, cursor: DBAPICursor, key: int) -> None:
         cursor.execute(_LOCK, (key,))
 
     def insert(
-        self, cursor: Any, statement: str, rows: Sequence[tuple[Any, ...]]
+        self, cursor: DBAPICursor, statement: str, rows: Sequence[Values]
     ) -> Sequence[int | None]:
         """Insert rows in their order, several in one batch; return their positions.
 
@@ -82,11 +84,12 @@ class Postgres(Database):
         if len(rows) == 1:
             answers = [cursor.execute(statement, rows[0]).fetchone()]
         else:
-            cursor.executemany(statement, rows, returning=True)
-            answers = [result.fetchone() for result in cursor.results()]
+            driver_cursor = _of_driver(cursor)
+            driver_cursor.executemany(statement.encode(), rows, returning=True)
+            answers = [result.fetchone() for result in driver_cursor.results()]
         return [row[0] if row else None for row in answers]
 
-    def insert_alone(self, cursor: Any, statement: str, row: tuple[Any, ...]) -> int | None:
+    def insert_alone(self, cursor: DBAPICursor, statement: str, row: Values) -> int | None:
         """Lock and insert in one statement, which saves one round trip.
 
         The statement's snapshot is older than the lock. That is enough: rows are never changed, so
@@ -129,7 +132,13 @@ class Postgres(Database):
         return None
 
 
-def _by_index(connection: Any, _record: Any) -> None:
+def _of_driver(cursor: object) -> psycopg.Cursor:
+    """Return a cursor as what it is: psycopg's can more than every driver's."""
+    assert isinstance(cursor, psycopg.Cursor)
+    return cast("psycopg.Cursor", cursor)
+
+
+def _by_index(connection: psycopg.Connection, _record: object) -> None:
     """Make a new connection prefer indexes, and limit its idle time in a transaction.
 
     Prepared statements keep their plan, and a plan made for an empty log would read the whole
@@ -146,15 +155,13 @@ def open_store(url: str) -> EventStore:
 
     Raises StoreUnavailableError, and SchemaError if the tables are of another version.
     """
-    database: Any = None
+    database = Postgres(url)
     try:
-        database = Postgres(url)
         schema.prepare(database, upgrade=False)
         return EventStore(database)
     except (DatabaseError, OperationalError) as error:
         database.close()
         raise database.unavailable(error) from error
     except BaseException:
-        if database is not None:
-            database.close()
+        database.close()
         raise

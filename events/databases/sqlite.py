@@ -24,13 +24,13 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from agent_forge.events import schema
-from agent_forge.events.database import Database
+from agent_forge.events.database import Database, Values
 from agent_forge.events.store import EventStore
 
 #: The first release without the WAL bug.
@@ -66,16 +66,16 @@ class Sqlite(Database):
         super().__init__(_engine(path), str(path))
         self._path = path
 
-    def begin_append(self, cursor: Any) -> None:
+    def begin_append(self, cursor: DBAPICursor) -> None:
         """Begin with the lock that writers take. Raise if the file ends within a page."""
         _take_write_lock(cursor.execute)
         _refuse_torn(self._path, cursor.execute("PRAGMA page_size").fetchone()[0])
 
     def insert(
-        self, cursor: Any, statement: str, rows: Sequence[tuple[Any, ...]]
+        self, cursor: DBAPICursor, statement: str, rows: Sequence[Values]
     ) -> Sequence[int | None]:
         """Insert rows one by one, since there is no round trip to save; return their positions."""
-        positions = []
+        positions: list[int | None] = []
         for row in rows:
             cursor.execute(statement, row)
             positions.append(cursor.lastrowid if cursor.rowcount else None)
@@ -121,7 +121,7 @@ def _engine(path: Path) -> Engine:
     )
 
     @event.listens_for(engine, "connect")
-    def _connect(connection: Any, _record: Any) -> None:
+    def _connect(connection: sqlite3.Connection, _record: object) -> None:
         connection.isolation_level = None  # transactions begin in _begin, not in the driver
         connection.text_factory = _text
         cursor = connection.cursor()
@@ -132,7 +132,7 @@ def _engine(path: Path) -> Engine:
         cursor.close()
 
     @event.listens_for(engine, "begin")
-    def _begin(connection: Any) -> None:
+    def _begin(connection: Connection) -> None:
         writes = connection.get_execution_options().get("forge_write", False)
         if writes:
             _take_write_lock(connection.exec_driver_sql)

@@ -1,4 +1,4 @@
-"""Paired bootstrap comparison of two models on the same items (Efron & Tibshirani 1993).
+"""Comparison of two models on the same items: paired bootstrap (Efron & Tibshirani 1993), item by item.
 
 Windows, questions and problems are resampled within each domain (`evaluation.measures.bootstrap`),
 and fitness is computed of every resample. The best sources' values that normalise fitness are held
@@ -7,8 +7,6 @@ fixed.
 A difference is a win or a loss only if its whole interval lies beyond rounding. The same sums in
 another order move every item a little, often in the same direction, and the interval of such a
 difference can exclude zero. The size of rounding depends on the dtype that evaluation computes in.
-
-Outcomes item by item, with names, of one model and of two models side by side.
 
 Pure: no torch.
 """

@@ -1,10 +1,8 @@
 """Map of mergekit's method names and parameters to techniques of evomerge and their parameters.
 
-A method says which of the parts are task vectors on which base, and what each parameter is called.
-Names and defaults are mergekit's. Methods of evomerge's own are beside them: `dfs`, `dataflow`,
-`frankenmerge` (passthrough of slices) and the pipelines.
-
-Parameters of a config: numbers, gradients over depth, filters by tensor name.
+For each method the map has its inputs (parts, or task vectors on a base) and the names of its
+parameters. Names and defaults are mergekit's. Methods of evomerge's own are beside them: `dfs`,
+`dataflow`, `frankenmerge` (passthrough of slices) and the pipelines.
 
 A setting is a number (or a truth value), a list of numbers, or a list of {filter, value}. A list of
 numbers is piecewise linear over the relative depth t of a layer inside its slice: t = index /

@@ -1,10 +1,8 @@
-"""Files of a merged model's folder beside its weights: config, tokenizer, card, merge record.
+"""Files of a merged model's folder beside its weights: config, tokenizer, chat template, card, record.
 
-Chat templates of a merge's result: by name, the models' own, from a file; and how a turn ends.
-
-The names are mergekit's; the templates are written here after the formats that their models document.
-A turn ends with a token, and a model stops at the tokens that `eos_token_id` lists: if the two differ,
-the result talks on.
+Names of chat templates are mergekit's; the templates are written here after the formats that their
+models document. A turn ends with a token, and a model stops at the tokens that `eos_token_id` lists:
+if the two differ, the model does not stop at the end of its turn.
 """
 
 from __future__ import annotations

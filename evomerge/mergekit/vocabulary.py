@@ -6,9 +6,8 @@ The first tokenizer's merges still decide how plain text is split. Appended adde
 tokens, tags) are found in text as in their own model.
 
 A token that a model lacks takes the base's row if the base has the token, else the mean of the rows
-of the models that have it. `tokens` in the config overrides this for single tokens.
-
-Rows of tensors moved to other tokens on the fly.
+of the models that have it. `tokens` in the config overrides this for single tokens. Rows of tensors
+move to their new tokens while they are read (`TokenRows`).
 """
 
 from __future__ import annotations

@@ -3,11 +3,9 @@
     plan(recipe, …) -> execute(plans, sources, sinks) -> sink.digest()
 
 A sink is memory (`MemorySink`) or files (`safetensors_sink.SafetensorsSink`). Several plans share a
-pass: operations that read the same tensors are carried out together, and what one measures (dot
-products, thresholds) is there for the others. The bits depend on neither the sink, the number of
-threads nor the plans that are executed together.
-
-Noise on weights: Gaussian values on a keyed share of a tensor's elements.
+pass: operations that read the same tensors are carried out together and share their measurements (dot
+products, thresholds). The bits depend on neither the sink, the number of threads nor the plans that
+are executed together.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""Groups of tensors that share genes: layer groups × {attention, mlp, rest}, embedding, head.
+"""Groups of tensors that share genes, and the choice of blocks for a frankenmerge.
 
 Pure. A model of B blocks is cut into D layer groups of neighbouring blocks, block b in layer group
-b·D // B. Group 3·d + p is part p of layer group d. The last group but one is the embedding. The
-last group is the head, with the final norm and all other tensors outside of the blocks.
+b·D // B. Group 3·d + p is part p (attention, mlp, rest) of layer group d. The last group but one is
+the embedding. The last group is the head, with the final norm and all other tensors outside of the
+blocks.
 
-Choice of the blocks that a frankenmerge takes from its inputs, given the measured gains.
-
-Pure. The measure itself is in `evomerge/merging/layer_fitness.py`. The reasons for both are in
-docs/decisions/0003-layer-fitness.md.
+A frankenmerge takes blocks by their measured gains (`evomerge/merging/layer_fitness.py`). The reasons
+for both are in docs/decisions/0003-layer-fitness.md.
 """
 
 from __future__ import annotations

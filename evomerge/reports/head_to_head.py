@@ -20,7 +20,7 @@ LAST_FIRST: tuple[Slice, ...] = ("test", "selection", "search")
 
 
 @dataclass(frozen=True)
-class Beside:
+class HeadToHead:
     """Two models' outcomes on the same items."""
 
     mine: str
@@ -44,7 +44,9 @@ class Beside:
         return contest(items, itemise(self.others, self.draws, names), self.computed_in)
 
 
-def beside(state: RunState, recipe_id: str, slice_: Slice | None, against: str | None) -> Beside:
+def beside(
+    state: RunState, recipe_id: str, slice_: Slice | None, against: str | None
+) -> HeadToHead:
     """Return a candidate beside the model `against`, or beside the best source if None.
 
     The slice is `slice_`, or the last that the candidate was measured on. Raises NotFoundError or
@@ -65,7 +67,7 @@ def beside(state: RunState, recipe_id: str, slice_: Slice | None, against: str |
         other_outcomes = evaluation.outcomes
     else:
         raise ConfigError(f"{name} was not measured on the same items of the {key[1]} slice.")
-    return Beside(
+    return HeadToHead(
         mine=recipe_id,
         name=name,
         slice=key[1],

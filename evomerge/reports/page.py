@@ -1,7 +1,4 @@
-"""A merging run as plain data, in the shapes of docs/api.md. Pure.
-
-Parts of a merging run's page, by name, as the API's routes say them. Pure.
-"""
+"""Page of a merging run as plain data, in the shapes of docs/api.md; its parts by name. Pure."""
 
 from __future__ import annotations
 

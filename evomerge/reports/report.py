@@ -1,8 +1,6 @@
-"""Report of a run: numbers from the log as plain data, and the same as Markdown.
+"""Report of a merging run: numbers from the log as plain data, as Markdown, and the command. Pure.
 
-Pure.
-
-The command that asks for a run again: its models, its data, and the settings that differ. Pure.
+The command asks for the same run again: its models, its data, and the settings that are not defaults.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Merging runs in lists: what an event changes in the run's row, and the models that it brings.
-
-Headline of a run's page: its score, and the number of items of each slice. Pure.
-"""
+"""Rows and headlines of merging runs in lists, and the models that an event registers. Pure."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ NOUNS = {"baseline": "merge", "source": "source", "base": "base"}
 
 
 @dataclass(frozen=True)
-class Given:
+class StartingModel:
     """The model that the run began with and that its champion is."""
 
     name: str
@@ -29,7 +29,7 @@ class Given:
     same_weights: bool
 
 
-def given(state: RunState) -> Given | None:
+def given(state: RunState) -> StartingModel | None:
     """Return the base, source or fixed merge that the champion is; None if it is a new model.
 
     Before the run has completed, weights alone can tell.
@@ -39,10 +39,10 @@ def given(state: RunState) -> Given | None:
     digest = state.built[state.champion][0]
     for name, kind, recipe_id in _beginnings(state):
         if recipe_id in state.built and state.built[recipe_id][0] == digest:
-            return Given(name, kind, True)
+            return StartingModel(name, kind, True)
     for rival in state.completed.rivals if state.completed else ():
         if rival.lead and rival.lead.difference == rival.lead.low == rival.lead.high == 0:
-            return Given(rival.name, rival.kind, False)
+            return StartingModel(rival.name, rival.kind, False)
     return None
 
 
@@ -129,7 +129,7 @@ def sentence(state: RunState) -> str:
     return " ".join(part for part in (first, text, last, near) if part)
 
 
-def _is(rival: Rival, model: Given | None) -> bool:
+def _is(rival: Rival, model: StartingModel | None) -> bool:
     """Return True if a rival is the model that the champion is."""
     return model is not None and (model.name, model.kind) == (rival.name, rival.kind)
 

@@ -3,8 +3,6 @@
 Values that must not depend on luck (recipes, digests, scores) and values that may (seconds, who,
 when) are in separate fields; `runs.record.events.LUCK` names the latter. What every kind of run has
 is in `runs/record/events.py`.
-
-Value types inside the events of an EvoMerge run.
 """
 
 from __future__ import annotations

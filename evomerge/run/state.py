@@ -1,14 +1,11 @@
-"""State of a merging run: the fold of its events.
+"""State of a merging run: the fold of its events, and the budget that ends its search.
 
 Pure; no clock, no I/O. What every kind of run has is in `runs/kinds/state.py`.
 
-Budgets: what a run has spent, and the budget that ends its search.
-
-Pure; everything follows from the log. Evaluations and items are those of the search and of the
-selection slice, the sources' included. Hours are those between `started` and the newest event,
-without the time that the run was paused. Device hours are what the tasks recorded as their
-duration. Both kinds of hours depend on the machine: of two runs with such a budget, one may go
-further than the other.
+Budgets count evaluations and items of the search and of the selection slice, the sources' included.
+Hours are those between `started` and the newest event, without the time that the run was paused.
+Device hours are the recorded durations of tasks. Both kinds of hours depend on the machine: of two
+runs with such a budget, one may go further than the other.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Diversity of a population, computed from sketches of its task vectors.
+"""Diversity of a population, from sketches of its task vectors; and the search's stopping rule.
 
 Diversity is the mean distance between the candidates' task vectors, divided by the mean distance
 between the sources' task vectors: at 1 the candidates are as far apart as the sources, at 0 they
 are all the same. Pure: no torch.
-
-The stopping rule of a search, a pure function.
 """
 
 from __future__ import annotations

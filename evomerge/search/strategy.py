@@ -1,10 +1,8 @@
-"""The interface of a search strategy, which keeps no state.
+"""The interface of a search strategy, and its input: all measurements of earlier generations.
 
-A strategy's proposals are a pure function of the past that it is given. Learned state (a
-distribution, a bandit's counts) is rebuilt from the recorded generations each time, with random
-numbers from keys.
-
-Input of a strategy: all measurements before the generation that it proposes.
+A strategy keeps no state: its proposals are a pure function of the past that it is given. Learned
+state (a distribution, a bandit's counts) is rebuilt from the recorded generations each time, with
+random numbers from keys.
 """
 
 from __future__ import annotations

@@ -53,13 +53,13 @@ def find(home: Home, state: RunState, recipe_id: str) -> dict[str, Any]:
     if cached_attribution is not None:
         return cached_attribution
     from agent_forge.evomerge.merging.attribution import makeup
-    from agent_forge.evomerge.tasks.context import Bench
+    from agent_forge.evomerge.tasks.context import MergeContext
     from agent_forge.weights.storage.weight_cache import Artifacts
     from agent_forge.weights.threads import set_threads
 
     assert state.started
     set_threads(state.started.profile.threads)
-    bench = Bench(state, Artifacts.of(home))
+    bench = MergeContext(state, Artifacts.of(home))
     bench.check_sources()
     taken = path(state.recipes[recipe_id], state.recipes)
     rows = makeup(bench.weights(recipe_id), bench.origin, bench.source_weights, taken)

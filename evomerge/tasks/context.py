@@ -1,8 +1,7 @@
 """The run context of a process: sources, data, the resident model, the builder.
 
 `Bench.check_unchanged`, called when a started run is opened, checks all this against `started`.
-
-Evaluation settings of the model: batch size, dtype and compilation, set, probed or pinned.
+Batch size, dtype and compilation of the resident model are set, probed or pinned.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ log = logging.getLogger(__name__)
 TOGETHER = 2 << 30
 
 
-class Bench:
+class MergeContext:
     """The run context: all objects that tasks of one run need, opened when first used.
 
     It is made from `submitted`, before or after `started`.

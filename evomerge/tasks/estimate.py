@@ -21,7 +21,7 @@ from agent_forge.evomerge.recipes.recipe import Merge
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.run.views.dry_run import Tally, rehearse
-from agent_forge.evomerge.tasks.context import Bench
+from agent_forge.evomerge.tasks.context import MergeContext
 from agent_forge.runs.kinds.forecast import Amount, Forecast
 from agent_forge.runs.system.durations import least, size, timed
 from agent_forge.weights.folders import stand_ins
@@ -44,7 +44,7 @@ def estimate(submitted: events.Submitted) -> dict[str, Any]:
     state.take(submitted)
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
-        bench = Bench(state, Artifacts(Path(folder)))
+        bench = MergeContext(state, Artifacts(Path(folder)))
         started = bench.started()
         opening = time.perf_counter() - began
         state.take(started)
@@ -138,7 +138,7 @@ def _tally(
     return rehearsal
 
 
-def _prices(bench: Bench, started: events.Started) -> dict[str, float]:
+def _prices(bench: MergeContext, started: events.Started) -> dict[str, float]:
     """Measure and return the seconds of a build, and of an item of each kind."""
     sources = tuple(s.recipe_id for s in started.sources)
     recipe = Merge(method="ties", inputs=sources, base=started.base.recipe_id)
@@ -163,7 +163,7 @@ def _some(pool: Any, kind: str) -> Draw:
     return Draw.model_validate({"windows": (), "questions": (), kind: chosen})
 
 
-def _scored(bench: Bench, draws: Draws) -> float:
+def _scored(bench: MergeContext, draws: Draws) -> float:
     """Return the seconds for scoring these items; if the first time is short, the best of two."""
 
     def score() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from agent_forge.evaluation.autotune import measure
 from agent_forge.evaluation.data.outcomes import Draws, Outcomes
-from agent_forge.evaluation.evaluate import Seen, Watch, evaluate
+from agent_forge.evaluation.evaluate import EvaluationResult, Watch, evaluate
 from agent_forge.events import Event, failpoints
 from agent_forge.evomerge.merging.builder import not_finite
 from agent_forge.evomerge.merging.layer_fitness import MEASURE, swap_gains
@@ -25,13 +25,13 @@ from agent_forge.evomerge.run.tasks import (
     Measure,
     Task,
 )
-from agent_forge.evomerge.tasks.context import Bench
+from agent_forge.evomerge.tasks.context import MergeContext
 from agent_forge.runs.errors import NotFiniteError
 from agent_forge.runs.kinds.decide import Start
 from agent_forge.weights.folders.checkpoint import digest
 
 
-class Context(Bench):
+class Context(MergeContext):
     """The run context whose tasks this module carries out."""
 
     def carry_out(self, task: Task) -> Event:
@@ -56,7 +56,7 @@ def _recipe(task: Build | BuildBaseline) -> Recipe:
     return task.proposal.recipe if isinstance(task, Build) else task.recipe
 
 
-def carry_out(task: Task, bench: Bench) -> Event:
+def carry_out(task: Task, bench: MergeContext) -> Event:
     """Do the task and return its event; append nothing. Raises the errors of the work."""
     match task:
         case Start():
@@ -73,7 +73,7 @@ def carry_out(task: Task, bench: Bench) -> Event:
             return _evaluate(task, bench)
 
 
-def _measure(bench: Bench) -> Event:
+def _measure(bench: MergeContext) -> Event:
     began = time.perf_counter()
     bench.resident.load(bench.origin)
     most = max(len(p.windows) for domains in bench.packed.values() for p in domains.values())
@@ -81,7 +81,7 @@ def _measure(bench: Bench) -> Event:
     return events.Profiled(seconds=time.perf_counter() - began, speed=speed)
 
 
-def _build(recipe: Recipe, bench: Bench) -> dict:
+def _build(recipe: Recipe, bench: MergeContext) -> dict:
     """Build a recipe; return the fields that the events of built candidates and baselines share."""
     began = time.perf_counter()
     weights, ahead = bench.build(recipe)
@@ -98,7 +98,7 @@ def _build(recipe: Recipe, bench: Bench) -> dict:
     return {**described, "seconds": ahead + time.perf_counter() - began}
 
 
-def _build_candidate(task: Build, bench: Bench) -> Event:
+def _build_candidate(task: Build, bench: MergeContext) -> Event:
     proposal = task.proposal
     fields = {
         "generation": task.generation,
@@ -108,7 +108,7 @@ def _build_candidate(task: Build, bench: Bench) -> Event:
     return events.candidate(proposal.kind, proposal.parents, **fields)
 
 
-def _choose_layers(task: ChooseLayers, bench: Bench) -> Event:
+def _choose_layers(task: ChooseLayers, bench: MergeContext) -> Event:
     """Choose the layers of a pipeline: build its first two stages, measure the gain of each swap."""
     began = time.perf_counter()
     pipeline = task.proposal.pipeline
@@ -131,7 +131,7 @@ def _choose_layers(task: ChooseLayers, bench: Bench) -> Event:
     )
 
 
-def _evaluate(task: Evaluate, bench: Bench) -> Event:
+def _evaluate(task: Evaluate, bench: MergeContext) -> Event:
     state = bench.state
     assert state.started
     began = time.perf_counter()
@@ -140,7 +140,7 @@ def _evaluate(task: Evaluate, bench: Bench) -> Event:
     failpoints.hit("evaluate-loaded")
     bad = not_finite(weights)
     data = bench.packed[task.slice]
-    evaluation = Seen({})
+    evaluation = EvaluationResult({})
     if not bad:
         taken = path(state.recipes[task.recipe_id], state.recipes)
         bench.resident.load(weights, None if taken is None else len(taken.steps))
@@ -169,7 +169,7 @@ def _evaluate(task: Evaluate, bench: Bench) -> Event:
     )
 
 
-def _watch(task: Evaluate, bench: Bench) -> Watch | None:
+def _watch(task: Evaluate, bench: MergeContext) -> Watch | None:
     """Return the early-stopping watch of an evaluation; None if the evaluation is never stopped.
 
     Only candidates of a search are watched. Evaluations that are compared on whole slices are not.

@@ -1,8 +1,7 @@
-"""`forge merge`, from a config file to output folders; all checks come before the first write.
+"""The work of `forge merge`: a config file, checked before the first write, becomes output folders.
 
-Texts of a merge that reads some (RegMean, RegMean++): loaded, cut into windows, and pinned.
-
-Warnings about what a source's folder holds beside weights: code, chat templates, other tokens.
+Texts of merges that read some (RegMean, RegMean++) are loaded, cut into windows and pinned. Warnings
+tell what else a source's folder holds beside weights: code, chat templates, other tokens.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ Progress = Callable[[Document, int, int, str], None]
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedMerge:
     """A checked merge: its config, models and parameters fit together."""
 
     document: Document
@@ -92,7 +91,7 @@ def prepare(
     merged_folders: Mapping[str, Path],
     named: Names | None = None,
     tell: Callable[[str], None] = lambda words: None,
-) -> Prepared:
+) -> PreparedMerge:
     """Check one merge and return it prepared; `named` finds the models of a log.
 
     `tell` hears how data is read. Raises ConfigError, ConflictError, DataError, SourceError,
@@ -113,11 +112,11 @@ def prepare(
     model_folder.check(document, layout, models, target)
     more = model_folder.warnings(document, layout, models)
     layout = replace(layout, warnings=(*layout.warnings, *more))
-    return Prepared(document, models, layout, target, regression(document, layout, tell))
+    return PreparedMerge(document, models, layout, target, regression(document, layout, tell))
 
 
 def run(
-    prepared: Prepared,
+    prepared: PreparedMerge,
     *,
     seed: int = 0,
     device: str = "cpu",

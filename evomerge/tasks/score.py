@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_forge.evaluation.autotune import Beside, paired
+from agent_forge.evaluation.autotune import SpeedComparison, paired
 from agent_forge.evaluation.backends.backend import Evaluator
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.backends.openai_backend import Endpoint
@@ -116,7 +116,7 @@ def resident(model: ModelReference, device: str = "cpu") -> ResidentModel:
 
 def speeds(
     models: Sequence[ResidentModel], context: int, tell: Callable[[str], None]
-) -> list[Beside]:
+) -> list[SpeedComparison]:
     """Measure speed and memory of the loaded models, in turns."""
     tell("measuring speed and memory, in turns")
     return paired(models, context)
@@ -202,7 +202,7 @@ def check(models: Sequence[str], how: Measurement) -> None:
 
 def measure(
     home: Home, models: Sequence[str], how: Measurement, tell: Callable[[str], None]
-) -> tuple[list[Score], list[Beside]]:
+) -> tuple[list[Score], list[SpeedComparison]]:
     """Measure models, named as every command takes them; return scores and speeds, in their order.
 
     Speeds are empty unless they are asked for. Raises ConfigError, DataError, EndpointError,

@@ -1,6 +1,6 @@
-"""The models of a cognate run as recipes: a function of its settings and of what was pinned. Pure.
+"""Recipes and events of a cognate run, and upcasters for its earlier schemas. Pure.
 
-Events of a cognate run, and how those of earlier schemas are read.
+The models' recipes are a function of the run's settings and of what was pinned.
 """
 
 from __future__ import annotations

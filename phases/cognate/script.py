@@ -1,6 +1,6 @@
 """Cognate as a kind of run: specialists of one base, trained, measured, and ready to be merged.
 
-Submission of a cognate run: settings, base and data, checked before any work.
+A submission's settings, base and data are checked before any work.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from agent_forge.phases.cognate.settings import KNOWN, NAME, CognateConfig
 from agent_forge.runs.errors import ConfigError, DataError, NotFoundError
 from agent_forge.runs.event_types import Figure
 from agent_forge.runs.kinds.architecture import Architecture
-from agent_forge.runs.kinds.asked import Asked, Checked, Command, Lookup, Plan
+from agent_forge.runs.kinds.asked import Checked, Command, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Decision, Start, failure
 from agent_forge.runs.kinds.origin import Ancestor, Origin
 from agent_forge.runs.kinds.state import State
@@ -155,7 +155,7 @@ class Cognate(Study[MakingState]):
     # ---- asking for a run --------------------------------------------------------------------
 
     @override
-    def plan(self, request: Asked, lookup: Lookup) -> Plan:
+    def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         """Return the plan of a run. Raises ConfigError, DataError, UnavailableError."""
         return plan(self, request, lookup)
 
@@ -402,7 +402,7 @@ def _spent(state: State) -> str:
     return ""
 
 
-def plan(kind: Kind, request: Asked, lookup: Lookup) -> Plan:
+def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
     """Return the plan of the run. Without `domains`, the user's data gives a specialist a domain.
 
     Raises ConfigError, DataError or UnavailableError before anything is started.

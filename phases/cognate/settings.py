@@ -1,8 +1,6 @@
-"""Settings of a cognate run.
+"""Settings of a cognate run, and the presets of `forge cognate`: size, length, learning rates.
 
-Presets of `forge cognate`: model size, training length and learning rates.
-
-They are frozen: a change here changes every model that is trained. They were chosen by trials
+Presets are frozen: a change here changes every model that is trained. They were chosen by trials
 (`docs/decisions/0004-cognate-presets.md`), before any search was run on the models.
 """
 

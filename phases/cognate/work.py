@@ -1,13 +1,7 @@
-"""The work of a cognate run's tasks: prepare text, train, measure.
+"""The work of a cognate run's tasks: prepare text, train, measure; and a forecast of its costs.
 
-Measurements of a cognate run's models: quality, the line from the base, task vectors.
-
-Costs of a cognate run: steps, and passes over the held-out text.
-
-Text of a cognate run: streams of tokens, items to measure on, tokenizer and configuration.
-
-Documents are built-in or the user's, the tokenizer (byte-level BPE) is trained on them or the given
-base's.
+Documents are built-in or the user's. The tokenizer (byte-level BPE) is trained on them, or it is the
+given base's. Measured are quality, the line from the base, and task vectors.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Results of a compression: the file of coded weights, and folders with decoded ones.
+"""Results of a compression as files, their verification, and the forecast of a run.
 
-OUT/model.forge        the file that `forge decompress` and `agent_forge.load_coded` read
-OUT/README.md          the card: the curve, what was chosen, how to use it
-OUT/compression.json   the report, written last
+    OUT/model.forge        the file that `forge decompress` and `agent_forge.load_coded` read
+    OUT/README.md          the card: the curve, what was chosen, how to use it
+    OUT/compression.json   the report, written last
 
-Forecast of a compression: some rows are encoded at every setting, and nothing is recorded.
+Folders with decoded weights can be made as well. A forecast encodes some rows at every setting and
+records nothing.
 """
 
 from __future__ import annotations
@@ -182,6 +183,8 @@ def check(
         chosen = state.completed.chosen.digest
         yield Finding("error", "files", f"{what}, and the run chose {chosen[:12]}")
 
+
+# ---- the forecast --------------------------------------------------------------------------------
 
 #: Documents of a domain that are scored, and numbers of a matrix that are encoded, in whole rows.
 PROBED, CODED = 8, 1 << 18

@@ -1,19 +1,15 @@
-"""Recipes of a compression: matrices encoded, and models decoded. Pure.
+"""Recipes, events and state of a compression, and its mixtures of settings. Pure.
 
-encode     a matrix at a setting of the menu
-point      a whole model, with a setting for every matrix, in one file
-probe      a model with one matrix alone at a setting: what its errors cost
+    encode     a matrix at a setting of the menu
+    point      a whole model, with a setting for every matrix, in one file
+    probe      a model with one matrix alone at a setting: what its errors cost
 
 Each is of the given model, or of a student.
 
-Events and state of a compression.
-
-Mixtures: a setting for each matrix, by what its errors cost the model. Pure.
-
 The harm of a mixture is estimated as the sum of its matrices' harms (layers quantised one at a time:
 Nagel et al. 2021, arXiv 2106.08295). The mixtures on the lower convex hull of bytes and harm are then
-found exactly: each matrix goes along its own hull, and the steps of all matrices are taken by what a
-byte saves, the best first (Everett 1963).
+found exactly: each matrix goes along its own hull, and the steps of all matrices are taken in order of
+the harm that they add for each byte that they save (Everett 1963).
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ from agent_forge.runs.event_types import Figure, MadeModel, Measurement
 from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.kinds import default_panels
 from agent_forge.runs.kinds.architecture import Architecture
-from agent_forge.runs.kinds.asked import Asked, Checked, Command, Lookup, Plan
+from agent_forge.runs.kinds.asked import Checked, Command, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Decision, Start, Task
 from agent_forge.runs.kinds.forecast import Forecast
 from agent_forge.runs.kinds.kind import Kind
@@ -261,7 +261,7 @@ class Compression(Study[CompressionState]):
     # ---- asking for a run ------------------------------------------------------------------------
 
     @override
-    def plan(self, request: Asked, lookup: Lookup) -> Plan:
+    def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         """Return the plan of a run of one `model`, with `students` beside it or none."""
         return submission.plan(self, request, lookup)
 

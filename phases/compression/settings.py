@@ -1,6 +1,4 @@
-"""Settings of a compression.
-
-The menu of a compression: codecs at a rate, by name. Pure.
+"""Settings of a compression, and its menu: codecs at a rate, by name. Pure.
 
 A name says the codec and its rate: bits a weight, or the step in root mean squares of the weights.
 """

@@ -11,7 +11,7 @@ from agent_forge.evaluation.data.slices import Slice
 from agent_forge.phases.compression.recipes import ROLE, STUDENTS
 from agent_forge.phases.compression.settings import MENU, CompressionConfig
 from agent_forge.runs.errors import ConfigError
-from agent_forge.runs.kinds.asked import Asked, Checked, Lookup, Plan
+from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
 from agent_forge.runs.system import packages
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ PLAIN_NAMES = ("", "model")
 STUDENT = "student"
 
 
-def plan(kind: Kind, request: Asked, lookup: Lookup) -> Plan:
+def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
     """Return the plan of a compression of one `model`, with `students` beside it or none.
 
     Raises ConfigError or UnavailableError.

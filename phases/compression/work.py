@@ -1,7 +1,4 @@
-"""The work of a compression's tasks: pin model, items and grams; encode; decode; measure.
-
-A model that a compression encodes, in this process: weights, module, the inputs of its layers.
-"""
+"""The work of a compression's tasks: pin model, items and grams; encode; decode; measure."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""Items of a curriculum run as token ids: streams to train on, rows to measure on.
+"""Items of a curriculum run as token ids: streams to train on, dreams, rows to measure on.
 
-FOLDER/streams.safetensors   cell → training items, int32 [tokens], as the objective reads them
-FOLDER/items.jsonl           the items of the slices selection and test, as problems
+    FOLDER/streams.safetensors   cell → training items, int32 [tokens], as the objective reads them
+    FOLDER/items.jsonl           the items of the slices selection and test, as problems
 
 Ordinary text among the items is rehearsal of what the model was trained on before (Robins 1995,
 "Catastrophic forgetting, rehearsal and pseudorehearsal"). A window of text is an item whose prompt is
-its first token: the objective then predicts all others.
-
-Dreaming: a model's answers to tasks that it has passed, as streams that the objective reads.
+its first token: the objective then predicts all others. Dreams are a model's answers to tasks that it
+has passed.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from agent_forge.evaluation.trajectories import sampling
 from agent_forge.phases.curriculum import tools
 from agent_forge.phases.curriculum.mixing.frontier_rule import cell
 from agent_forge.phases.curriculum.mixing.mix import cell_of_text
-from agent_forge.phases.curriculum.recipes import PURPOSE, Dream, Dreamed, Dreamt
+from agent_forge.phases.curriculum.recipes import PURPOSE, CellDreams, Dream, Dreamed
 from agent_forge.phases.curriculum.settings import CurriculumConfig
 from agent_forge.runs.errors import ConfigError, DataError, SourceChangedError
 from agent_forge.weights import randomness
@@ -161,6 +160,8 @@ def windows(ids: Ids, size: int) -> Ids:
     return np.concatenate([whole[:, :1], -1 - whole[:, 1:]], axis=1).ravel()
 
 
+# ---- dreams -------------------------------------------------------------------------------------
+
 #: Tokens that an answer may have beyond the longest right one.
 SPARE = 2
 #: Cell → stream of items, and how many of them are right.
@@ -215,7 +216,7 @@ def answered(task: Dream, cache: Artifacts, write: Callable[[], Written]) -> Dre
     seconds, name = time.monotonic() - began, digest(tensors)
     cache.keep(name, tensors, seconds)
     cells = {
-        cell: Dreamt(digest=stream_digest(ids), items=_count(ids), right=right)
+        cell: CellDreams(digest=stream_digest(ids), items=_count(ids), right=right)
         for cell, (ids, right) in dreams.items()
     }
     return Dreamed(recipe_id=task.recipe_id, cells=cells, digest=name, seconds=seconds)

@@ -1,7 +1,4 @@
-"""Panels of a curriculum run: arms, levels success by cell, additions. Pure.
-
-Report of a curriculum run: arms with intervals, accuracy by family and level. Pure.
-"""
+"""Panels and report of a curriculum run: arms with intervals, success by family and level. Pure."""
 
 from __future__ import annotations
 
@@ -261,6 +258,9 @@ def _stages(course: Course) -> Iterator[Units]:
             for number, (stage, accuracy) in enumerate(zip(names, course.accuracy, strict=False))
         ),
     )
+
+
+# ---- report ------------------------------------------------------------------------------------
 
 
 def report(run: CurriculumRun) -> dict[str, object]:

@@ -1,16 +1,13 @@
-"""The trainings of a curriculum run as recipes: a function of settings, pins and a chosen mix. Pure.
+"""Recipes, events and dreams of a curriculum run. No torch.
 
 Each segment is a training of its own, whose recipe has its mix; it carries on the optimiser of the
-segment before, within one schedule for all.
+previous segment, within one schedule for all. Mixes, observations and dreams are in `answers`, by
+their keys.
 
-Events of a curriculum run; mixes, observations and dreams are in `answers`, by their keys.
-
-Dreams: answers that a model gives to tasks that it has passed, to train on later. No torch.
-
-Generative replay with prompts from a program: pseudo-rehearsal (Robins 1995, "Catastrophic forgetting,
-rehearsal and pseudorehearsal"). The model answers prompts of its training slice, sampled at temperature
-1 by key; what it says is trained on as it is, right or wrong. Streams are kept under their digest, and
-sampled again if the cache lacks them.
+Dreams are generative replay with prompts from a program: pseudo-rehearsal (Robins 1995, "Catastrophic
+forgetting, rehearsal and pseudorehearsal"). The model answers prompts of its training slice that it has
+passed, sampled at temperature 1 by key, and is trained on its answers as they are, right or wrong.
+Streams are kept under their digest, and sampled again if the cache lacks them.
 """
 
 from __future__ import annotations
@@ -143,7 +140,7 @@ class Frontier(Part):
     still: Count
 
 
-class Dreamt(Part):
+class CellDreams(Part):
     """Dreams of one cell."""
 
     #: BLAKE3 of the token ids of its items, as recipes name data.
@@ -211,7 +208,7 @@ class Dreamed(Event):
 
     recipe_id: Digest
     #: Cell → what was dreamt; a cell of which no answer came to an end is left out.
-    cells: dict[str, Dreamt]
+    cells: dict[str, CellDreams]
     #: BLAKE3 over all streams as tensors: the name under which they are kept.
     digest: Digest
     seconds: float = Field(ge=0)

@@ -1,9 +1,8 @@
 """The curriculum as a study: training that follows success, beside fixed orders of its tasks.
 
-Arms go on side by side: each chooses a mix, trains a segment, measures, and may go back to the model
-before a burst or train on its own dreams. Arms that have been alike so far have their models in common.
-
-Checks of a curriculum run before any work: task families, the model, the machine.
+Arms advance side by side: each chooses a mix, trains a segment, measures, and may go back to the model
+before a burst or train on its own dreams. Arms share the models of the segments in which they were
+alike. Task families, model and machine are checked before any work.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from agent_forge.phases.curriculum.recipes import (
 from agent_forge.phases.curriculum.settings import CurriculumConfig
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import Measurement
-from agent_forge.runs.kinds.asked import Asked, Lookup, Plan
+from agent_forge.runs.kinds.asked import Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Task
 from agent_forge.runs.kinds.view import Outlook
 from agent_forge.runs.panels.head import Result
@@ -152,7 +151,7 @@ class Curriculum(Study[MakingState]):
     # ---- asking for a run --------------------------------------------------------------------
 
     @override
-    def plan(self, request: Asked, lookup: Lookup) -> Plan:
+    def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         """Return the plan of the run of one `model`. Raises ConfigError or UnavailableError."""
         if request.data:
             raise ConfigError(f"{self.title} takes no data: its tasks are made by a program.")

@@ -1,17 +1,14 @@
-"""Choice, comparison and figures of an experts run. Pure.
+"""Figures of an experts run: choice of a mixture, comparison with adapters, dispatch by domain. Pure.
 
 A model is compared by the mean over the domains of its bits per byte over the given model's. The
 neutral domain is left out of that mean: it is the drift.
 
-Experts beside adapters: what each gains in its own domain, and what it damages in the others. Pure.
+Experts and adapters are trained on the same windows and have about as many numbers. Compared are the
+gain in an expert's own domain and the damage in the others, as means over all trained experts.
 
-Both are trained on the same windows and have about as many numbers. An arm of a domain is compared
-with the given model; the figures are means over all experts that were trained.
-
-Dispatch: a mixture of experts for each domain, found from a few windows. Pure.
-
-The cross-entropy method (`weights.training.cross_entropy`) searches the factors of the experts. It
-begins at their mean; its points come from keys, so that the recorded losses say how it ended.
+Dispatch finds a mixture of experts for each domain from a few windows. The cross-entropy method
+(`weights.training.cross_entropy`) searches the factors of the experts. It begins at their mean; its
+points come from keys, so that its end follows from the recorded losses.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Panels of an experts run beside those of every study: gains, tasks, front, hypervolume. Pure.
-
-Words on an experts run: its arms, its report, and what it has found. Pure.
-"""
+"""Panels and prose of an experts run: gains, tasks, front, hypervolume, report. Pure."""
 
 from __future__ import annotations
 

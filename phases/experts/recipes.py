@@ -1,6 +1,6 @@
-"""The models of an experts run as recipes: functions of its settings and of what was pinned. Pure.
+"""Recipes, events, tasks and state of an experts run. Pure.
 
-Events, tasks and state of an experts run.
+The models' recipes are functions of the run's settings and of what was pinned.
 """
 
 from __future__ import annotations

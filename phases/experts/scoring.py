@@ -31,7 +31,7 @@ DIGITS = 4
 
 
 @dataclass(frozen=True)
-class Held:
+class DomainSequences:
     """Sequences of a domain, and what of each is predicted."""
 
     windows: Sequence[Ids]
@@ -44,38 +44,38 @@ class Held:
         """Return the number of sequences."""
         return len(self.windows)
 
-    def part(self, first: int | None, last: int | None) -> Held:
+    def part(self, first: int | None, last: int | None) -> DomainSequences:
         """Return the sequences from `first` to before `last`."""
         span = slice(first, last)
-        return Held(self.windows[span], self.starts[span], self.bytes[span])
+        return DomainSequences(self.windows[span], self.starts[span], self.bytes[span])
 
 
-def of_text(packed: Packed) -> Held:
+def of_text(packed: Packed) -> DomainSequences:
     """Return windows of text, of which all but the first token is predicted."""
-    return Held(packed.windows, [0] * len(packed.windows), packed.bytes)
+    return DomainSequences(packed.windows, [0] * len(packed.windows), packed.bytes)
 
 
-def of_answers(items: Sequence[Encoded], texts: Sequence[str]) -> Held:
+def of_answers(items: Sequence[Encoded], texts: Sequence[str]) -> DomainSequences:
     """Return tasks of which the answers are predicted, with the end; `texts` are the answers.
 
     An answer's bytes are those of its text and of the blank before it.
     """
-    return Held(
+    return DomainSequences(
         [np.asarray((*item.prompt, *item.answer), np.int64) for item in items],
         [len(item.prompt) - 1 for item in items],
         [len(text.encode()) + 1 for text in texts],
     )
 
 
-def sums(model: Evaluator, held: Held) -> list[float]:
+def sums(model: Evaluator, held: DomainSequences) -> list[float]:
     """Return Σ −log p of what is predicted of each sequence, in nats, float64."""
     pairs = zip(model.losses(held.windows), held.starts, strict=True)
     return [float(losses[start:].astype(np.float64).sum()) for (losses, _), start in pairs]
 
 
-def joined(parts: Sequence[Held]) -> Held:
+def joined(parts: Sequence[DomainSequences]) -> DomainSequences:
     """Return the sequences of several one after the other."""
-    return Held(
+    return DomainSequences(
         [window for part in parts for window in part.windows],
         [start for part in parts for start in part.starts],
         [size for part in parts for size in part.bytes],
@@ -107,7 +107,7 @@ class Scorer:
     Those of a mixture are kept: the arms of a search begin with the same ones.
     """
 
-    def __init__(self, mixer: Mixer, data: Mapping[str, Held]) -> None:
+    def __init__(self, mixer: Mixer, data: Mapping[str, DomainSequences]) -> None:
         """Measure mixtures of a mixer on `data`, domain → its windows."""
         self._mixer, self._data = mixer, data
         self._known: dict[tuple[Factors, int, int | None], dict[str, tuple[float, ...]]] = {}
@@ -134,7 +134,9 @@ class Scorer:
         return self._known[key]
 
 
-def losses(model: ResidentModel, data: Mapping[str, Held]) -> dict[str, tuple[float, ...]]:
+def losses(
+    model: ResidentModel, data: Mapping[str, DomainSequences]
+) -> dict[str, tuple[float, ...]]:
     """Return domain → Σ −log p of each window, of all domains at once; empty if one is not finite."""
     every = joined([data[domain] for domain in sorted(data)])
     nll = sums(model, every) if every else []

@@ -1,6 +1,6 @@
 """Experts as a kind of run: vectors by domain, a search over mixtures, one model that is folded.
 
-Submission of an experts run: settings, models and data, checked before any work.
+A submission's settings, models and data are checked before any work.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from agent_forge.phases.experts.settings import ExpertsConfig
 from agent_forge.phases.experts.solving import SOLVED
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked, Checked, Lookup, Plan
+from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Task
 from agent_forge.runs.kinds.view import Outlook
 from agent_forge.runs.panels.head import listed
@@ -215,7 +215,7 @@ class Experts(Study[MakingState]):
     # ---- asking for a run ----------------------------------------------------------------------
 
     @override
-    def plan(self, request: Asked, lookup: Lookup) -> Plan:
+    def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         """Return the plan of the run of one `model`, with `merges` beside it or none.
 
         Raises ConfigError, DataError, UnavailableError.
@@ -421,7 +421,7 @@ def _compared(run: Run) -> dict[str, Observe]:
 MERGES = "merges"
 
 
-def plan(kind: Kind, request: Asked, lookup: Lookup) -> Plan:
+def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
     """Return the plan of the run of one `model`, with `merges` beside it or none.
 
     Raises ConfigError, DataError, UnavailableError.

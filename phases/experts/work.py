@@ -1,12 +1,12 @@
 """The work of an experts run's tasks: pin models and text, train vectors, score, dispatch, measure.
 
-A classifier of texts by their beginnings: the nearest centroid of a model's hidden states.
+The classifier that dispatches takes the nearest centroid of a model's hidden states at a text's
+beginning.
 
-Tasks of families in a folder of text: to train on, and to measure on.
-
-FOLDER/streams.safetensors gets FAMILY → training tasks, as the objective `answers` reads them;
-FOLDER/items.jsonl the tasks of the slices search, selection and test, as problems. The first two are of
-the tasks that `item_sets` keeps for choosing, and have none in common.
+Tasks of families are added to the folder of text: FOLDER/streams.safetensors gets FAMILY → training
+tasks, as the objective `answers` reads them; FOLDER/items.jsonl the tasks of the slices search,
+selection and test, as problems. The first two are of the tasks that `item_sets` keeps for choosing, and
+have none in common.
 """
 
 from __future__ import annotations
@@ -49,7 +49,14 @@ from agent_forge.phases.experts.recipes import (
     Scored,
     Started,
 )
-from agent_forge.phases.experts.scoring import Held, Mixer, Scorer, of_answers, of_text, sums
+from agent_forge.phases.experts.scoring import (
+    DomainSequences,
+    Mixer,
+    Scorer,
+    of_answers,
+    of_text,
+    sums,
+)
 from agent_forge.phases.experts.settings import ExpertsConfig
 from agent_forge.phases.experts.solving import SOLVED
 from agent_forge.runs import keys
@@ -185,12 +192,12 @@ class Context(work.Context):
             )
         return windows_by_domain
 
-    def measured(self, on: str) -> dict[str, Held]:
+    def measured(self, on: str) -> dict[str, DomainSequences]:
         """Return domain or family → what models are measured on of a slice."""
         text = {domain: of_text(packed) for domain, packed in self.held_out(on).items()}
         return text | {family: held for family, (_, held) in self._tasks(on).items()}
 
-    def _tasks(self, on: str) -> dict[str, tuple[list[Encoded], Held]]:
+    def _tasks(self, on: str) -> dict[str, tuple[list[Encoded], DomainSequences]]:
         """Return family → the tasks of a slice."""
         if on not in self._read:
             file, names = self.text.folder / ITEMS, self.state.submitted.config.families
@@ -198,7 +205,7 @@ class Context(work.Context):
         return self._read[on]
 
     @cached_property
-    def _read(self) -> dict[str, dict[str, tuple[list[Encoded], Held]]]:
+    def _read(self) -> dict[str, dict[str, tuple[list[Encoded], DomainSequences]]]:
         """Slice → family → its tasks, as far as they were read."""
         return {}
 
@@ -510,7 +517,7 @@ def _measured(
 
 def read(
     file: Path, families: Sequence[str], tokenizer: Tokenizer, on: str
-) -> dict[str, tuple[list[Encoded], Held]]:
+) -> dict[str, tuple[list[Encoded], DomainSequences]]:
     """Return family → the tasks of a slice as token ids, and as what is predicted of them."""
     items_by_family: dict[str, list[Item]] = {family: [] for family in families}
     for line in file.read_text("utf-8").splitlines():

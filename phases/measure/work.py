@@ -15,7 +15,7 @@ from agent_forge.evaluation.kept_items import TaskContext
 from agent_forge.evaluation.loading import load_items, load_tokenizer, texts_of
 from agent_forge.evaluation.measures import perplexity
 from agent_forge.events import Event
-from agent_forge.phases.measure.script import MeasureState, Role, Started, Submitted
+from agent_forge.phases.measure.figures import MeasureState, Role, Started, Submitted
 from agent_forge.runs.errors import ForgeError, SourceChangedError
 from agent_forge.runs.event_types import ModelReference, SourceRecord
 from agent_forge.runs.history.audit import Finding

@@ -1,8 +1,7 @@
-"""The models of a bake as recipes: a function of its settings and of what was recorded. Pure.
+"""Recipes, events, state, prompts and stages of a bake, and the trajectories of each stage. Pure.
 
-Events and state of a bake. Replies and measurements are found under their tasks' keys.
-
-Prompts of a bake, its stages, and the streams of trajectories that each needs. Pure.
+The models' recipes are a function of the run's settings and of what was recorded. Replies and
+measurements are found under their tasks' keys.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""Phase 6: a prompt becomes weights, at a strength that is measured.
+"""Prompt baking (phase 6) as a study: a prompt becomes weights, at a strength that is measured.
 
 The given model writes replies under the prompts, and is trained to write them without. Strengths
-between both models, and stops of the training, are measured on the selection slice, and one of them
-is the result of the stage; a run of several stages goes on from it.
-
-Submission of a bake: settings, model, prompts and data, checked before any work.
-
-Head and panels of a bake: the strength curve, divergences by prompt, replies that pass. Pure.
+between both models, and stops of the training, are measured on the selection slice; the best of them
+is the result of the stage. A run of several stages continues from it. Settings, model, prompts and data
+are checked before any work. Panels show the strength curve, divergences by prompt, and replies that
+pass.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from agent_forge.phases.prompt_baking.figures import BEHAVIOUR, BITS, DIVERGENCE
 from agent_forge.phases.prompt_baking.recipes import PARENT, BakeState, Course
 from agent_forge.phases.prompt_baking.settings import BakeConfig
 from agent_forge.runs.errors import ConfigError
-from agent_forge.runs.kinds.asked import Asked, Checked, Command, Lookup, Plan, read_prompts
+from agent_forge.runs.kinds.asked import Checked, Command, Lookup, Plan, RunRequest, read_prompts
 from agent_forge.runs.kinds.decide import Task
 from agent_forge.runs.kinds.outcome import figure_metric
 from agent_forge.runs.panels.head import Result, quantity
@@ -169,7 +167,7 @@ def read(setting: str, files: Sequence[Path]) -> dict[str, object]:
     return {**texts, "checks": checks if any(checks) else []}
 
 
-def plan(kind: Kind, request: Asked, lookup: Lookup) -> Plan:
+def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
     """Return the plan of the run of one `model`. Raises ConfigError, DataError, UnavailableError."""
     base = submission.plan(kind, request, lookup, recipes.built_in)
     config: Any = base.config
@@ -374,7 +372,7 @@ class Bake(Study[MakingState]):
     # ---- work ------------------------------------------------------------------------------------
 
     @override
-    def plan(self, request: Asked, lookup: Lookup) -> Plan:
+    def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         """Return the plan of the run of one `model`.
 
         Raises ConfigError, DataError, UnavailableError.

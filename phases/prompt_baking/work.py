@@ -1,7 +1,4 @@
-"""The work of a bake's tasks: pin model and text, sample replies, train, measure.
-
-Costs of a bake: replies, steps and measurements, each by a part of it that is done here.
-"""
+"""The work of a bake's tasks: pin model and text, sample replies, train, measure; and its costs."""
 
 from __future__ import annotations
 

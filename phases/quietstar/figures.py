@@ -1,10 +1,8 @@
-"""Figures of a quietstar run, and the gate that follows from them. Pure.
+"""Figures and panels of a quietstar run, and the gate that follows from the figures. Pure.
 
 An arm's figure is −log p of the hard tokens in nats a token, the mean over domains. Intervals are the
 middle 95 % of a paired bootstrap: documents are resampled within each domain, the same for all arms
 (`evaluation/measures/bootstrap.py`).
-
-Panels of a quietstar run: the gate, and loss by domain of hard tokens and of all. Pure.
 """
 
 from __future__ import annotations
@@ -223,6 +221,8 @@ def step_seconds(run: Run) -> dict[str, float]:
             seconds[name] = sum(event.seconds for event in events) / steps
     return seconds
 
+
+# ---- panels --------------------------------------------------------------------------------------
 
 ANY = Metric(name="loss", unit="nat/token", better="down")
 GAIN = Metric(name="gain on hard tokens", unit="nat/token", better="up")

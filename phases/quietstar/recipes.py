@@ -1,8 +1,7 @@
-"""The models of a quietstar run as recipes: a function of its settings and of what was pinned. Pure.
+"""Recipes, events, tasks and state of a quietstar run, and the choice of its hard tokens. Pure.
 
-Events, tasks and state of a quietstar run.
-
-Hard tokens: those that the given model predicts worst on held-out text. Pure.
+The models' recipes are a function of the run's settings and of what was pinned. Hard tokens are those
+that the given model predicts worst on held-out text.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Hard tokens are those that the given model predicts worst; they are frozen before anything is trained.
 From one base, ordinary training, pauses and thoughts read the same windows. If thoughts pass the gate,
 the model that learned to think is the result, as an ordinary model; else the given model is.
-
-Prose of a quietstar run that has completed: report, sentences, lines, card. Pure.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
-"""Recipes and tasks of a baking run: functions of its settings and of what was recorded. Pure.
-
-Iterations, and the rule of the cycles: when one ends, and which goes on. Pure.
+"""Recipes, events and tasks of a baking run, and the rule by which its cycles switch. Pure.
 
 A cycle ends if its last bake was not kept, if there was nothing to bake, or on a plateau: the slope of
-the moving average of its scores is below ε. The other cycle goes on then; none does if this one has
-gained less than ε and the one before it gained as little, or had no more to bake. So no model is baked
-twice alike.
-
-Events, tasks and state of a baking run.
+the moving average of its scores is below ε. Then the other cycle continues. The run ends if the ended
+cycle has gained less than ε and the cycle before it gained as little, or had no more to bake. So no
+model is baked twice alike.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 An iteration bakes the verified turns of the current model under a prompt, at a part of the strength.
 Its model is kept if it solves at least as much of the selection slice as the model before, else that
-one goes on and the cycle ends (`cycles.py`). The last model that was kept is the result.
+one goes on and the cycle ends (`recipes.py`). The last model that was kept is the result.
 """
 
 from __future__ import annotations

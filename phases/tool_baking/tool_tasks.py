@@ -1,6 +1,6 @@
-"""Tool tasks of a baking run, and how sessions are written: made, and checked before any work.
+"""Tool tasks of a baking run: made, checked before any work, and played by a model; personas.
 
-Turns of a baking run: what a model writes on tasks, under prompts; personas that it proposes.
+A model writes turns on tasks under prompts, and proposes personas.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Words of a baking run: lines of events, report, sentences, card. Pure.
-
-Head and panels of a baking run: scores by iteration, success by tool, personas, cycles. Pure.
-"""
+"""Prose and panels of a baking run: report, card, scores, success by tool, personas, cycles. Pure."""
 
 from __future__ import annotations
 
@@ -188,6 +185,8 @@ def paragraphs(run: Run, role: str) -> list[str]:
         *(["", *baked] if baked else []),
     ]
 
+
+# ---- panels ------------------------------------------------------------------------------------
 
 SUCCESS = Metric(name="success", better="up")
 ITERATION = Axis(name="iteration", whole=True)

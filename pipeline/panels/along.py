@@ -1,13 +1,13 @@
-"""Quality and size of a pipeline's models along its phases, as they were measured. Pure.
+"""Panels of a pipeline's phases: quality and size of the models along them, and the strip. Pure.
 
-A phase without a measurement has no point, but for the one before the first measured phase: its
-point is the best model that the measured phase was given, and so the beginning of the way. Bits per
-byte are those of the measurement of a phase's model, on the items that no phase chose by.
+Quality: a phase without a measurement has no point, except the phase before the first measured one:
+its point is the best model that the measured phase was given, and so the beginning of the line. Bits
+per byte are those of the measurement of a phase's model, on the items that no phase chose by.
 `retention` is bits per byte of the best input over those of the model on the same documents, so both
-together say the best input's; bytes and `size` likewise say the largest input's. Without bytes there
+together give the best input's; bytes and `size` likewise give the largest input's. Without bytes there
 are the parameters that the runs record of the models.
 
-The strip of a pipeline's phases: how each stands, its gates in four words, its figure. Pure.
+The strip has each phase's standing, its gates in four words, and its figure.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from agent_forge.runs.panels.panels import Edge, Graph, Metric, Node
 GIVEN, MODEL, CORPUS = "given", "given model", "corpus"
 
 
-class Known(Protocol):
+class PhaseRecord(Protocol):
     """The run of a phase, as a log or its archive has it."""
 
     @property
@@ -60,7 +60,7 @@ class _Family:
                 self.edges.append(Edge(source=source, target=target, says=says))
 
 
-def lineage(state: PipelineState, children: Sequence[Known]) -> Graph | None:
+def lineage(state: PipelineState, children: Sequence[PhaseRecord]) -> Graph | None:
     """Return the models of all phases that have ended, in lanes; None if no phase gave a model."""
     family, column = _Family(), 1
     for number in state.numbers:
@@ -84,7 +84,7 @@ def lineage(state: PipelineState, children: Sequence[Known]) -> Graph | None:
 
 
 def _phase(
-    state: PipelineState, number: int, runs: Mapping[str, Known], family: _Family, column: int
+    state: PipelineState, number: int, runs: Mapping[str, PhaseRecord], family: _Family, column: int
 ) -> int:
     """Add a phase's models and what it was given; return the number of columns that they take."""
     ended, phase = state.ended_phase(number), state.submitted.config.phase(number)
@@ -116,7 +116,7 @@ def _phase(
 
 
 def _ancestries(
-    child: Known | None, models: Mapping[str, MadeModel]
+    child: PhaseRecord | None, models: Mapping[str, MadeModel]
 ) -> dict[str, list[Ancestor] | None]:
     """Return role → what the run says that the model was made from; None if the run is not known."""
     if child is None:

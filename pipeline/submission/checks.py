@@ -1,8 +1,7 @@
-"""Submission of a pipeline: every phase is checked before anything starts.
+"""Checks of a submitted pipeline: every phase is checked before anything starts.
 
-Predict models' architectures and tokenizers; refuse a phase whose models do not fit together.
-
-Names of models and data in a pipeline's settings: those of phases, and those from outside. Pure.
+Models' architectures and tokenizers are predicted, and a phase whose models do not fit together is
+refused. Names of models and data are those of phases, or come from outside.
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel
 
 from agent_forge.evaluation.loading import check_packages
 from agent_forge.pipeline import plan as plans
@@ -22,7 +23,7 @@ from agent_forge.runs.event_types import ModelReference
 from agent_forge.runs.kinds import architecture
 from agent_forge.runs.kinds import asked as asked_for
 from agent_forge.runs.kinds.architecture import Architecture
-from agent_forge.runs.kinds.asked import Asked, Checked, Lookup, Named, Plan
+from agent_forge.runs.kinds.asked import Checked, Lookup, NamedInputs, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Start, Task
 from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.lists import finding
@@ -56,7 +57,7 @@ class Context:
         """Do nothing: the phases' runs check their own inputs."""
 
 
-def plan(kind: Kind, request: Asked, lookup: Lookup) -> Plan:
+def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
     """Return the plan of a pipeline. Raises ConfigError or UnavailableError."""
     if request.models or request.data:
         raise ConfigError("a pipeline's models and data are those of its phases: write them there.")
@@ -287,7 +288,7 @@ def _asked(
     phase: PhaseConfig,
     references: dict[str, ModelReference],
     places: dict[str, tuple[str, ...]],
-) -> Asked:
+) -> RunRequest:
     """Return what a phase that needs no other is asked for."""
     state = PipelineState()
     state.submitted = Submitted(run="", owner="", config=config, given=references, places=places)
@@ -310,7 +311,7 @@ Known = Mapping[str, Mapping[str, Architecture]]
 def of_phase(
     config: PipelineConfig,
     phase: PhaseConfig,
-    settings: object,
+    settings: BaseModel,
     references: Mapping[str, ModelReference],
     architectures: Known,
 ) -> Mapping[str, Architecture]:
@@ -424,7 +425,7 @@ def with_colons(kind: Kind, config: PipelineConfig, there: Callable[[str], bool]
     )
 
 
-def named(kind: Kind, config: PipelineConfig, there: Callable[[str], bool]) -> Named:
+def named(kind: Kind, config: PipelineConfig, there: Callable[[str], bool]) -> NamedInputs:
     """Return the models and data that are of no phase; `there` as for `with_colons`."""
     check_length(config)
     config = with_colons(kind, config, there)
@@ -433,7 +434,7 @@ def named(kind: Kind, config: PipelineConfig, there: Callable[[str], bool]) -> N
     ]
     entries = [*(entry for phase in config.phases for entry in phase.data), *config.test]
     data = [entry for entry in entries if config.items_of(entry) is None]
-    return Named(tuple(dict.fromkeys(models)), tuple(dict.fromkeys(data)))
+    return NamedInputs(tuple(dict.fromkeys(models)), tuple(dict.fromkeys(data)))
 
 
 def again(submitted: Submitted, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,4 @@
-"""A pipeline's file: TOML with comments, read whole, with the line of what is wrong in it.
-
-Text of a pipeline's file, written from its settings: TOML that `file.parse` reads. Pure.
-"""
+"""A pipeline's TOML file: parsed with the line of each fault, and written from settings."""
 
 from __future__ import annotations
 

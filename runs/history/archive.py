@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from agent_forge.events import Envelope
 from agent_forge.events.archive import Archive
+from agent_forge.events.envelope import Json
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import NotFoundError
 from agent_forge.runs.history.children import histories
@@ -59,7 +59,7 @@ def streams(log: Log, run: str, position: int | None = None) -> dict[str, list[E
     return {name: list(rows.values()) for name, rows in rows_by_stream.items()}
 
 
-def schemas(stream: str) -> dict[str, Any]:
+def schemas(stream: str) -> dict[str, Json]:
     """Return type@version → JSON schema, for the latest schema of every event of a run's kind."""
     kind = kinds.kind_of(stream)
     assert kind

@@ -8,8 +8,8 @@ decisions  what happened after each prefix was due then, each answer is one that
            the models that a run begins with are those that it was submitted with
 result     the fold has the result, the lineage digest and the chain head that `completed` says
 
-What a kind of run adds to these checks is in its class: `validate_answer`,
-`wrong_fork`, `wrong_result`.
+What a kind of run adds to these checks is in its class: `validate_answer`, `wrong_fork`,
+`wrong_result`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from agent_forge.runs.history.repository import appends, empty
 from agent_forge.runs.kinds.asked import differ, roles
 from agent_forge.runs.kinds.controls import refusal
 from agent_forge.runs.kinds.decide import Decision, due, failed_key, open_tasks
-from agent_forge.runs.kinds.kind import Kind
+from agent_forge.runs.kinds.kind import AnyKind, given_models
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.record import events as run_events
 from agent_forge.runs.record import lineage
@@ -155,8 +155,9 @@ def _events(rows: Sequence[Envelope], registry: Registry) -> Iterator[Finding]:
             yield Finding("error", "events", str(error), place)
 
 
-def _decisions(kind: Kind, rows: Sequence[Envelope]) -> list[Finding]:
-    state, findings, done = empty(rows[-1].stream), [], set[str]()
+def _decisions(kind: AnyKind, rows: Sequence[Envelope]) -> list[Finding]:
+    state, done = empty(rows[-1].stream), set[str]()
+    findings: list[Finding] = []
     try:
         for group in appends(rows):
             events = [state.registry.load(row) for row in group]
@@ -179,7 +180,7 @@ def _decisions(kind: Kind, rows: Sequence[Envelope]) -> list[Finding]:
 
 
 def _undecided(
-    kind: Kind, state: State, group: Sequence[Envelope], events: Sequence[Event], done: set[str]
+    kind: AnyKind, state: State, group: Sequence[Envelope], events: Sequence[Event], done: set[str]
 ) -> str | None:
     """Return why this append does not follow from the state before it; None if it does.
 
@@ -226,7 +227,9 @@ def _lineages(state: State) -> set[str]:
     return {state.lineage_digest(rule) for rule in lineage.RULES}
 
 
-def _unfounded(kind: Kind, state: State, row: Envelope, event: Event, done: set[str]) -> str | None:
+def _unfounded(
+    kind: AnyKind, state: State, row: Envelope, event: Event, done: set[str]
+) -> str | None:
     """Return why an event that is appended alone does not follow from the state, or None."""
     if isinstance(event, run_events.Submitted):
         return None if state.place == 0 else f"event {row.type} is not at the beginning"
@@ -243,7 +246,7 @@ def _unfounded(kind: Kind, state: State, row: Envelope, event: Event, done: set[
     return _unasked(kind, state, row, event)
 
 
-def _unasked(kind: Kind, state: State, row: Envelope, event: Event) -> str | None:
+def _unasked(kind: AnyKind, state: State, row: Envelope, event: Event) -> str | None:
     """Return why the event answers no task that was asked for; None if it answers one."""
     suffix = row.key.partition("/")[2]
     task = next((t for t in open_tasks(state) if t.key == suffix), None)
@@ -252,14 +255,13 @@ def _unasked(kind: Kind, state: State, row: Envelope, event: Event) -> str | Non
     return kind.validate_answer(state, task, event)
 
 
-def _other_models(kind: Kind, state: State) -> str | None:
+def _other_models(kind: AnyKind, state: State) -> str | None:
     """Return why `started` pins other models than `submitted` names by digest; None if it does not."""
     pinned = kind.inputs(state)
-    for role in roles(type(state.submitted)):
-        models = getattr(state.submitted, role) or ()
-        meant = [
-            reference.digest for reference in (models if isinstance(models, tuple) else (models,))
-        ]
+    submitted: run_events.Submitted = state.submitted
+    for role in roles(type(submitted)):
+        models = given_models(submitted).get(role, ())
+        meant = [reference.digest for reference in models]
         if role in pinned and any(meant) and differ(meant, pinned[role]):
             return f"started pins other models as {role} than submitted names"
     return None
@@ -308,7 +310,7 @@ def _misnamed(state: State, row: Envelope, event: Event) -> str | None:
     return None if row.key == key else f"{row.type} is recorded under {row.key}, not under {key}"
 
 
-def _unlike_past(kind: Kind, state: State, fork: run_events.Forked) -> str | None:
+def _unlike_past(kind: AnyKind, state: State, fork: run_events.Forked) -> str | None:
     assert state.submitted
     if (fork.parent, fork.version, fork.head) != (state.run, state.version, state.head):
         return "the fork names another past than the one before it"
@@ -350,7 +352,7 @@ def _later(row: Envelope, event: Event) -> list[str]:
     return [name for name, field in fields if field.default is None and name not in had]
 
 
-def _result(kind: Kind, state: State, rows: Sequence[Envelope]) -> Iterator[Finding]:
+def _result(kind: AnyKind, state: State, rows: Sequence[Envelope]) -> Iterator[Finding]:
     """Yield an error for each statement of `completed` that the events before it contradict."""
     done = state.completed
     assert done

@@ -1,11 +1,9 @@
-"""Runs that are tasks of another run: their histories, and whether their ends are as recorded.
-
-Reuse of an ended run in the place of an equal one that would be begun. Pure.
+"""Runs that are tasks of another run: their histories, recorded ends, and reuse of equal runs.
 
 Two runs are equal if they are of one kind and have the same settings, the same pinned inputs (weights,
 companions, data and profile, as `started` has them) and the same version of the program. `identity` is
-the digest of all that. Operations have versions of their own; they stand in tasks and recipes, which
-an audit of the found run derives again with the program at hand.
+the digest of all that; it is pure. Operations have versions of their own; they stand in tasks and
+recipes, which an audit of the reused run derives again with the present program.
 """
 
 from __future__ import annotations
@@ -13,15 +11,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 from agent_forge.events import Envelope, EventsError, canonical_json
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ForgeError, NotFoundError
 from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.history.repository import Log, fold, history, named_stream, opened, stream_of
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.runs.kinds.decide import Delegate, open_tasks
+from agent_forge.runs.kinds.kind import AnyKind
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.record import events, lineage
 from agent_forge.runs.record.device_setting import with_device
@@ -56,7 +54,7 @@ def _until(rows: Iterable[Envelope], position: int | None) -> list[Envelope]:
     return [row for row in rows if position is None or row.position <= position]
 
 
-def delegated(log: Log, state: Any) -> dict[str, str]:
+def delegated(log: Log, state: State) -> dict[str, str]:
     """Return task → run of the children that the log has: each once, under its last task.
 
     The children are the runs whose end the state has recorded, and those that its open tasks have
@@ -74,28 +72,28 @@ def delegated(log: Log, state: Any) -> dict[str, str]:
     return {tasks_by_run[run]: run for run in runs}
 
 
-def _is_known_child(log: Log, state: Any, run: str) -> bool:
+def _is_known_child(log: Log, state: State, run: str) -> bool:
     return stream_of(log, run) is not None and is_child(log, state, run)
 
 
-def _ends(state: Any) -> list[tuple[str, ChildEnded]]:
+def _ends(state: State) -> list[tuple[str, ChildEnded]]:
     """Return (task, answer) of the children whose end a run has recorded, with or without a result."""
     answers = state.answers.items()
     return [(key, e) for key, e in answers if isinstance(e, ChildEnded) and e.child_version]
 
 
-def cause(log: Log, state: Any) -> str:
+def cause(log: Log, state: State) -> str:
     """Return the id of the first event in a run's own stream: the cause of its children."""
     return next(iter(log.iterate(state.stream, upto=1))).event_id
 
 
-def is_child(log: Log, state: Any, run: str) -> bool:
+def is_child(log: Log, state: State, run: str) -> bool:
     """Return True if the run of this whole name was asked for by the run of the state."""
     first = next(iter(log.iterate(named_stream(log, run), upto=1)))
     return first.causation == cause(log, state)
 
 
-def check(log: Log, state: Any) -> Iterator[Finding]:
+def check(log: Log, state: State) -> Iterator[Finding]:
     """Yield an error for each child that is not as the parent's log says.
 
     A child that the parent says has ended must be there. One that has not ended may be missing: its
@@ -128,15 +126,17 @@ def _other_rows(log: Log, ended: ChildEnded) -> str | None:
     return _unlike(list(history(log, ended.child, ended.child_version)), ended)
 
 
-def _other_end(log: Log, kind: Any, state: Any, task: Any, ended: ChildEnded) -> str | None:
+def _other_end(
+    log: Log, kind: AnyKind, state: State, task: Delegate, ended: ChildEnded
+) -> str | None:
     """Return why a completed child is another than the recorded one; None if it is that one."""
     rows = list(history(log, ended.child, ended.child_version))
     return _unlike(rows, ended) or _other(kind, state, task, ended, rows)
 
 
-def _other_child(log: Log, kind: Any, state: Any, key: str, run: str) -> str | None:
+def _other_child(log: Log, kind: AnyKind, state: State, key: str, run: str) -> str | None:
     """Return why a child without a result is not what its task asks for; None if it is."""
-    return kind.asked_otherwise(state, Delegate(key, run, Asked("")), opened(log, run)[0])
+    return kind.asked_otherwise(state, Delegate(key, run, RunRequest("")), opened(log, run)[0])
 
 
 def _unlike(rows: list[Envelope], ended: ChildEnded) -> str | None:
@@ -150,7 +150,9 @@ def _unlike(rows: list[Envelope], ended: ChildEnded) -> str | None:
     return None if rows[-1].hash == ended.child_head else "it has another history than it had"
 
 
-def _other(kind: Any, state: Any, task: Any, ended: ChildEnded, rows: list[Envelope]) -> str | None:
+def _other(
+    kind: AnyKind, state: State, task: Delegate, ended: ChildEnded, rows: list[Envelope]
+) -> str | None:
     """Return why a child is another than the recorded one; None if it is that one."""
     child = fold(rows)
     if ended.reused and (why := wrong(rows, child, ended.reused)):

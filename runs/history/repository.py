@@ -1,20 +1,14 @@
-"""Runs in the log: finding them, and reading their histories. Imports no torch.
+"""Runs in the log: finding them, reading their histories, and cutting a history at a place. No torch.
 
-Measurements of a run: the tasks and their answers, as its history has them. Pure.
+A place is the number of events before it: place 0 is before `submitted`, place 57 after the 57th
+event. Events are counted from the first, those before a fork included. Events appended together belong
+together: a history is cut between appends only, since no run was ever in a state between them. The
+second and later events of an append name its first event as their cause.
 
-Places in a run's history, and cutting the history at a place.
-
-Pure. A place is the number of events before it: place 0 is before `submitted`, place 57 after the
-57th event. Events are counted from the first, those before a fork included. Events appended
-together belong together: a history is cut between appends only, since no run was ever in a state
-between them. The second and later events of an append name its first event as their cause.
-
-Runs that came in an archive only as the past of a fork.
-
-This log has the archive's rows of such a run and nothing behind them, so that another archive may
-bring the rest. Such a run waits: a separate stream notes the event at which the run ends here, and
-while that event is the run's newest, no worker continues the run. A user who asks something of the
-run takes it over first (`imported`).
+Of a run that came in an archive only as the past of a fork, this log has the archive's rows and no
+later ones, so that another archive may bring the rest. Such a run waits: a separate stream notes the
+event at which the run ends here, and while that event is the run's newest, no worker continues the
+run. A user who asks something of the run takes it over first (`imported`).
 """
 
 from __future__ import annotations
@@ -22,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from agent_forge.events import (
     Context,
@@ -33,12 +27,15 @@ from agent_forge.events import (
     Registry,
     UnknownEventError,
 )
+from agent_forge.events.envelope import Json
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import AmbiguousError, ConfigError, NotFoundError, TamperedError
-from agent_forge.runs.kinds.decide import open_tasks
+from agent_forge.runs.kinds.decide import Task, open_tasks
 from agent_forge.runs.kinds.state import State, fold_into
 from agent_forge.runs.record.events import Forked, Submitted
 from agent_forge.runs.streams import run_of, stream
+
+S = TypeVar("S", bound=State)
 
 
 class Log(Protocol):
@@ -120,7 +117,8 @@ def history(
     if first and first[0].type == Forked.type:
         kind = kinds.kind_of(run_stream)
         assert kind
-        fork: Any = kind.state.registry.load(first[0])
+        fork = kind.state.registry.load(first[0])
+        assert isinstance(fork, Forked)
         row = None
         forks = (*_forks, run)
         past = () if fork.parent in forks else history(log, fork.parent, fork.version, forks)
@@ -156,7 +154,7 @@ def news(log: Log, state: State) -> list[Envelope]:
     return list(log.iterate(state.stream, after=state.version))
 
 
-def opened(log: Log, run: str, showing: bool = False) -> tuple[Any, list[Envelope]]:
+def opened(log: Log, run: str, showing: bool = False) -> tuple[State, list[Envelope]]:
     """Return a run's state and its whole history, by the run's whole name. Raises NotFoundError.
 
     `showing` skips events that a newer version wrote; nothing may be decided from such a state.
@@ -175,7 +173,7 @@ def load(log: Log, run: str, showing: bool = False) -> Any:
     return opened(log, full_name(log, run), showing)[0]
 
 
-def load_of(kind: type[Any], log: Log, run: str, showing: bool = False) -> Any:
+def load_of(kind: type[S], log: Log, run: str, showing: bool = False) -> S:
     """Return the state of a run, which must be of a kind's class of states.
 
     Raises ConfigError for a run of another kind, and what `load` raises.
@@ -191,7 +189,7 @@ def load_of(kind: type[Any], log: Log, run: str, showing: bool = False) -> Any:
 TINY = 1e-12
 
 
-def measurements(rows: Sequence[Envelope]) -> Iterator[tuple[Any, Event]]:
+def measurements(rows: Sequence[Envelope]) -> Iterator[tuple[Task, Event]]:
     """Yield (task, recorded answer) of all that a run has measured, in the order of its history.
 
     The rows are those of a history that the audit finds nothing wrong with.
@@ -206,18 +204,18 @@ def measurements(rows: Sequence[Envelope]) -> Iterator[tuple[Any, Event]]:
         state.absorb(group)
 
 
-def about(task: Any) -> str | None:
+def about(task: Task) -> str | None:
     """Return the recipe id of the model that a task measures; None if it is about several."""
     recipe = getattr(task, "recipe", None)
     return recipe.id if recipe is not None else getattr(task, "recipe_id", None)
 
 
-def words(task: Any) -> str:
+def words(task: Task) -> str:
     """Return a task's key with short ids."""
     return re.sub("[0-9a-f]{64}", lambda digest: digest[0][:12], task.key)
 
 
-def difference(recorded: Any, again: Any) -> float | None:
+def difference(recorded: Json, again: Json) -> float | None:
     """Return the largest |a − b| / max(|a|, |b|) of two data's numbers.
 
     Return None if the data differ in anything but numbers.
@@ -288,7 +286,8 @@ def end_of_append(rows: Sequence[Envelope], index: int) -> int:
 
 def appends(rows: Sequence[Envelope]) -> list[Sequence[Envelope]]:
     """Return the rows in groups, one group for each append."""
-    groups, start = [], 0
+    groups: list[Sequence[Envelope]] = []
+    start = 0
     while start < len(rows):
         end = end_of_append(rows, start)
         groups.append(rows[start:end])
@@ -346,7 +345,7 @@ def note(store: EventStore, run: str, head: str, context: Context) -> None:
 
 def heads(store: EventStore) -> frozenset[str]:
     """Return the hashes of the last events of the runs that are only a past."""
-    hashes = set()
+    hashes = set[str]()
     for row in store.iterate(STREAM):
         try:
             event = REGISTRY.load(row)

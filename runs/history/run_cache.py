@@ -1,18 +1,15 @@
-"""Runs folded from the log, and kept while they are used: new events are folded in, not all again.
-
-Events of runs without their data, read once and kept; and the runs that a run delegates.
-"""
+"""Cache of runs folded from the log, and of their events without data; new events are added to both."""
 
 from __future__ import annotations
 
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 from agent_forge.events import Envelope
+from agent_forge.events.envelope import Data
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import NotFoundError
 from agent_forge.runs.history import children, repository
@@ -28,7 +25,7 @@ class _Folded:
     """A run's state, and the lock under which it goes on."""
 
     def __init__(self) -> None:
-        self.state: Any = None
+        self.state: State | None = None
         self.lock = threading.RLock()
 
 
@@ -45,7 +42,7 @@ class RunCache:
         self._showing = showing
         self._lock = threading.Lock()
         self._runs: OrderedDict[str, _Folded] = OrderedDict()
-        self._past: OrderedDict[tuple[str, int], Any] = OrderedDict()
+        self._past: OrderedDict[tuple[str, int], State] = OrderedDict()
         self._called: dict[str, Mapping[str, str]] = {}
 
     def __contains__(self, run: str) -> bool:
@@ -57,12 +54,12 @@ class RunCache:
         """Return the number of runs that are kept."""
         return len(self._runs)
 
-    def known(self, run: str) -> Any:
+    def known(self, run: str) -> State | None:
         """Return the run's state as it was last brought up to date; None if it is not kept."""
         folded = self._runs.get(run)
         return None if folded is None else folded.state
 
-    def refresh(self, run: str) -> tuple[Any, list[Envelope]]:
+    def refresh(self, run: str) -> tuple[State, list[Envelope]]:
         """Return the run's state, up to date, and the events that were new.
 
         The state goes on with the next call: a caller that keeps it sees later events. Raises
@@ -82,12 +79,12 @@ class RunCache:
                 raise
             return folded.state, rows
 
-    def get(self, run: str) -> Any:
+    def get(self, run: str) -> State:
         """Return the run's state, up to date. Raises what `refresh` raises."""
         return self.refresh(run)[0]
 
     @contextmanager
-    def reading(self, run: str, at: int | None = None) -> Iterator[Any]:
+    def reading(self, run: str, at: int | None = None) -> Generator[State]:
         """Give the run's state, now or after `at` events, which no other thread carries on.
 
         The state is not to be changed, nor kept. Raises NotFoundError, and ConfigError for a place
@@ -119,7 +116,7 @@ class RunCache:
             self._called[run] = names
         return self._called.get(run, {})
 
-    def _at(self, run: str, at: int) -> Any:
+    def _at(self, run: str, at: int) -> State:
         with self._lock:
             if (run, at) in self._past:
                 self._past.move_to_end((run, at))
@@ -145,7 +142,7 @@ class RunCache:
 
     def shrink(self, busy: Collection[str] = ()) -> list[str]:
         """Drop the longest unused runs beyond the size, those in `busy` last; return the dropped."""
-        dropped = []
+        dropped: list[str] = []
         with self._lock:
             while len(self._runs) > self._size:
                 run = next((run for run in self._runs if run not in busy), next(iter(self._runs)))
@@ -194,7 +191,7 @@ class Journals:
         return place
 
     @contextmanager
-    def children(self, state: State, upto: int | None = None) -> Iterator[list[Child]]:
+    def children(self, state: State, upto: int | None = None) -> Generator[list[Child]]:
         """Give the runs that a run has delegated, as they were at the position `upto` of the log.
 
         None: as they are now. A run of a child's name that is no child is left out. The states are
@@ -202,7 +199,7 @@ class Journals:
         parent down.
         """
         with ExitStack() as held:
-            child_runs = []
+            child_runs: list[Child] = []
             for task, run in sorted(delegated(self._log, state).items(), key=lambda pair: pair[1]):
                 lines = self.lines(run)
                 place = len(lines) if upto is None else place_at(lines, upto)
@@ -237,7 +234,7 @@ def _lines(state: State, rows: Iterable[Envelope], before: int) -> list[Line]:
 
 
 def _line(kind: str, row: Envelope, place: int, names: dict[str, str], answers: set[str]) -> Line:
-    data: dict[str, Any] = json.loads(row.data)
+    data: Data = json.loads(row.data)
     line = Line(
         position=row.position,
         place=place,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from agent_forge.runs.errors import UnknownKindError, did_you_mean
 
 if TYPE_CHECKING:
-    from agent_forge.runs.kinds.kind import Kind
+    from agent_forge.runs.kinds.kind import AnyKind
 
 #: Name of a kind → its class. The name is the first part of its runs' streams.
 KINDS = {
@@ -43,7 +43,7 @@ def table() -> dict[str, str]:
     return KINDS | {name.strip(): place.strip() for name, equals, place in further if equals}
 
 
-def of(name: str) -> Kind:
+def of(name: str) -> AnyKind:
     """Return the kind of this name. Raises UnknownKindError."""
     place = table().get(name)
     if place is None:
@@ -63,13 +63,13 @@ def of(name: str) -> Kind:
 
 
 @cache
-def _load(place: str) -> Kind:
+def _load(place: str) -> AnyKind:
     """Import and return the kind that the table places at "MODULE:CLASS"."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)()
 
 
-def kind_of(stream: str) -> Kind | None:
+def kind_of(stream: str) -> AnyKind | None:
     """Return the kind of the run that a stream belongs to; None for any other stream."""
     name, slash, _ = stream.partition("/")
     return of(name) if slash and name in table() else None

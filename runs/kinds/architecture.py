@@ -20,7 +20,7 @@ KEYS = (
 )
 
 
-def of_config(config: Mapping[str, Any]) -> Architecture:
+def of_config(config: Mapping[str, object]) -> Architecture:
     """Return the architecture that a config.json describes: its numbers, texts, and layer types."""
     settings = {key: value for key, value in config.items() if isinstance(value, int | str)}
     types = {"layer_types": config["layer_types"]} if config.get("layer_types") else {}

@@ -8,24 +8,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
+
+from pydantic import TypeAdapter, ValidationError
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import ModelReference
 from agent_forge.runs.record.events import Submitted
 from agent_forge.runs.system.bounded_files import read_prompt
 
+_ALIASES = TypeAdapter(dict[str, str])
+
 
 @dataclass(frozen=True)
-class Asked:
+class RunRequest:
     """A run as a user asks for it, in plain values."""
 
     #: The kind of run.
     kind: str
     #: Its settings, under any of their names.
-    config: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, object] = field(default_factory=dict[str, object])
     #: Role → models: folders, Hub ids, aliases, runs, registered models.
-    models: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    models: Mapping[str, Sequence[Any]] = field(default_factory=dict[str, Sequence[Any]])
     data: Sequence[str] = ()
     output_dir: str | None = None
 
@@ -43,7 +47,7 @@ class Names(Protocol):
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedInputs:
     """Models and data that the settings of a run name, as the user wrote them."""
 
     models: tuple[str, ...] = ()
@@ -51,7 +55,7 @@ class Named:
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedInputs:
     """Models and data that settings name: each name, and the name or path that is looked up for it."""
 
     models: Mapping[str, str]
@@ -63,13 +67,13 @@ class Lookup:
     """Rules by which names of models are looked up, and the place where the run will be carried."""
 
     #: Alias → what it stands for.
-    aliases: Mapping[str, str] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     #: Finds models by names from the log; see `weights.storage.model_origin`.
     named: Names | None = None
     #: The run is carried by another machine: the device may be missing here.
     elsewhere: bool = False
     #: The only models and data that settings may name; None: any.
-    placed: Placed | None = None
+    placed: PlacedInputs | None = None
 
     def model(self, name: str) -> str:
         """Return what is looked up for a model that settings name. Raises ConfigError."""
@@ -91,9 +95,10 @@ class Plan:
     """Everything that a run is submitted with."""
 
     kind: str
+    #: Of the kind's own class.
     config: Any
     #: Fields of the kind's `submitted` event beside those that every kind has.
-    fields: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
     output_dir: str | None = None
     #: What the user should know of how the request was understood; part of what a check says.
     warnings: tuple[str, ...] = ()
@@ -105,33 +110,32 @@ class Checked:
 
     warnings: tuple[str, ...] = ()
     parameters: int | None = None
-    items: dict[str, dict[str, int]] = field(default_factory=dict)
+    items: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
 
 
-def plan_of(submitted: Any, kind: str) -> Plan:
+def plan_of(submitted: Submitted, kind: str) -> Plan:
     """Return the plan that a `submitted` event of a kind was made from."""
     names = set(type(submitted).model_fields) - set(Submitted.model_fields)
     fields = {name: getattr(submitted, name) for name in sorted(names)}
     return Plan(kind, submitted.config, fields, submitted.output_dir)
 
 
-def without_aliases(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+def without_aliases(config: Mapping[str, object]) -> tuple[dict[str, object], dict[str, str]]:
     """Return the settings without their `aliases`, and these. Raises ConfigError."""
     rest = dict(config)
-    aliases = rest.pop("aliases", {})
-    if not isinstance(aliases, dict) or not all(
-        isinstance(name, str) and isinstance(model, str) for name, model in aliases.items()
-    ):
-        raise ConfigError('aliases have a name and a model each, as mine = "owner/name".')
+    try:
+        aliases = _ALIASES.validate_python(rest.pop("aliases", {}), strict=True)
+    except ValidationError as error:
+        message = 'aliases have a name and a model each, as mine = "owner/name".'
+        raise ConfigError(message) from error
     return rest, aliases
 
 
 def roles(submitted: type[Submitted]) -> list[str]:
     """Return the roles of models that runs are submitted with, by the class of the event."""
-    shapes = (ModelReference, ModelReference | None, tuple[ModelReference, ...])
-    return [
-        n for n, event_field in submitted.model_fields.items() if event_field.annotation in shapes
-    ]
+    shapes: tuple[object, ...] = (ModelReference, ModelReference | None, tuple[ModelReference, ...])
+    types: dict[str, object] = {n: f.annotation for n, f in submitted.model_fields.items()}
+    return [name for name, type_ in types.items() if type_ in shapes]
 
 
 def read_prompts(setting: str, files: Sequence[Path]) -> dict[str, object]:
@@ -144,7 +148,7 @@ class Command:
     """The options, words and habits of one kind's command, beside those of every command."""
 
     #: Setting or role → option, as `--tokens`; `--prompt FILE` takes files of text.
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict[str, str])
     #: What `--help` says, and examples.
     words: str = ""
     examples: Sequence[str] = ()
@@ -163,13 +167,16 @@ def differ(meant: Sequence[str | None], pinned: Sequence[str]) -> bool:
 def inputs(plan: Plan) -> Iterator[str]:
     """Yield the paths of the models and data that a plan names, and other texts of its fields."""
 
-    def within(value: Any) -> Iterator[str]:
+    def within(value: object) -> Iterator[str]:
         if isinstance(value, ModelReference):
             yield value.path
         elif isinstance(value, str):
             yield value
-        elif isinstance(value, tuple | Mapping):
-            for part in value.values() if isinstance(value, Mapping) else value:
+        elif isinstance(value, Mapping):
+            for part in cast("Mapping[str, object]", value).values():
+                yield from within(part)
+        elif isinstance(value, tuple):
+            for part in cast("tuple[object, ...]", value):
                 yield from within(part)
 
     yield from within(plan.fields)
@@ -178,13 +185,16 @@ def inputs(plan: Plan) -> Iterator[str]:
 def renamed(plan: Plan, references: Mapping[str, ModelReference]) -> Plan:
     """Return the plan with names and digests of the models that were `references`, by their paths."""
 
-    def called(value: Any) -> Any:
+    def called(value: object) -> object:
         if isinstance(value, ModelReference) and value.path in references:
             reference = references[value.path]
             return value.model_copy(update={"name": reference.name, "digest": reference.digest})
         if isinstance(value, Mapping):
-            return {name: called(part) for name, part in value.items()}
-        return tuple(map(called, value)) if isinstance(value, tuple) else value
+            parts = cast("Mapping[str, object]", value)
+            return {name: called(part) for name, part in parts.items()}
+        if isinstance(value, tuple):
+            return tuple(map(called, cast("tuple[object, ...]", value)))
+        return value
 
     fields = {name: called(value) for name, value in plan.fields.items()}
     return replace(plan, fields=fields)

@@ -1,17 +1,13 @@
-"""The table of words that ask something of a run. Pure.
+"""Controls of a run: the commands that users may send, their arguments, and when one is refused. Pure.
 
-Command, route, MCP tool and Python call are made from this table.
-
-Commands of users to a run: pause, resume, cancel, retry, change priority, import, export.
-
-Pure. Each command is an event with an actor. `refusal` says why a command makes no sense in a
-state; it is called before the event is recorded, and again by an audit.
+CLI command, API route, MCP tool and Python call are made from this table: pause, resume, cancel, retry,
+change priority, import, export. Each is recorded as an event with an actor. `refusal` says why a
+command makes no sense in a state; it is called before the event is recorded, and again by an audit.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from agent_forge.events import Event
 from agent_forge.runs import kinds
@@ -60,7 +56,7 @@ class Control:
         """The name of the MCP's tool: a verb and a noun."""
         return self.tool or f"{self.word}_run"
 
-    def asking(self, value: Any, reason: str | None) -> Wish | None:
+    def asking(self, value: object, reason: str | None) -> Wish | None:
         """Return the event that asks for it, None for a kind's own action. Raises ConfigError."""
         fields = ({self.value: value} if self.value else {}) | {"reason": reason}
         if not self.takes_reason:
@@ -173,7 +169,8 @@ def refusal(state: State, event: Event) -> str | None:
             return "it is paused already"
         case events.Resumed() if not state.paused:
             return "it is not paused"
-    return None
+        case _:
+            return None
 
 
 def _no_result(state: State) -> str:

@@ -1,12 +1,8 @@
-"""`decide`: what a run does next, as a pure function of its state.
+"""`decide`: what a run does next, as a pure function of its state; its tasks, retries and quarantine.
 
-What is common to every kind of run is decided here; the rest by the kind's own `due`.
-
-Tasks and decisions: the work that a run needs done outside of its log. Pure.
-
-Failed tasks, dead processes and quarantine: what is tried again, and what ends the run.
-
-Pure.
+Here is what all kinds of run have in common; the rest is decided by the kind's own `due`. A task is
+work that the run needs done outside of its log. Failed tasks and dead processes are tried again, until
+quarantine ends the run.
 """
 
 from __future__ import annotations
@@ -19,7 +15,7 @@ from typing import Any, Protocol
 from agent_forge.events import New
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ForgeError
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.runs.kinds.state import State, forgive
 from agent_forge.runs.record import events
 
@@ -44,7 +40,7 @@ def due(state: State) -> Decision:
     return kinds.of(state.kind).due(state)
 
 
-def open_tasks(state: State) -> list[Any]:
+def open_tasks(state: State) -> list[Task]:
     """Return the tasks that a process may be doing, as if nothing had failed or been cancelled.
 
     A result may come late, after the failure, the cancellation or the quarantine of its task.
@@ -96,7 +92,7 @@ class Delegate:
     key: str
     #: The name of the child.
     run: str
-    asked: Asked
+    asked: RunRequest
 
 
 @dataclass(frozen=True)
@@ -107,7 +103,8 @@ class Decision:
     in the world. Facts come first: after appending them, the caller decides again.
     """
 
-    facts: list[New] = field(default_factory=list)
+    facts: list[New] = field(default_factory=list[New])
+    #: Of classes of the kind's own.
     tasks: Sequence[Any] = ()
 
 

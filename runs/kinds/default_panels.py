@@ -50,7 +50,7 @@ def head(kind: Any, state: State, result: Result | None = None, facts: Sequence[
 
 def sentences(head: Head) -> list[str]:
     """Return a head's result and facts as sentences."""
-    texts = []
+    texts: list[str] = []
     if result := head.result:
         what = " ".join(dict.fromkeys((result.name, result.metric.name)))
         on = f" on the {result.on}" if result.on else ""

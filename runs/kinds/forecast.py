@@ -31,7 +31,7 @@ class Forecast:
     memory: Amount
     #: Role → folder of an untrained model of the shape of the one that the run will give; empty if
     #: that is not known. By these, a run over the models can be tried before they are made.
-    models: Mapping[str, Path] = field(default_factory=dict)
+    models: Mapping[str, Path] = field(default_factory=dict[str, Path])
     #: File of the items that the run will pin.
     items: Path | None = None
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast
+
+from pydantic import BaseModel
 
 from agent_forge.events import Envelope, Event
 from agent_forge.runs.errors import ConfigError, NotFoundError, did_you_mean
 from agent_forge.runs.event_types import ModelReference
 from agent_forge.runs.kinds import tracking
-from agent_forge.runs.kinds.asked import Asked, Checked, Command, Lookup, Named, Plan
+from agent_forge.runs.kinds.asked import Checked, Command, Lookup, NamedInputs, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Decision, Delegate, Start, Task
 from agent_forge.runs.kinds.origin import Origin
-from agent_forge.runs.kinds.outcome import Outcome
+from agent_forge.runs.kinds.outcome import Cache, Outcome
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.kinds.view import View
 from agent_forge.runs.record import events
@@ -37,9 +39,9 @@ class Context(Protocol):
     """The opened inputs of one run in one process, and the work on its tasks."""
 
     #: The state that the context was opened for; its tasks are carried out from it.
-    state: Any
+    state: State
 
-    def carry_out(self, task: Any) -> Event:
+    def carry_out(self, task: Task) -> Event:
         """Do the task and return its event; append nothing. Raises the errors of the work."""
         ...
 
@@ -47,24 +49,24 @@ class Context(Protocol):
         """Raise a ForgeError if an input or the profile is not the one that `started` pins."""
         ...
 
-    def share(self, task: Any, tasks: Sequence[Any]) -> Sequence[Any]:
+    def share(self, task: Task, tasks: Sequence[Task]) -> Sequence[Task]:
         """Return the open tasks, this one first, whose work one process had better do at once."""
         ...
 
-    def prepare(self, tasks: Sequence[Any]) -> None:
+    def prepare(self, tasks: Sequence[Task]) -> None:
         """Do the work that these tasks share. `carry_out` is then called for each of them."""
         ...
 
 
-def given_models(submitted: Any) -> dict[str, list[ModelReference]]:
+def given_models(submitted: events.Submitted) -> dict[str, list[ModelReference]]:
     """Return role → the models that a run is given, from the fields of its `submitted`."""
-    fields = ((name, getattr(submitted, name)) for name in type(submitted).model_fields)
-    every = {name: value if isinstance(value, tuple) else (value,) for name, value in fields}
-    models = {
-        name: [one for one in values if isinstance(one, ModelReference)]
-        for name, values in every.items()
-    }
-    return {name: some for name, some in models.items() if some}
+    models: dict[str, list[ModelReference]] = {}
+    for name in type(submitted).model_fields:
+        value: object = getattr(submitted, name)
+        values = cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,)
+        if references := [member for member in values if isinstance(member, ModelReference)]:
+            models[name] = references
+    return models
 
 
 class Kind(View[S], Outcome[S]):
@@ -110,12 +112,12 @@ class Kind(View[S], Outcome[S]):
         figures = tracking.of_figures(self.figures_of, self.figure_units)
         return [*self.tracked_names, tracking.STATUS, *figures, *settings, tracking.INSIDE]
 
-    def tracked_config(self, state: S) -> dict[str, Any]:
+    def tracked_config(self, state: S) -> dict[str, object]:
         """Return the settings for a tracker, without those that name models or files."""
         settings = self.shown(state.submitted.config) if state.submitted else {}
         return {name: value for name, value in settings.items() if name not in self.naming}
 
-    def tracked_summary(self, state: S) -> dict[str, Any]:
+    def tracked_summary(self, state: S) -> dict[str, object]:
         """Return the status, and the figures of a completed run."""
         figures = tracking.figures(self.figures(state)) if state.completed else {}
         return {"status": state.status, **figures}
@@ -160,16 +162,16 @@ class Kind(View[S], Outcome[S]):
 
     # ---- forks: pure -------------------------------------------------------------------------
 
-    def changed(self, config: Any, changes: Mapping[str, Any]) -> Any:
+    def changed(self, config: BaseModel, changes: Mapping[str, object]) -> Any:
         """Return the settings with changes, given as a user gives them. Raises ConfigError."""
         return self.parse({**config.model_dump(mode="json"), **changes})
 
-    def changes(self, before: Any, after: Any) -> dict[str, Any]:
+    def changes(self, before: BaseModel, after: BaseModel) -> dict[str, object]:
         """Return the changes that `changed` turns `before` into `after` with, as `forked` has them."""
         old, new = self.shown(before), self.shown(after)
         return {name: value for name, value in new.items() if value != old[name]}
 
-    def check_fork(self, state: S, changes: Mapping[str, Any]) -> None:
+    def check_fork(self, state: S, changes: Mapping[str, object]) -> None:
         """Raise ConfigError if a fork at this state may not change these settings.
 
         By default a run that has started may change no setting.
@@ -180,11 +182,11 @@ class Kind(View[S], Outcome[S]):
                 "Start a new run instead."
             )
 
-    def fork_fields(self, config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
+    def fork_fields(self, config: BaseModel, changes: Mapping[str, object]) -> dict[str, object]:
         """Return further fields of the kind's `forked` event."""
         return {}
 
-    def wrong_fork(self, state: S, fork: Any) -> str | None:
+    def wrong_fork(self, state: S, fork: events.Forked) -> str | None:
         """Return why the kind's own fields of `forked` do not follow; None if they do."""
         return None
 
@@ -198,7 +200,7 @@ class Kind(View[S], Outcome[S]):
 
     # ---- asking for a run ----------------------------------------------------------------------
 
-    def parse(self, settings: Mapping[str, Any]) -> Any:
+    def parse(self, settings: Mapping[str, object]) -> Any:
         """Return the settings that a user gives. Raises ConfigError."""
         from pydantic import ValidationError
 
@@ -210,11 +212,11 @@ class Kind(View[S], Outcome[S]):
             message = "; ".join(faults[:FAULTS]) + more
             raise ConfigError(f"settings of {self.title}: {message}.") from error
 
-    def asked_for(self, settings: Mapping[str, Any], config: Any) -> bool:
+    def asked_for(self, settings: Mapping[str, object], config: BaseModel) -> bool:
         """Return True if a run that is asked for with these settings can have the settings `config`."""
         return self.parse(settings) == config
 
-    def fault(self, error: Any) -> tuple[str, str]:
+    def fault(self, error: Mapping[str, Any]) -> tuple[str, str]:
         """Return the setting of one of pydantic's errors ("": of several), and what is wrong."""
         what = str(error["msg"]).removeprefix("Value error, ")
         if error["type"] == "extra_forbidden":
@@ -229,41 +231,41 @@ class Kind(View[S], Outcome[S]):
             )
         return ".".join(map(str, error["loc"])), what
 
-    def read(self, text: str) -> dict[str, Any]:
+    def read(self, text: str) -> dict[str, object]:
         """Return the settings that the text of a run's own file gives. Raises ConfigError.
 
         By default always: most kinds have no file of their own.
         """
         raise ConfigError(f"{self.title} has no file of its own: give its settings.")
 
-    def written(self, config: Mapping[str, Any]) -> str | None:
+    def written(self, config: Mapping[str, object]) -> str | None:
         """Return the text of a run's own file with these settings; None if its kind has no file."""
         return None
 
-    def inputs_in(self, config: Mapping[str, Any], there: Callable[[str], bool]) -> Named:
+    def inputs_in(self, config: Mapping[str, object], there: Callable[[str], bool]) -> NamedInputs:
         """Return the models and data that the settings of a run name; by default none.
 
         `there` tells if a name is the path of a folder that is there. Raises ConfigError.
         """
-        return Named()
+        return NamedInputs()
 
-    def taken(self, settings: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    def taken(self, settings: Mapping[str, object]) -> tuple[dict[str, object], tuple[str, ...]]:
         """Return the settings that are taken of those that a user gives, and why others are not.
 
         By default all are taken. Raises ConfigError.
         """
         return dict(settings), ()
 
-    def plan(self, request: Asked, lookup: Lookup) -> Plan:
+    def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         """Return the plan of a run. Raises ConfigError or UnavailableError before any work."""
         if request.models or request.data:
             raise ConfigError(f"{self.title} takes neither models nor data.")
         return Plan(self.name, self.parse(request.config), {}, request.output_dir)
 
-    def check_settings(self, config: Any) -> None:
+    def check_settings(self, config: BaseModel) -> None:
         """Raise ConfigError for a name in the settings that does not exist, such as a task family."""
 
-    def check_machine(self, config: Any) -> None:
+    def check_machine(self, config: BaseModel) -> None:
         """Raise UnavailableError if this machine lacks a package or a program that settings need.
 
         By default nothing is needed.
@@ -277,7 +279,7 @@ class Kind(View[S], Outcome[S]):
         """Open what the run will open; raise the errors that it would raise."""
         return Checked()
 
-    def again(self, submitted: Any) -> Asked:
+    def again(self, submitted: events.Submitted) -> RunRequest:
         """Return a run as a user would ask for it: the settings that are no default, models, data.
 
         A model is named by its Hub id and commit, or by its folder.
@@ -291,9 +293,9 @@ class Kind(View[S], Outcome[S]):
             for role, given in given_models(submitted).items()
         }
         data = getattr(submitted, "data", ())
-        return Asked(self.name, config, models, data, submitted.output_dir)
+        return RunRequest(self.name, config, models, data, submitted.output_dir)
 
-    def texts(self, submitted: Any) -> Iterator[tuple[str, str]]:
+    def texts(self, submitted: events.Submitted) -> Iterator[tuple[str, str]]:
         """Yield (text, what it is) of the texts in the kind's own fields of `submitted`."""
         for models in given_models(submitted).values():
             yield from ((model.name, "a model's name") for model in models)
@@ -309,7 +311,7 @@ class Kind(View[S], Outcome[S]):
         """Return the id of what an event's row says was built, or None."""
         return None
 
-    def needs(self, task: Any) -> str | None:
+    def needs(self, task: Task) -> str | None:
         """Return the id of what a task reads and some device has built, or None."""
         return None
 
@@ -349,14 +351,14 @@ class Kind(View[S], Outcome[S]):
 
     # ---- work ----------------------------------------------------------------------------------
 
-    def context(self, state: S, cache: Any) -> Context:
+    def context(self, state: S, cache: Cache) -> Context:
         """Open a run's inputs in this process. `cache` is the process's weight cache."""
         raise NotImplementedError
 
-    def keep(self, state: S, cache: Any) -> None:
+    def keep(self, state: S, cache: Cache) -> None:
         """Write to disk what a restart would need most and is in memory only."""
 
-    def resumes(self, state: S, cache: Any) -> list[str]:
+    def resumes(self, state: S, cache: Cache) -> list[str]:
         """Return sentences on where work that is under way goes on, with this weight cache."""
         return []
 
@@ -368,11 +370,11 @@ class Kind(View[S], Outcome[S]):
         """Return the seconds that it took to make weights of the run; 0: not known."""
         return 0.0
 
-    def result_files(self, state: S, cache: Any) -> list[tuple[str, Path]]:
+    def result_files(self, state: S, cache: Cache) -> list[tuple[str, Path]]:
         """Return (name in an archive, file) of the result's weights. Raises ForgeError."""
         return []
 
-    def write_result(self, home: Home, state: S, out: Path) -> dict[str, Any]:
+    def write_result(self, home: Home, state: S, out: Path) -> dict[str, object]:
         """Write the result's folder and return the report, with `folder`. Raises ForgeError."""
         raise ConfigError(f"run {state.run} is {self.title}: it has no result to write.")
 
@@ -386,7 +388,7 @@ class Kind(View[S], Outcome[S]):
         raise NotFoundError(f"run {state.run} is {self.title}: nothing of it can be rebuilt.")
 
     def rebuild(
-        self, state: S, cache: Any, ids: Sequence[str], say: Callable[[str], None]
+        self, state: S, cache: Cache, ids: Sequence[str], say: Callable[[str], None]
     ) -> Iterator[Any]:
         """Make results again; yield a finding for each that differs from the recorded one.
 
@@ -394,7 +396,7 @@ class Kind(View[S], Outcome[S]):
         """
         yield from ()
 
-    def reopened(self, state: S, cache: Any) -> tuple[Any, Sequence[str]]:
+    def reopened(self, state: S, cache: Cache) -> tuple[Context, Sequence[str]]:
         """Return the context of a started run to measure again in, and how its profile differs.
 
         Raises ForgeError if nothing can be measured here, UnreproducedError for other numbers under the
@@ -404,15 +406,15 @@ class Kind(View[S], Outcome[S]):
         context.check_unchanged()
         return context, ()
 
-    def comparable(self, event: Any, recorded: Any) -> dict[str, Any]:
+    def comparable(self, event: Event, recorded: Event) -> dict[str, Any]:
         """Return the data of an answer that must come out again; `recorded` is the recorded answer."""
         return events.without_volatile(event)
 
-    def cached(self, state: S, cache: Any) -> Iterator[Any]:
+    def cached(self, state: S, cache: Cache) -> Iterator[Any]:
         """Yield a finding for each of the run's cached files that is not what the log says."""
         yield from ()
 
-    def document(self, folder: Path) -> dict[str, Any] | None:
+    def document(self, folder: Path) -> dict[str, object] | None:
         """Return `run`, `chain_head` and more of a result's folder; None for another kind's.
 
         Raises DataError.
@@ -420,10 +422,14 @@ class Kind(View[S], Outcome[S]):
         return None
 
     def verify_folder(
-        self, home: Home, folder: Path, document: dict[str, Any], state: S | None, is_known: bool
+        self, home: Home, folder: Path, document: dict[str, object], state: S | None, is_known: bool
     ) -> Iterator[Any]:
         """Yield findings about a result's folder; `is_known`: this log has its run.
 
         `state` is the run's, None if the log has no such run or its history is broken.
         """
         yield from ()
+
+
+#: A kind whose states are not known where it is used: a log has runs of every kind.
+AnyKind = Kind[Any]

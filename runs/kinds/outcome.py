@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, cast
+
+from pydantic import BaseModel
 
 from agent_forge.runs.errors import NotFoundError
 from agent_forge.runs.event_types import Figure, MadeModel, SourceRecord
@@ -18,9 +20,11 @@ from agent_forge.runs.kinds.state import State
 from agent_forge.runs.panels.head import measured
 from agent_forge.runs.panels.shapes import Better, Metric
 from agent_forge.runs.record import lineage
-from agent_forge.runs.record.events import ChildEnded
+from agent_forge.runs.record.events import ChildEnded, Started, Submitted
 
 S = TypeVar("S", bound=State)
+#: A process's weight cache; its class (`weights.storage.weight_cache.Artifacts`) is of a room above.
+Cache: TypeAlias = Any
 
 #: Unit of a tracker → how panels spell it.
 _UNITS = {"bits/byte": "bit/B", "nats/token": "nat/token", "bytes": "B", "count": ""}
@@ -46,12 +50,12 @@ class Outcome(Generic[S]):
     #: Roles of the models that a run is given, if all of them must be of one architecture and size.
     together: ClassVar[Sequence[str]] = ()
 
-    def roles(self, config: Any) -> Sequence[str]:
+    def roles(self, config: BaseModel) -> Sequence[str]:
         """Return the roles of the models that a run with these settings gives."""
         return ()
 
     def architectures(
-        self, config: Any, architectures_by_role: Mapping[str, Sequence[Architecture | None]]
+        self, config: BaseModel, architectures_by_role: Mapping[str, Sequence[Architecture | None]]
     ) -> Mapping[str, Architecture]:
         """Return role → architecture of the models that a run gives, of those known beforehand.
 
@@ -79,7 +83,7 @@ class Outcome(Generic[S]):
 
         Runs with the same settings and the same pins do the same work.
         """
-        started = state.started
+        started: Started = state.started
         unnamed = {name: _unnamed(getattr(started, name)) for name in type(started).model_fields}
         payload = started.model_copy(update=unnamed).model_dump(mode="json")
         return lineage.shared(started.type, payload)
@@ -88,11 +92,11 @@ class Outcome(Generic[S]):
         """Return the content address of what a started run has pinned, its items among it."""
         return ""
 
-    def items_file(self, state: S, cache: Any) -> Path:
+    def items_file(self, state: S, cache: Cache) -> Path:
         """Return the file of the items that a run has pinned, JSON lines. Raises ForgeError."""
         raise NotFoundError(f"run {state.run} has no items to measure on.")
 
-    def forecast(self, submitted: Any, cache: Any, folder: Path) -> Forecast:
+    def forecast(self, submitted: Submitted, cache: Cache, folder: Path) -> Forecast:
         """Return what a run that is submitted so costs here; try the work, and record nothing.
 
         `folder` takes the stand-ins of its models. It may take a minute. Raises the errors of a start.
@@ -148,8 +152,12 @@ def figure_text(kind: Figured, name: str, figure: Figure) -> str:
     return f"{metric.name} {measured(figure.value, metric.unit, figure.low, figure.high)}"
 
 
-def _unnamed(value: Any) -> Any:
+def _unnamed(value: object) -> object:
     """Return a field of `started` with the records of models without their names."""
     if isinstance(value, SourceRecord):
         return value.model_copy(update={"name": ""})
-    return tuple(map(_unnamed, value)) if isinstance(value, tuple) else value
+    return (
+        tuple(map(_unnamed, cast("tuple[object, ...]", value)))
+        if isinstance(value, tuple)
+        else value
+    )

@@ -46,7 +46,7 @@ def labels_of(config: type[BaseModel]) -> dict[str, tuple[str, str]]:
     return dict(sorted(words.items(), key=lambda row: order.index(row[1][0])))
 
 
-def labelled(schema: dict[str, Any], words: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+def labelled(schema: Mapping[str, Any], words: Mapping[str, tuple[str, str]]) -> dict[str, object]:
     """Return a schema of settings whose properties have a label (`title`) and a `group`."""
     properties = schema["properties"]
     shown = {

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 from agent_forge.events import Envelope, Event, Registry, canonical_json
 from agent_forge.runs import kinds, streams
@@ -21,6 +21,7 @@ from agent_forge.runs.record import events, lineage
 from agent_forge.runs.record.device_setting import AUTO
 from agent_forge.runs.record.lineage import NEWEST, Spent
 
+Result = TypeVar("Result")
 Handler = Callable[[Any, Any], None]
 
 #: Events before which no process worked on the run: the time up to them was no work.
@@ -66,32 +67,38 @@ class State:
     imported: events.Imported | None = None
     priority: int = 0
     #: Task → the event that answered it, for events without a handler.
-    answers: dict[str, Event] = field(default_factory=dict)
+    answers: dict[str, Event] = field(default_factory=dict[str, Event])
     #: Task → its last failure.
-    failures: dict[str, events.TaskFailed] = field(default_factory=dict)
+    failures: dict[str, events.TaskFailed] = field(default_factory=dict[str, events.TaskFailed])
     #: Task → attempts that no longer count; then, how often users have asked for a retry.
-    forgiven: dict[str, int] = field(default_factory=dict)
+    forgiven: dict[str, int] = field(default_factory=dict[str, int])
     retries: int = 0
     #: Task → the last death of a process that did it; then, task → deaths that no longer count.
-    deaths: dict[str, events.TaskDied] = field(default_factory=dict)
-    forgiven_deaths: dict[str, int] = field(default_factory=dict)
-    quarantined: dict[str, events.TaskQuarantined] = field(default_factory=dict)
-    divergences: list[events.DivergenceDetected] = field(default_factory=list)
+    deaths: dict[str, events.TaskDied] = field(default_factory=dict[str, events.TaskDied])
+    forgiven_deaths: dict[str, int] = field(default_factory=dict[str, int])
+    quarantined: dict[str, events.TaskQuarantined] = field(
+        default_factory=dict[str, events.TaskQuarantined]
+    )
+    divergences: list[events.DivergenceDetected] = field(
+        default_factory=list[events.DivergenceDetected]
+    )
     #: What users have asked for → the user who did so last.
-    asked_by: dict[events.Wish, str] = field(default_factory=dict)
+    asked_by: dict[events.Wish, str] = field(default_factory=dict[events.Wish, str])
     #: Events of a newer version that were skipped: such a state is only for display.
-    skipped: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list[str])
     #: (idempotency key, type, data) of events that must not depend on luck; a later entry replaces
     #: an earlier entry whose key differs in the run's name only.
-    lineage: list[tuple[str, str, str]] = field(default_factory=list)
+    lineage: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
     #: What was spent until now.
     spent: Spent = field(default_factory=Spent)
     #: When the newest event was recorded; None while the clock does not count.
     clock: str | None = None
     #: Digest → what the run that this run is a task of calls the model; only for display, of no event.
-    called: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    called: Mapping[str, str] = field(default_factory=dict[str, str], compare=False, repr=False)
     #: Cache of `remembered`; no part of the state.
-    memory: dict[tuple[object, ...], Any] = field(default_factory=dict, compare=False, repr=False)
+    memory: dict[tuple[object, ...], Any] = field(
+        default_factory=dict[tuple[object, ...], Any], compare=False, repr=False
+    )
 
     @property
     def stream(self) -> str:
@@ -134,14 +141,14 @@ class State:
         return lineage.digest(entries)
 
     @classmethod
-    def shared(cls, type_: str, data: dict[str, Any], rule: int, device: str) -> dict[str, Any]:
+    def shared(cls, type_: str, data: dict[str, object], rule: int, device: str) -> dict[str, Any]:
         """Return the part of an event's data that the lineage digest covers, by a rule.
 
         `device` is the one that the run pins; auto if it pins none.
         """
         return lineage.shared(type_, data, rule, device)
 
-    def remembered(self, key: tuple[object, ...], work: Callable[[], Any]) -> Any:
+    def remembered(self, key: tuple[object, ...], work: Callable[[], Result]) -> Result:
         """Return the result of `work`, cached under `key` until an event could change the result.
 
         Events of the classes in `keeping` leave the cache as it is, but for the key `EVERY`; every
@@ -285,7 +292,7 @@ def put(name: str, *key: str) -> Handler:
     """Return a handler that puts an event into the dictionary `name`, under its fields `key`."""
     pick = attrgetter(*key)
 
-    def handle(state: Any, event: Any) -> None:
+    def handle(state: State, event: object) -> None:
         getattr(state, name)[pick(event)] = event
 
     return handle
@@ -296,7 +303,7 @@ def add(name: str) -> Handler:
     return lambda state, event: getattr(state, name).append(event)
 
 
-def assign(name: str, value: Any = None) -> Handler:
+def assign(name: str, value: object = None) -> Handler:
     """Return a handler that sets the attribute `name` to the event, or to a value."""
     return lambda state, event: setattr(state, name, event if value is None else value)
 
@@ -334,19 +341,26 @@ def handlers(
     }
 
 
+#: Values of a state that change in place.
+_COPIED: tuple[type[object], ...] = (dict, list)
+
+
 def evolve(state: State, event: Event, key: str = "") -> State:
     """Return the state after one more event. Pure: the given state is not changed."""
     after = copy(state)
     for slot in fields(state):
-        value = getattr(state, slot.name)
-        if isinstance(value, dict | list):
+        value: object = getattr(state, slot.name)
+        if isinstance(value, _COPIED):
             setattr(after, slot.name, copy(value))
     after.memory = {}
     after.take(event, key=key)
     return after
 
 
-def fold_into(state: State, rows: Iterable[Envelope], showing: bool = False) -> Any:
+S = TypeVar("S", bound=State)
+
+
+def fold_into(state: S, rows: Iterable[Envelope], showing: bool = False) -> S:
     """Fold a whole history into an empty state, with the garbage collector at rest; return it."""
     collects = gc.isenabled()
     gc.disable()  # a fold makes no reference cycles; the collector takes over half of its time

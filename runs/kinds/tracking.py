@@ -12,10 +12,13 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import Figure
+
+if TYPE_CHECKING:
+    from agent_forge.runs.kinds.state import State
 
 #: Destination of a name: the rows of the run's history, its summary, its settings, or the
 #: description of its result.
@@ -74,19 +77,19 @@ STATUS = TrackedName("status", TEXT, "status of the run: running, completed, fai
 INSIDE = TrackedName("{setting}", SETTING, "value inside of a setting: `gates.metric`", "config")
 
 
-def names(values: Mapping[str, Any]) -> Iterator[str]:
+def names(values: Mapping[str, object]) -> Iterator[str]:
     """Yield the names of values; of a value with names inside only those: `profile.device`."""
     for name, value in values.items():
         inner = [f"{name}.{path}" for path in _inside(value)]
         yield from inner or [name]
 
 
-def _inside(value: Any) -> Iterator[str]:
+def _inside(value: object) -> Iterator[str]:
     """Yield the names inside of a value, through lists."""
     if isinstance(value, Mapping):
-        yield from names(value)
+        yield from names(cast("Mapping[str, object]", value))
     elif isinstance(value, list | tuple):
-        for entry in value:
+        for entry in cast("Sequence[object]", value):
             yield from _inside(entry)
 
 
@@ -94,7 +97,7 @@ def of_figures(
     figures_of: Mapping[str, str], units: Mapping[str, str] | None = None
 ) -> list[TrackedName]:
     """Return the names of a completed run's figures: `final/FIGURE`, its interval and its items."""
-    entries = []
+    entries: list[TrackedName] = []
     for name, meaning in figures_of.items():
         unit = (units or {}).get(name, PLAIN).replace("share", PLAIN)
         entries.append(TrackedName(f"final/{name}", unit, meaning, "summary"))
@@ -130,23 +133,27 @@ def _entries(listed: Sequence[TrackedName], place: Place) -> list[TrackedName]:
 class Allowed:
     """The names that one run may send to a place: the catalogue, with the run's parts in patterns."""
 
-    def __init__(self, kind: Any, state: Any, place: Place) -> None:
-        settings = kind.shown(state.submitted.config) if state.submitted else {}
+    def __init__(self, kind: Any, state: State, place: Place) -> None:
+        settings: dict[str, object] = kind.shown(state.submitted.config) if state.submitted else {}
         shown = {name: value for name, value in settings.items() if name not in kind.naming}
         setting_names = [*shown, *names(shown)]
         # Every kind has figures and settings, also those of a strategy of somebody else's.
-        parts = {"figure": kind.figures_of, "setting": setting_names, **kind.tracked_parts(state)}
+        parts: Parts = {
+            "figure": kind.figures_of,
+            "setting": setting_names,
+            **kind.tracked_parts(state),
+        }
         expressions = (
             _expression(entry.name, parts) for entry in _entries(kind.catalogue(), place)
         )
         self._kind, self._place = kind.name, place
         self._fitting = re.compile("|".join(expressions))
 
-    def unlisted(self, values: Mapping[str, Any]) -> list[str]:
+    def unlisted(self, values: Mapping[str, object]) -> list[str]:
         """Return the names of values, and inside of values, that the run may not send."""
         return [name for name in names(values) if not self._fitting.fullmatch(name)]
 
-    def check(self, values: Mapping[str, Any]) -> None:
+    def check(self, values: Mapping[str, object]) -> None:
         """Raise ConfigError if the run may not send one of the names."""
         if missing := self.unlisted(values):
             raise ConfigError(

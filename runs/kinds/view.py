@@ -8,13 +8,14 @@ Every method has a default that suits a kind with nothing of its own to show.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel
 
 from agent_forge.events import Envelope, Event
+from agent_forge.events.envelope import Data
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, NotFoundError
 from agent_forge.runs.event_types import Measurement
@@ -24,9 +25,9 @@ from agent_forge.runs.kinds.origin import Ancestor
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.kinds.tracking import Parts, TrackedName
 from agent_forge.runs.panels import tables
-from agent_forge.runs.panels.head import Head, Panels
+from agent_forge.runs.panels.head import Entry, Head, Panels
 from agent_forge.runs.panels.panels import Panel
-from agent_forge.runs.panels.side_by_side import Seen
+from agent_forge.runs.panels.side_by_side import ComparedRun
 from agent_forge.runs.panels.stages import Stage
 from agent_forge.runs.record.lineage import Child
 from agent_forge.runs.system.durations import duration
@@ -100,7 +101,7 @@ class Outlook:
 
 
 def outlook(
-    state: Any, rehearsal: Any = None, under_way: Sequence[tuple[str, float]] = ()
+    state: State, rehearsal: object = None, under_way: Sequence[tuple[str, float]] = ()
 ) -> Outlook:
     """Return the outlook of a run of any kind; before its end, less than all of it is done."""
     kind_outlook = kinds.of(state.kind).outlook(state, rehearsal, under_way)
@@ -109,7 +110,7 @@ def outlook(
     return replace(kind_outlook, inside=min(kind_outlook.inside, MOST_SHARE))
 
 
-def changed(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, list[Any]]:
+def changed(first: Mapping[str, object], second: Mapping[str, object]) -> dict[str, list[object]]:
     """Return setting → [first, second] where they differ; None for a setting that a run lacks."""
     names = [*first, *(name for name in second if name not in first)]
     both = {name: [first.get(name), second.get(name)] for name in names}
@@ -136,7 +137,7 @@ class View(Generic[S]):
     #: Names that `tracked` and `tracked_result` send, beside those of `Kind.catalogue`.
     tracked_names: ClassVar[Sequence[TrackedName]] = ()
 
-    def shown(self, config: Any) -> dict[str, Any]:
+    def shown(self, config: BaseModel) -> dict[str, object]:
         """Return name → value of the settings as people see them, as JSON has them."""
         return config.model_dump(mode="json")
 
@@ -144,9 +145,7 @@ class View(Generic[S]):
         """Return recipe id → what people call the recipe."""
         return {}
 
-    def summary_line(
-        self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]
-    ) -> str | None:
+    def summary_line(self, type_: str, data: Data, names: Mapping[str, str]) -> str | None:
         """Return the telling part of an event on one line; None for a type that is not its own."""
         return None
 
@@ -158,14 +157,14 @@ class View(Generic[S]):
         """Return what a run that is the task `key` is in this run, in words."""
         return self.task_words(key, self.names(state)) or key
 
-    def row(self, entry: dict[str, Any], event: Event) -> None:
+    def row(self, entry: Entry, event: Event) -> None:
         """Note an event in the run's row of the run list: `done`, `result`, `curve`, and `listed`.
 
         `done` is the number of the last complete unit, `curve` a list of one value a unit. The value
         of the result (`runs.panels.head.listed`) is the one that `head` shows.
         """
 
-    def models(self, event: Event, state: S) -> list[dict[str, Any]]:
+    def models(self, event: Event, state: S) -> list[Entry]:
         """Return the models that `started` or `completed` brings into the model registry.
 
         Each has `name`, `kind`, `digest`, `parameters`, `path`, `metrics` and `lineage`.
@@ -177,7 +176,7 @@ class View(Generic[S]):
         done = len(state.answers)
         return done, done if state.completed else None
 
-    def view(self, state: S) -> dict[str, Any]:
+    def view(self, state: S) -> dict[str, object]:
         """Return the kind's own part of what the API says of a run."""
         return {}
 
@@ -221,11 +220,11 @@ class View(Generic[S]):
         points = curve[: self.progress(state)[0]]
         return Panels(head=self.head(state), panels=tuple(self.whole(state, children, points)))
 
-    def part(self, state: S, name: str, **query: Any) -> dict[str, Any]:
+    def part(self, state: S, name: str, **query: object) -> dict[str, object]:
         """Return a further part of what the API says, such as `population`. Raises NotFoundError."""
         raise NotFoundError(f"run {state.run} is {self.title}: it has no {name}.")
 
-    def report(self, state: S, rows: Sequence[Envelope]) -> dict[str, Any]:
+    def report(self, state: S, rows: Sequence[Envelope]) -> dict[str, object]:
         """Return the report of a run that has completed."""
         return {"run": state.run, "lineage_digest": state.completed.lineage_digest}
 
@@ -233,7 +232,7 @@ class View(Generic[S]):
         """Return the report of a run that has completed as Markdown; by default head and panels."""
         return tables.markdown(self.overview(state))
 
-    def picture(self, report: dict[str, Any]) -> bytes | None:
+    def picture(self, report: dict[str, object]) -> bytes | None:
         """Return the picture of a report of `report` as an SVG file; None for a report without one."""
         return None
 
@@ -250,7 +249,9 @@ class View(Generic[S]):
         Of a completed run it is what its kind writes at the end; if that writes nothing, and of every
         other run, it is head and panels. `log` has the runs that the run delegates.
         """
-        if state.completed and type(self).markdown is not View.markdown:
+        # View's own is of any state
+        has_own = type(self).markdown is not View.markdown  # pyright: ignore[reportUnknownMemberType]
+        if state.completed and has_own:
             return self.markdown(state, rows)
         return tables.markdown(self.overview(state, curve, children))
 
@@ -279,14 +280,14 @@ class View(Generic[S]):
         """Return the number of the unit that an event ends; None for every other event."""
         return None
 
-    def ending(self, state: S) -> dict[str, Any]:
+    def ending(self, state: S) -> dict[str, object]:
         """Return the kind's own fields of the message that the run has ended: its models, if any."""
         models = getattr(state.completed, "models", {})
         return (
             {"models": {role: model.recipe_id for role, model in models.items()}} if models else {}
         )
 
-    def snapshot(self, state: S) -> dict[str, Any]:
+    def snapshot(self, state: S) -> dict[str, object]:
         """Return a run at a place of its history as plain data, for `forge replay`."""
         done, of = self.progress(state)
         return {
@@ -298,19 +299,19 @@ class View(Generic[S]):
             "pending": pending(state),
         }
 
-    def difference(self, a: S, b: S) -> dict[str, Any]:
+    def difference(self, a: S, b: S) -> dict[str, object]:
         """Return how run B differs from run A, for `forge diff`."""
         settings_a, settings_b = (self.shown(s.submitted.config) for s in (a, b))
         same = a.lineage_digest() == b.lineage_digest()
         return {"settings": changed(settings_a, settings_b), "same_lineage": same}
 
-    def yardstick(self, state: S) -> dict[str, Any]:
+    def yardstick(self, state: S) -> dict[str, object]:
         """Return why results of two runs do not compare → what must be equal in both if they do."""
         return {}
 
-    def seen_beside(self, state: S, overview: Panels) -> Seen:
+    def seen_beside(self, state: S, overview: Panels) -> ComparedRun:
         """Return a run as it is compared with others of any kinds."""
-        return Seen(
+        return ComparedRun(
             head=overview.head,
             panels=overview.panels,
             settings=self.shown(state.submitted.config) if state.submitted else {},
@@ -333,7 +334,7 @@ class View(Generic[S]):
         """Return the recipe id of the model that the run made with these weights, or None."""
         return None
 
-    def layers(self, home: Home, state: S, recipe_id: str) -> tuple[str, dict[str, Any] | None]:
+    def layers(self, home: Home, state: S, recipe_id: str) -> tuple[str, dict[str, object] | None]:
         """Return the cache key of what a model's layers are made of, and that if it is known.
 
         Raises NotFoundError if models of this kind have no such layers.
@@ -344,7 +345,7 @@ class View(Generic[S]):
         """Return the command that works out what a model's layers are made of, in a process."""
         raise NotImplementedError
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """Return the settings: JSON schema with labels and groups, and defaults."""
         labels = setting_words.labels_of(self.config)
         return {
@@ -352,14 +353,14 @@ class View(Generic[S]):
             "defaults": self.config().model_dump(mode="json", include=set(labels)),
         }
 
-    def options(self, name: str) -> list[dict[str, Any]]:
+    def options(self, name: str) -> list[Entry]:
         """Return the settings whose name has `name` in it: name, group, default, what, strategies.
 
         Raises ConfigError if there is none.
         """
         defaults = self.config().model_dump(mode="json")
         offered = setting_words.labels_of(self.config)
-        rows = [
+        rows: list[Entry] = [
             {
                 "name": field,
                 "group": self.name,
@@ -376,11 +377,11 @@ class View(Generic[S]):
             )
         return rows
 
-    def tables(self) -> Mapping[str, Any]:
+    def tables(self) -> Mapping[str, Callable[[S, Sequence[Envelope]], Any]]:
         """Return name → function(state, rows) of the kind's tables, for Parquet and notebooks."""
         return {}
 
-    def tracked(self, state: S, after: int) -> list[tuple[int, dict[str, Any]]]:
+    def tracked(self, state: S, after: int) -> list[tuple[int, dict[str, object]]]:
         """Return (unit, row) for a tracker, of units after `after`."""
         return []
 
@@ -402,12 +403,12 @@ class View(Generic[S]):
         """Return True if `rehearse` can count the run's tasks within seconds."""
         return False
 
-    def rehearse(self, state: S) -> Any:
+    def rehearse(self, state: S) -> object:
         """Return the count of the run's tasks, or None if it cannot be told."""
         return None
 
     def outlook(
-        self, state: S, rehearsal: Any, under_way: Sequence[tuple[str, float]] = ()
+        self, state: S, rehearsal: object, under_way: Sequence[tuple[str, float]] = ()
     ) -> Outlook:
         """Return the run's progress; by its units, unless the kind knows better.
 

@@ -1,20 +1,24 @@
-"""Tasks and events of a run in words, for dashboard, terminal and messages.
+"""Tasks and events of a run in words, for dashboard, terminal and messages. Pure.
 
-Pure. `names` maps a recipe id to what people call the recipe; a kind of run says what is its own
+`names` maps a recipe id to the name that people read; a kind of run has words for what is its own
 (`Kind.summary_line`, `Kind.task_words`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
+from agent_forge.events.envelope import Data
 from agent_forge.runs import kinds
+
+if TYPE_CHECKING:
+    from agent_forge.runs.kinds.state import State
 
 Names = Mapping[str, str]
 
 
-def names(state: Any) -> dict[str, str]:
+def names(state: State) -> dict[str, str]:
     """Return recipe id → what people call the recipe."""
     return kinds.of(state.kind).names(state)
 
@@ -29,7 +33,7 @@ def next_step(kind: str, key: str, names: Names | None = None) -> str:
     return task(kind, key, names) or key.replace("_", " ")
 
 
-def summary_line(kind: str, type_: str, data: Mapping[str, Any], names: Names | None = None) -> str:
+def summary_line(kind: str, type_: str, data: Data, names: Names | None = None) -> str:
     """Return the telling part of an event on one line."""
     try:
         text = kinds.of(kind).summary_line(type_, data, names or {})
@@ -41,18 +45,18 @@ def summary_line(kind: str, type_: str, data: Mapping[str, Any], names: Names | 
         return _any(data)
 
 
-def _any(data: Mapping[str, Any]) -> str:
+def _any(data: Data) -> str:
     """Return the most telling fields of an event whose type or schema is not known here."""
     telling = ("generation", "slot", "name", "slice", "reason", "level", "priority")
     return ", ".join(f"{key} {data[key]}" for key in telling if data.get(key) is not None)
 
 
-def _forked(_kind: str, data: Mapping[str, Any], _names: Names) -> str:
+def _forked(_kind: str, data: Data, _names: Names) -> str:
     changed = ", ".join(f"{name} {value}" for name, value in data["changes"].items())
     return f"from run {data['parent']}" + (f" with {changed}" if changed else "")
 
 
-def _task(kind: str, data: Mapping[str, Any], names: Names) -> str:
+def _task(kind: str, data: Data, names: Names) -> str:
     """Return what went wrong with a task, without line breaks."""
     what = task(kind, data["task"], names) or str(data["task"])
     attempt = f" (attempt {data['attempt']})" if "attempt" in data else ""
@@ -60,22 +64,22 @@ def _task(kind: str, data: Mapping[str, Any], names: Names) -> str:
     return f"{what}{attempt}: {' '.join(str(why).split())}"
 
 
-def _reason(_kind: str, data: Mapping[str, Any], _names: Names) -> str:
+def _reason(_kind: str, data: Data, _names: Names) -> str:
     return data.get("reason") or ""
 
 
-def _described(_kind: str, data: Mapping[str, Any], _names: Names) -> str:
+def _described(_kind: str, data: Data, _names: Names) -> str:
     tags = None if data.get("tags") is None else " ".join(data["tags"]) or "none"
     words = {"name": data.get("name"), "tags": tags, "note": data.get("note")}
     return ", ".join(f"{what} {text or 'none'}" for what, text in words.items() if text is not None)
 
 
-def _divergence(kind: str, data: Mapping[str, Any], names: Names) -> str:
+def _divergence(kind: str, data: Data, names: Names) -> str:
     what = task(kind, data["task"], names) or data["task"]
     return f"{what}: {data['found'][:12]} instead of {data['recorded'][:12]}"
 
 
-_GISTS: dict[str, Callable[[str, Mapping[str, Any], Names], str]] = {
+_GISTS: dict[str, Callable[[str, Data, Names], str]] = {
     "forked": _forked,
     **dict.fromkeys(("task_failed", "task_died", "task_quarantined"), _task),
     "imported": lambda _, d, __: f"taken in by {d['owner']}; it waits to be resumed",

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from agent_forge.events import Envelope, Registry
+from agent_forge.runs.panels.head import Entry
+
+if TYPE_CHECKING:
+    from agent_forge.runs.kinds.view import View
 
 #: What a kind notes of a run in its row of the run list (`View.row`), before the first event.
-BLANK: Mapping[str, Any] = {
+BLANK: Entry = {
     "done": None,
     "result": None,
     "metric": "",
@@ -27,9 +31,9 @@ BLANK: Mapping[str, Any] = {
 class Curve:
     """The values that a kind notes in the run list, one for each unit that is done."""
 
-    def __init__(self, kind: Any, registry: Registry) -> None:
+    def __init__(self, kind: View[Any], registry: Registry) -> None:
         self._kind, self._registry = kind, registry
-        self._entry: dict[str, Any] = dict(BLANK)
+        self._entry: Entry = dict(BLANK)
 
     def take(self, rows: Iterable[Envelope]) -> None:
         """Note more rows, all of types that the registry knows."""

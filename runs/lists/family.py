@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import AmbiguousError, NotFoundError
@@ -45,7 +45,7 @@ def of_registered(store: EventStore, model: str) -> list[Generation]:
     row = model_registry.find(store, model)
     if row["run"] is None:
         return []
-    state: Any = load(store, row["run"], showing=True)
+    state = load(store, row["run"], showing=True)
     model_id = kinds.of(state.kind).made(state, row["digest"])
     return [] if model_id is None else family(store, row["run"], model_id)
 
@@ -69,7 +69,7 @@ def named(store: EventStore, text: str) -> list[Generation]:
 def _family(
     store: EventStore, run: str, model: str, pairs: set[tuple[str, str]], digest: str = ""
 ) -> list[Generation]:
-    state: Any = load(store, run, showing=True)
+    state = load(store, run, showing=True)
     kind = kinds.of(state.kind)
     ancestors = finding.looked_up(lambda name: kind.ancestry(state, name), model)
     result = [Generation(run, ancestors, digest)]
@@ -98,7 +98,8 @@ def tree(generations: Sequence[Generation], lanes: Mapping[str, str]) -> Graph |
     """
     if not generations:
         return None
-    nodes, edges = {}, []
+    nodes: dict[str, Node] = {}
+    edges: list[Edge] = []
     by_digest = {member.digest: member for member in generations if member.digest}
     for generation in generations:
         model = generation.ancestors[0]
@@ -158,7 +159,7 @@ def maker(store: EventStore, run: str, digest: str) -> tuple[str, str] | None:
     name = said(store, digest)
     if name in (None, run):
         return None
-    state: Any = load(store, name, showing=True)
+    state = load(store, name, showing=True)
     recipe_id = kinds.of(state.kind).made(state, digest)
     return None if recipe_id is None else (name, recipe_id)
 

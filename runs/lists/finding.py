@@ -1,10 +1,9 @@
-"""Runs as users write them: an id, a name, or the beginning of an id. Imports no torch.
+"""Look-up of runs and their models as users write them: by id, name, or beginning of an id. No torch.
 
-Names of a run's models, as users write them: RUN, RUN:MODEL or RUN/MODEL. Imports no torch.
-
-`RUN:champion` and `RUN/champion` are the result of any kind of run, as is `RUN` alone. `RUN/MODEL`
-looks like a path and like a Hub id. So a folder of that path comes first (`weights.folders.sources`),
-then a run of that whole name, then the Hub; `owner/name@revision` is always a Hub id.
+Models are RUN, RUN:MODEL or RUN/MODEL. `RUN:champion` and `RUN/champion` are the result of any kind of
+run, as is `RUN` alone. `RUN/MODEL` looks like a path and like a Hub id. So a folder of that path comes
+first (`weights.folders.sources`), then a run of that whole name, then the Hub; `owner/name@revision`
+is always a Hub id.
 """
 
 from __future__ import annotations
@@ -16,7 +15,10 @@ from typing import Any, TypeVar
 from agent_forge.events import EventStore
 from agent_forge.runs.errors import AmbiguousError, NotFoundError
 from agent_forge.runs.history import repository
+from agent_forge.runs.kinds.state import State
 from agent_forge.runs.lists import queries
+
+S = TypeVar("S", bound=State)
 
 
 def whole_name(store: EventStore, run: str) -> str | None:
@@ -60,7 +62,7 @@ def load(store: EventStore, run: str, showing: bool = False) -> Any:
     return repository.load(store, full_name(store, run), showing)
 
 
-def load_of(kind: type[Any], store: EventStore, run: str, showing: bool = False) -> Any:
+def load_of(kind: type[S], store: EventStore, run: str, showing: bool = False) -> S:
     """Return the state of the run that is meant, which must be of a kind's class of states.
 
     Raises ConfigError for a run of another kind, and what `load` raises.
@@ -69,7 +71,6 @@ def load_of(kind: type[Any], store: EventStore, run: str, showing: bool = False)
 
 
 T = TypeVar("T")
-
 #: The name of a run's result, for every kind of run.
 RESULT = "champion"
 

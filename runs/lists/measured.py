@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from agent_forge.events import EventStore
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ForgeError
 from agent_forge.runs.event_types import Measurement
+from agent_forge.runs.kinds.state import State
 from agent_forge.runs.lists import model_registry
 
 #: Runs that are read for one model at most, the newest: each is folded whole.
 MOST_RUNS = 50
 
 
-class InRun(NamedTuple):
+class RunFigures(NamedTuple):
     """Measurements of a model in one run."""
 
     run: str
@@ -30,35 +31,35 @@ class InRun(NamedTuple):
 
 
 #: Returns what the run of a whole name measured; it may have an earlier answer at hand.
-Read = Callable[[str], InRun]
+Read = Callable[[str], RunFigures]
 
 
-class Across(NamedTuple):
+class ModelFigures(NamedTuple):
     """Measurements of a model in the runs of a log: the run that made it, then the newest first."""
 
-    runs: tuple[InRun, ...]
+    runs: tuple[RunFigures, ...]
     #: All runs that made the model or were given it; more than `runs` if there are very many.
     total: int
 
 
-def of_digest(store: EventStore, digest: str, read: Read) -> Across:
+def of_digest(store: EventStore, digest: str, read: Read) -> ModelFigures:
     """Return what runs measured of the model with these weights, each equal result once."""
     names = model_registry.runs_of(store, digest)
-    runs: list[InRun] = []
+    runs: list[RunFigures] = []
     for name in names[:MOST_RUNS]:
         with suppress(ForgeError):  # of a newer version, or a fork whose past is gone
             runs.append(read(name))
-    earlier, results = set[Measurement](), list[InRun]()
+    earlier, results = set[Measurement](), list[RunFigures]()
     for run in sorted(runs, key=lambda run: not run.made):
         fresh = tuple(figure for figure in run.measurements if figure not in earlier)
         earlier.update(fresh)
         again = len(run.measurements) - len(fresh)
         results.append(run._replace(measurements=fresh, again=again))
-    return Across(tuple(results), len(names))
+    return ModelFigures(tuple(results), len(names))
 
 
-def of_state(state: Any, digest: str) -> InRun:
+def of_state(state: State, digest: str) -> RunFigures:
     """Return what the run of a state measured of the model with these weights."""
     kind = kinds.of(state.kind)
     was_made = kind.made(state, digest) is not None
-    return InRun(state.run, state.kind, was_made, tuple(kind.measurements(state, digest)))
+    return RunFigures(state.run, state.kind, was_made, tuple(kind.measurements(state, digest)))

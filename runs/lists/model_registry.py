@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
-from sqlalchemy import BigInteger, Connection, Table, delete, func, insert, literal, or_, select
+from sqlalchemy import BigInteger, Connection, Row, delete, func, insert, literal, or_, select
 from sqlmodel import Field, SQLModel
 
 from agent_forge.events import (
@@ -31,6 +31,8 @@ from agent_forge.runs.errors import AmbiguousError, ForgeError, NotFoundError
 from agent_forge.runs.event_types import Digest, Large
 from agent_forge.runs.history.repository import empty, fold, history
 from agent_forge.runs.lists import queries
+from agent_forge.runs.lists.projections import Types, entry_of
+from agent_forge.runs.panels.head import Entry
 from agent_forge.runs.record.events import Completed, Exported, Started, Submitted
 from agent_forge.runs.streams import run_of
 
@@ -69,7 +71,7 @@ class ModelRegistered(Event):
 
 
 @REGISTRY.upcaster("model_registered", 1)
-def _of_a_folder(data: dict[str, Any]) -> dict[str, Any]:
+def _of_a_folder(data: Entry) -> Entry:
     """Return `model_registered` with `origin`: only folders were registered."""
     return {**data, "origin": {}}
 
@@ -135,7 +137,7 @@ class ModelRow(SQLModel, table=True):
     removed: bool = False
 
 
-MODELS: Table = ModelRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
+MODELS = ModelRow.metadata.tables["models"]
 
 
 class ModelRunRow(SQLModel, table=True):
@@ -149,7 +151,7 @@ class ModelRunRow(SQLModel, table=True):
     first: int = Field(sa_type=BigInteger)
 
 
-RUNS: Table = ModelRunRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
+RUNS = ModelRunRow.metadata.tables["model_runs"]
 
 
 def id_of(digest: str) -> str:
@@ -207,9 +209,7 @@ class Models:
             _note(connection, row, digest, run)
         self._add(connection, row, models, run)
 
-    def _add(
-        self, connection: Connection, row: Envelope, models: list[dict[str, Any]], run: str
-    ) -> None:
+    def _add(self, connection: Connection, row: Envelope, models: list[Entry], run: str) -> None:
         """Add the models of a run that the registry lacks."""
         for model in models:
             _note(connection, row, model["digest"], run)
@@ -220,9 +220,10 @@ class Models:
     def _exported(self, store: EventStore, connection: Connection, row: Envelope) -> None:
         """Note the folder that an export wrote; add the model if the registry lacks it."""
         run = run_of(row.stream)
-        state: Any = fold(list(history(store, run, row.version)), showing=True)
+        state = fold(list(history(store, run, row.version)), showing=True)
         kind, event = kinds.of(state.kind), state.registry.load(row)
-        models: list[dict[str, Any]] = []
+        assert isinstance(event, Exported)
+        models: list[Entry] = []
         if state.completed is not None and kind.result(state) == event.digest:
             state.submitted = state.submitted.model_copy(update={"output_dir": event.folder})
             models = kind.models(state.completed, state)
@@ -283,7 +284,7 @@ def _note(connection: Connection, row: Envelope, digest: str, run: str) -> None:
 def _put(
     connection: Connection,
     row: Envelope,
-    values: dict[str, Any],
+    values: Entry,
     metrics: dict[str, float],
     lineage: list[str],
     run: str | None,
@@ -318,7 +319,7 @@ def listed(
     query: str = "",
     limit: int = 1000,
     tag: str | None = None,
-) -> tuple[list[dict[str, Any]], int]:
+) -> tuple[list[Entry], int]:
     """Return (the newest models, the number of all that match `kind`, `query` and `tag`)."""
     catch_up(store, Models())
     condition = ~MODELS.c.removed
@@ -339,7 +340,7 @@ def listed(
     return _told(store, rows), int(total)
 
 
-def find(store: EventStore, id_: str) -> dict[str, Any]:
+def find(store: EventStore, id_: str) -> Entry:
     """Return the model that an id, a name, a digest, or the beginning of an id or digest means.
 
     Raises NotFoundError, and AmbiguousError if several models match.
@@ -403,12 +404,12 @@ def _recorded(store: EventStore, text: str) -> list[str]:
     return names + [f"{run}{role}" for run, role in pairs if run]
 
 
-def _told(store: EventStore, rows: Sequence[Any]) -> list[dict[str, Any]]:
+def _told(store: EventStore, rows: Sequence[Row[*Types]]) -> list[Entry]:
     """Return rows of the registry as dictionaries; `run_name` is what the model's run is called."""
     names = queries.names(store, {row.run for row in rows if row.run})
     return [
         {
-            **{name: row._mapping[name] for name in row._mapping if name not in _INTERNAL},
+            **{name: value for name, value in entry_of(row).items() if name not in _INTERNAL},
             "name": _called(row.name, row.run, names.get(row.run)),
             "run_name": names.get(row.run, row.run),
             "metrics": json.loads(row.metrics),

@@ -1,14 +1,12 @@
-"""The run list: a projection of the log to one row a run, of every kind.
+"""The run list: a projection of the log to one row a run, of every kind; and the runs' names.
 
 The table may be dropped; `forge db rebuild` makes it again. But for its name, which depends on the
 runs before it, each row follows from the run's events alone and equals what the fold says (a test
 compares them).
 
-Names of runs: what a user calls a run, or its kind and day; unique in a log. Pure.
-
-A name is a label: a user changes it at any time. What stands in streams, addresses and digests is the
-run's id. A run without a name is called by kind and day (`cognate-1128`), or by its id if a user chose
-the id; a phase by its pipeline (`mini-1128.5-learned`). If a name is taken, the next number
+A name is a label, unique in a log: a user changes it at any time. Streams, addresses and digests have
+the run's id. A run without a name is called by kind and day (`cognate-1128`), or by its id if a user
+chose the id; a phase by its pipeline (`mini-1128.5-learned`). If a name is taken, the next number
 follows (`cognate-1128-2`).
 """
 
@@ -16,9 +14,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeVarTuple
 
-from sqlalchemy import BigInteger, Connection, Index, Table, delete, desc, func, insert, select
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Index,
+    Row,
+    UnaryExpression,
+    delete,
+    desc,
+    func,
+    insert,
+    select,
+)
 from sqlmodel import Field, SQLModel
 
 from agent_forge.events import (
@@ -34,14 +43,19 @@ from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, ForgeError
 from agent_forge.runs.history import repository
 from agent_forge.runs.history.repository import history
-from agent_forge.runs.kinds.kind import Kind
+from agent_forge.runs.kinds.kind import AnyKind
 from agent_forge.runs.lists.curve import BLANK
+from agent_forge.runs.panels.head import Entry
 from agent_forge.runs.record import events, lineage
 from agent_forge.runs.record.device_setting import AUTO
 from agent_forge.runs.streams import NAME, run_of
 
 #: Characters of a reason in the run list.
 MOST_REASON = 1000
+
+Types = TypeVarTuple("Types")
+#: The queue's order.
+_URGENT: UnaryExpression[int] = desc("priority")
 
 
 class RunRow(SQLModel, table=True):
@@ -50,7 +64,7 @@ class RunRow(SQLModel, table=True):
     __tablename__ = "runs"  # pyright: ignore[reportAssignmentType]
     #: For the queue: runs that have not ended, in the queue's order.
     __table_args__ = (
-        Index("runs_waiting", "ended", desc("priority"), "first"),
+        Index("runs_waiting", "ended", _URGENT, "first"),
         Index("runs_stem", "stem", "number"),
     )
 
@@ -117,7 +131,12 @@ class RunRow(SQLModel, table=True):
     bytes: int | None = Field(sa_type=BigInteger)
 
 
-RUNS: Table = RunRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
+RUNS = RunRow.metadata.tables["runs"]
+
+
+def entry_of(row: Row[*Types]) -> Entry:
+    """Return a row of a query as column → value."""
+    return dict(row._mapping)  # pyright: ignore[reportPrivateUsage]  # SQLAlchemy's public name
 
 
 _PART = RUNS.alias("part")
@@ -142,11 +161,11 @@ class Runs:
         run_rows = [row for row in rows if kinds.is_run(row.stream)]
         names = list(dict.fromkeys(run_of(row.stream) for row in run_rows))
         query = select(RUNS).where(RUNS.c.run.in_(names))
-        runs = {r.run: dict(r._mapping) for r in connection.execute(query)}
+        runs = {r.run: entry_of(r) for r in connection.execute(query)}
         causes = [row.causation for row in run_rows if row.version == 1 and row.causation]
         asking = select(RUNS.c.first_id, RUNS.c.run).where(RUNS.c.first_id.in_(causes))
         askers = {r.first_id: r.run for r in connection.execute(asking)} if causes else {}
-        pasts = repository.heads(store) if run_rows else frozenset()
+        pasts = repository.heads(store) if run_rows else frozenset[str]()
         batch = Batch(runs, pasts, askers, Names(connection, runs))
         for row in run_rows:
             batch.add(store, row)
@@ -156,7 +175,7 @@ class Runs:
 class Names:
     """Names of the runs in the table and of those that a batch has changed."""
 
-    def __init__(self, connection: Connection, runs: dict[str, dict[str, Any]]) -> None:
+    def __init__(self, connection: Connection, runs: dict[str, Entry]) -> None:
         self._connection = connection
         #: Rows that the batch knows, by run; those of the table count for other runs only.
         self._runs = runs
@@ -181,7 +200,7 @@ class Names:
         """Bring the rows of the runs that a run has asked for, and of those below them."""
         inside = RUNS.c.run.startswith(f"{run}.", autoescape=True)
         for row in self._connection.execute(select(RUNS).where(inside)):
-            self._runs.setdefault(row.run, dict(row._mapping))
+            self._runs.setdefault(row.run, entry_of(row))
 
     def of(self, run: str) -> str | None:
         """Return the name of a run; None if it is in neither."""
@@ -195,7 +214,7 @@ class Batch:
 
     def __init__(
         self,
-        runs: dict[str, dict[str, Any]],
+        runs: dict[str, Entry],
         pasts: frozenset[str],
         askers: dict[str, str],
         names: Names,
@@ -266,7 +285,7 @@ class Batch:
             if not self._runs[part]["named"] and self._runs[part]["part_of"]:
                 self._name(part, self._default(part))
 
-    def _inherit(self, store: EventStore, kind: Kind, run: str, fork: events.Forked) -> None:
+    def _inherit(self, store: EventStore, kind: AnyKind, run: str, fork: events.Forked) -> None:
         """Give a fork what its past says, to begin with."""
         entry = self._runs[run]
         try:
@@ -285,7 +304,7 @@ class Batch:
         entry["reason"] = None
         kind.row(entry, fork)
 
-    def _note(self, kind: Kind, run: str, event: Event) -> None:
+    def _note(self, kind: AnyKind, run: str, event: Event) -> None:
         entry = self._runs[run]
         entry["device_seconds"] += lineage.device(event)
         match event:
@@ -311,6 +330,8 @@ class Batch:
                     entry["device"] = profile.device
             case events.Completed() | events.Failed() | events.Cancelled():
                 entry |= {"ended": event.type, "reason": _cut(getattr(event, "reason", None))}
+            case _:
+                pass
         kind.row(entry, event)
 
     def write(self, connection: Connection) -> None:
@@ -331,7 +352,7 @@ def _cut(text: str | None) -> str | None:
     return text if text is None or len(text) <= MOST_REASON else f"{text[:MOST_REASON]} …"
 
 
-def _blank(kind: str, run: str, first: Envelope) -> dict[str, Any]:
+def _blank(kind: str, run: str, first: Envelope) -> Entry:
     """Return the row of a run of which only the first event is known."""
     return {
         "run": run,
@@ -366,7 +387,7 @@ def _blank(kind: str, run: str, first: Envelope) -> dict[str, Any]:
     }
 
 
-def _status(entry: dict[str, Any]) -> str:
+def _status(entry: Entry) -> str:
     """Return the word that `State.status` has for the run of a row."""
     if entry["ended"]:
         return entry["ended"]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
-from sqlalchemy import func, literal, or_, select, true
+from sqlalchemy import ColumnElement, Row, Select, func, literal, or_, select, true
 
 from agent_forge.events import EventsError, EventStore, projection
 from agent_forge.events.projection import catch_up
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError
-from agent_forge.runs.lists.projections import RUNS, SPENT, Names, Runs
+from agent_forge.runs.lists.projections import RUNS, SPENT, Names, Runs, Types, entry_of
+from agent_forge.runs.panels.head import Entry
 
 #: Columns of a row, with the seconds of the runs that it delegates.
 WHOLE = (RUNS, SPENT.label("spent"))
@@ -19,13 +19,13 @@ WHOLE = (RUNS, SPENT.label("spent"))
 _INTERNAL = frozenset({"stem", "number", "named"})
 
 
-def _told(row: Any) -> dict[str, Any]:
+def _told(row: Row[*Types]) -> Entry:
     """Return a row of the run list as a dictionary, with what its kind says of units and curve.
 
     What is done and the result have the names that they have in a merging run. Device seconds are
     those of the run and of the runs that it delegates.
     """
-    values = {name: value for name, value in row._mapping.items() if name not in _INTERNAL}
+    values = {name: value for name, value in entry_of(row).items() if name not in _INTERNAL}
     values["device_seconds"] = values.pop("spent")
     values |= {"generation": values.pop("done"), "champion": values.pop("result")}
     kind = kinds.of(values["kind"])
@@ -61,7 +61,7 @@ def page(
     sort: str | None = None,
     descending: bool = True,
     parts: bool = True,
-) -> tuple[list[dict[str, Any]], int]:
+) -> tuple[list[Entry], int]:
     """Return (the newest matches older than cursor `before`, the number of all matches).
 
     `first` of the last row is the cursor of the next page. Sorted by one of `SORTS`, a page begins
@@ -100,9 +100,9 @@ def _wanted(
     text: str,
     kind: str | None,
     parts: bool,
-) -> Any:
+) -> ColumnElement[bool]:
     """Return the condition of the filters that `page` takes."""
-    condition = true()
+    condition: ColumnElement[bool] = true()
     if not parts:
         condition &= RUNS.c.part_of.is_(None)
     if status is not None:
@@ -121,7 +121,7 @@ def _wanted(
     return condition
 
 
-def newest(store: EventStore) -> dict[str, dict[str, Any]]:
+def newest(store: EventStore) -> dict[str, Entry]:
     """Return kind → row of the newest run of that kind. Raises ProjectionError."""
     catch_up(store, Runs())
     last = select(func.max(RUNS.c.first)).group_by(RUNS.c.kind)
@@ -129,7 +129,7 @@ def newest(store: EventStore) -> dict[str, dict[str, Any]]:
     return {row.kind: _told(row) for row in rows}
 
 
-def row(store: EventStore, run: str) -> dict[str, Any] | None:
+def row(store: EventStore, run: str) -> Entry | None:
     """Return a run's row of the run list; None if the run is missing."""
     catch_up(store, Runs())
     rows = store.database.rows(select(*WHOLE).where(RUNS.c.run == run))
@@ -159,7 +159,7 @@ def names(store: EventStore, runs: Collection[str]) -> dict[str, str]:
     return {row.run: row.name for row in rows}
 
 
-def called_like(store: EventStore, text: str) -> Any:
+def called_like(store: EventStore, text: str) -> Select[str]:
     """Return the query for the runs in whose names the text stands."""
     catch_up(store, Runs())
     return select(RUNS.c.run).where(RUNS.c.name.contains(text, autoescape=True))
@@ -186,7 +186,7 @@ def position(store: EventStore) -> int:
     return projection.position(store, Runs())
 
 
-def queue(store: EventStore, limit: int | None = None) -> list[dict[str, Any]]:
+def queue(store: EventStore, limit: int | None = None) -> list[Entry]:
     """Return the runs that have not ended: the highest priority first, then the oldest."""
     catch_up(store, Runs())
     waiting = select(*WHOLE).where(RUNS.c.ended.is_(None))

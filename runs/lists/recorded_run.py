@@ -8,17 +8,21 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import NotFoundError, UnavailableError
 from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.state import State
 from agent_forge.runs.lists import finding, tables
 from agent_forge.runs.lists.family import Generation, family
 from agent_forge.runs.panels.head import Panels
 from agent_forge.runs.panels.panels import Panel
 from agent_forge.runs.system import packages
+
+if TYPE_CHECKING:
+    import pandas  # pyright: ignore[reportMissingTypeStubs]  # it has none
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class Family:
     runs: tuple[Generation, ...]
 
     def __repr__(self) -> str:
-        lines = []
+        lines: list[str] = []
         for generation in self.runs:
             lines.append(f"run {generation.run}:")
             lines += [
@@ -46,7 +50,7 @@ class RecordedRun:
     def __init__(self, name: str, home: Home | str | Path | None = None) -> None:
         """Read a run by its name or the beginning of it. Raises NotFoundError, UnavailableError."""
         self.home = Home.at(home)
-        self.state: Any
+        self.state: State
         self._read(name)
 
     def _read(self, name: str) -> None:
@@ -83,11 +87,11 @@ class RecordedRun:
         names = ", ".join(panel.name for panel in panels)
         raise NotFoundError(f"run {self.name} has no panel {name!r}. It has {names}.")
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> dict[str, object]:
         """Return the report of a run that has completed, as plain data."""
         return kinds.of(self.state.kind).report(self.state, self.rows)
 
-    def frame(self, kind: str = "") -> Any:
+    def frame(self, kind: str = "") -> pandas.DataFrame:
         """Return a table as a pandas DataFrame; without a name, the first that the kind of run has.
 
         `runs.lists.tables.tables` names the tables; every run has `events`. Raises ConfigError, and
@@ -96,15 +100,15 @@ class RecordedRun:
         name = kind or next(iter(tables.tables(self.state.kind)))
         table = tables.table(name, self.state, self.rows)
         try:
-            import pandas
+            import pandas  # pyright: ignore[reportMissingTypeStubs]  # it has none
         except ImportError as error:
             raise UnavailableError(f"{packages.missing('a table', 'pandas')}.") from error
         frame = pandas.DataFrame(list(table.rows), columns=list(table.columns))
         whole = {name: "Int64" for name, kind_ in table.columns.items() if kind_ == "int"}
         real = {name: "float64" for name, kind_ in table.columns.items() if kind_ == "float"}
-        return frame.astype(whole | real)
+        return frame.astype(whole | real)  # pyright: ignore[reportUnknownMemberType]
 
-    def lineage(self, model: str = "") -> Any:
+    def lineage(self, model: str = "") -> Family:
         """Return what a model was made from, through all runs of the log; by default the result.
 
         Raises NotFoundError.

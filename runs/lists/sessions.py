@@ -7,7 +7,6 @@ they fold to. Pure, but for `found` and `every`, which read the log.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from pydantic import Field
 
@@ -27,7 +26,7 @@ class SessionCreated(Event):
 
     session: str
     #: What the script says of it, in plain values.
-    config: dict[str, Any]
+    config: dict[str, object]
 
 
 @REGISTRY.event
@@ -57,14 +56,14 @@ class Session:
     """A session, as its events say."""
 
     name: str
-    config: dict[str, Any]
+    config: dict[str, object]
     owner: str
     created_at: str
     updated_at: str
     #: Phase → percent, in the order in which phases were first told of.
-    progress: dict[str, float] = field(default_factory=dict)
+    progress: dict[str, float] = field(default_factory=dict[str, float])
     #: Ids of models, the first registered first.
-    models: list[str] = field(default_factory=list)
+    models: list[str] = field(default_factory=list[str])
 
 
 def every(store: EventStore) -> dict[str, Session]:

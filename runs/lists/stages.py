@@ -17,13 +17,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVarTuple
 
 from sqlalchemy import Select, func, literal, or_, select, true
 
 from agent_forge.events import EventStore
 from agent_forge.events.projection import catch_up
-from agent_forge.runs.lists.projections import RUNS, SPENT, Runs
+from agent_forge.runs.lists.projections import RUNS, SPENT, Runs, entry_of
+from agent_forge.runs.panels.head import Entry
+
+Types = TypeVarTuple("Types")
 
 #: Status of a stage's run that has not ended → how the stage stands.
 _LIVING = {"submitted": "waiting", "paused": "paused", "running": "running"}
@@ -56,7 +59,7 @@ class Chosen(NamedTuple):
 
 def page(
     store: EventStore, limit: int, before: int = 0, chosen: Chosen = Chosen()
-) -> tuple[list[dict[str, Any]], int]:
+) -> tuple[list[Entry], int]:
     """Return (rows of runs that delegate, behind the first `before` of them, the number of all).
 
     Each row has `stages`, a list, and `spent`: its own device seconds and those of its runs. Runs
@@ -74,10 +77,10 @@ def page(
     query = _ordered(select(RUNS, SPENT.label("spent")).where(condition), chosen)
     rows = store.database.rows(query.offset(before).limit(limit))
     total = store.database.rows(select(func.count()).select_from(RUNS).where(condition))[0][0]
-    return standing(store, (dict(row._mapping) for row in rows)), int(total)
+    return standing(store, (entry_of(row) for row in rows)), int(total)
 
 
-def _ordered(query: Select[Any], chosen: Chosen) -> Select[Any]:
+def _ordered(query: Select[*Types], chosen: Chosen) -> Select[*Types]:
     if chosen.sort is None:
         return query.order_by(RUNS.c.first.desc())
     column = SORTS[chosen.sort]
@@ -85,25 +88,23 @@ def _ordered(query: Select[Any], chosen: Chosen) -> Select[Any]:
     return query.order_by(column.is_(None), way, RUNS.c.first.desc())
 
 
-def standing(store: EventStore, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def standing(store: EventStore, rows: Iterable[Entry]) -> list[Entry]:
     """Return rows with their stages as a list, each stage as its runs say that it stands now."""
-    entries = [
+    entries: list[Entry] = [
         {**row, "undecided": stopped(row) is not None, "stages": json.loads(row["stages"])}
         for row in rows
     ]
     names = [row["run"] for row in entries if row["ended"] is None]
     parts = RUNS.c.part_of.in_(names)
     query = select(RUNS.c.run, RUNS.c.part_of, RUNS.c.status).where(parts).order_by(RUNS.c.first)
-    children = store.database.rows(query) if names else []
+    children = store.database.rows(query) if names else ()
     for row in entries:
         statuses = {child.run: child.status for child in children if child.part_of == row["run"]}
         row["stages"] = [_stage(row["run"], n, s, statuses) for n, s in enumerate(row["stages"], 1)]
     return entries
 
 
-def _stage(
-    parent: str, number: int, noted: Mapping[str, Any], runs: Mapping[str, str]
-) -> dict[str, Any]:
+def _stage(parent: str, number: int, noted: Entry, runs: Mapping[str, str]) -> Entry:
     """Return a stage as it is shown; `runs`: the parent's runs, with the status of each.
 
     A run that has ended counts as running until the parent records its end.
@@ -120,7 +121,7 @@ def _stage(
     return {"number": number, **fields}
 
 
-def needing(store: EventStore, owner: str | None, limit: int) -> tuple[list[dict[str, Any]], int]:
+def needing(store: EventStore, owner: str | None, limit: int) -> tuple[list[Entry], int]:
     """Return (the runs that have failed, the newest failure first, the number of all).
 
     Runs that are tasks of others are left out: the other run fails with them. `owner`: only this
@@ -130,13 +131,13 @@ def needing(store: EventStore, owner: str | None, limit: int) -> tuple[list[dict
     condition = (RUNS.c.ended == literal("failed")) & RUNS.c.part_of.is_(None)
     condition &= true() if owner is None else RUNS.c.owner == owner
     query = select(RUNS).where(condition).order_by(RUNS.c.updated_at.desc(), RUNS.c.first.desc())
-    rows = [dict(row._mapping) for row in store.database.rows(query.limit(limit))]
+    rows = [entry_of(row) for row in store.database.rows(query.limit(limit))]
     total = store.database.rows(select(func.count()).select_from(RUNS).where(condition))[0][0]
     return [{**row, "stopped": stopped(row)} for row in rows], int(total)
 
 
-def stopped(row: Mapping[str, Any]) -> dict[str, Any] | None:
+def stopped(row: Entry) -> Entry | None:
     """Return the stage of a failed run for whose gate a user has to decide; None if there is none."""
-    stages = json.loads(row["stages"] or "[]") if row["ended"] == "failed" else []
+    stages: list[Entry] = json.loads(row["stages"] or "[]") if row["ended"] == "failed" else []
     matches = (stage for stage in stages if stage["state"] == _STOPPED)
     return next(({name: s[name] for name in ("name", "gate", "says")} for s in matches), None)

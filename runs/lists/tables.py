@@ -6,9 +6,9 @@ every kind of run has; the others are its own (`Kind.tables`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from agent_forge.events import Envelope
 from agent_forge.runs import kinds
@@ -16,7 +16,7 @@ from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.kinds.state import State
 
 Kind = Literal["int", "float", "text", "bool", "texts"]
-Row = dict[str, Any]
+Row = dict[str, object]
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ def events(_state: State, rows: Sequence[Envelope]) -> Table:
         "hash": "text",
     }
     names = list(columns)[1:]
-    records = (
+    records: Iterable[Row] = (
         {"place": place, **{name: getattr(row, name) for name in names}}
         for place, row in enumerate(rows, start=1)
     )
     return Table(columns, records)
 
 
-def tables(kind: str) -> Mapping[str, Any]:
+def tables(kind: str) -> Mapping[str, Callable[[State, Sequence[Envelope]], Table]]:
     """Return name → function(state, rows) of the tables of a kind of run."""
     return {**kinds.of(kind).tables(), "events": events}
 

@@ -12,6 +12,9 @@ from agent_forge.runs.system.durations import duration, size
 #: Digits of a power, as they stand behind its base.
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
+#: A row of a table of the log, which a kind fills: column → value.
+Entry = dict[str, Any]
+
 
 class Result(Shape):
     """Result of the run: a value with its interval, if that is known, over `n` items."""
@@ -36,7 +39,7 @@ class Result(Shape):
     says: str = ""
 
 
-def listed(metric: Metric, value: float | None, on: str = "") -> dict[str, Any]:
+def listed(metric: Metric, value: float | None, on: str = "") -> Entry:
     """Return a result as a run's row of the run list has it, for `View.row`."""
     return {
         "metric": metric.name,

@@ -14,7 +14,8 @@ class Picture(Figure):
     def _repr_png_(self) -> bytes:
         """Return the figure as a PNG file; notebooks call this method."""
         written = io.BytesIO()
-        self.savefig(written, format="png")
+        # its types leave the keywords open
+        self.savefig(written, format="png")  # pyright: ignore[reportUnknownMemberType]
         return written.getvalue()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Sequence
 from html import escape
 from importlib.metadata import version
 from itertools import pairwise
@@ -151,12 +151,12 @@ def _allowed(url: str) -> bool:
 
 
 def _table_open(
-    self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: MutableMapping
+    self: RendererHTML, tokens: Sequence[Token], index: int, options: object, env: object
 ) -> str:
     return '<div class="table" tabindex="0"><table>\n'
 
 
 def _table_close(
-    self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: MutableMapping
+    self: RendererHTML, tokens: Sequence[Token], index: int, options: object, env: object
 ) -> str:
     return "</table></div>\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -14,6 +14,7 @@ Maybe = Number | None
 #: What a cell of a table holds.
 Cell = bool | int | Number | str | None
 Better = Literal["up", "down"]
+Name = TypeVar("Name")
 
 
 class Shape(BaseModel):
@@ -51,9 +52,9 @@ class Limit(Shape):
     axis: int = Field(default=1, ge=0, description="0 for x, 1 for y.")
 
 
-def unique(what: str, names: Iterable[Any]) -> set[Any]:
+def unique(what: str, names: Iterable[Name]) -> set[Name]:
     """Return the names as a set. Raises ValueError if one occurs twice."""
-    distinct_names: set[Any] = set()
+    distinct_names: set[Name] = set()
     for name in names:
         if name in distinct_names:
             raise ValueError(f"{what} {name} occurs twice")

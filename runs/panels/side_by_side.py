@@ -1,11 +1,8 @@
 """Runs of any kinds side by side: if results compare, what differs, panels of one name. Pure.
 
-Lines of one name are laid over each other, one chart a name, with a line for each run. Other panels
-of one name stand beside each other as they are.
-
-Repetitions of a line with several seeds, summed up: their median, and a band over all. Pure.
-
-The page does the same (`dashboard/src/charts/seeds.ts`).
+Lines of one name are laid over each other, one chart a name, with a line for each run. Repetitions
+with several seeds become their median and a band over all, as on the dashboard
+(`dashboard/src/charts/seeds.ts`). Other panels of one name stand beside each other as they are.
 """
 
 from __future__ import annotations
@@ -16,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
-from typing import Any
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.panels.head import Head
@@ -28,14 +24,14 @@ MOST_RUNS = 6
 
 
 @dataclass(frozen=True)
-class Seen:
+class ComparedRun:
     """A run as it is compared: see `View.seen_beside`."""
 
     head: Head
     panels: Sequence[Panel]
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
     #: Why results of two runs do not compare → what must be equal in both if they do.
-    yardstick: Mapping[str, Any]
+    yardstick: Mapping[str, object]
     lineage: str
 
 
@@ -53,7 +49,7 @@ class SettingBeside(Shape):
     """A setting that is not the same in all runs: a value for each run, None where it has none."""
 
     name: str
-    values: tuple[Any, ...]
+    values: tuple[object, ...]
 
 
 class RunPanel(Shape):
@@ -86,7 +82,7 @@ class SideBySide(Shape):
     undecided: tuple[str, ...] = ()
 
 
-def side_by_side(runs: Sequence[Seen]) -> SideBySide:
+def side_by_side(runs: Sequence[ComparedRun]) -> SideBySide:
     """Return runs side by side. Raises ConfigError for fewer than two of them, or too many."""
     if not 2 <= len(runs) <= MOST_RUNS:
         raise ConfigError(f"2 to {MOST_RUNS} runs are compared at once, not {len(runs)}.")
@@ -165,7 +161,7 @@ def _axes(panel: Lines) -> tuple[str, ...]:
     return panel.x.name, panel.x.unit, panel.y.name, panel.y.unit
 
 
-def _judgement(overview: Seen, other: Seen) -> Judgement:
+def _judgement(overview: ComparedRun, other: ComparedRun) -> Judgement:
     return Judgement(
         run=overview.head.run,
         other=other.head.run,
@@ -174,7 +170,7 @@ def _judgement(overview: Seen, other: Seen) -> Judgement:
     )
 
 
-def _why_not(overview: Seen, other: Seen) -> str | None:
+def _why_not(overview: ComparedRun, other: ComparedRun) -> str | None:
     """Return why the results of two runs cannot be compared; None if they can."""
     if overview.head.kind != other.head.kind:
         kinds = f"{overview.head.kind} and {other.head.kind}"
@@ -194,7 +190,7 @@ def _why_not(overview: Seen, other: Seen) -> str | None:
     return None
 
 
-def _settings(runs: Sequence[Seen]) -> tuple[SettingBeside, ...]:
+def _settings(runs: Sequence[ComparedRun]) -> tuple[SettingBeside, ...]:
     names = dict.fromkeys(name for run in runs for name in run.settings)
     rows = {name: tuple(run.settings.get(name) for run in runs) for name in names}
     return tuple(

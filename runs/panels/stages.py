@@ -1,11 +1,9 @@
-"""Panels of a run that goes through stages: the strip of its stages, and what was done when. Pure.
-
-The timeline of a run's children and of their tasks, by their recorded times. Pure.
+"""Panels of a run's stages: the strip of stages, and the timeline of its children and tasks. Pure.
 
 A child lasts from its first event to its end. A task ends when its event was recorded, and began as
-many seconds before as the event says that the task took; of an event that says no seconds only the end
-is known. Devices are known by the actor of an event: a worker, which has one device, or the user whose
-command carries the run on itself.
+many seconds earlier as the event says that the task took; if an event has no seconds, only its end is
+known. Devices are known by the actor of an event: a worker, which has one device, or the user whose
+command carries out the run itself.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Panels as tables, one row a value, and as CSV with all of their data. Pure.
+"""Panels as tables and as CSV, and a run's head and panels as a Markdown report. Pure.
 
-Head and panels of a run of any kind as Markdown: a report that people and models read. Pure.
+A table has one row a value; CSV has all data of the panel.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
 
 from agent_forge.runs.errors import NotFoundError
 from agent_forge.runs.panels import thinning
@@ -31,7 +30,7 @@ from agent_forge.runs.panels.panels import (
 )
 from agent_forge.runs.system.plain_text import visible
 
-Row = tuple[Any, ...]
+Row = tuple[object, ...]
 
 #: First characters of a text by which a spreadsheet takes it for a formula.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -60,7 +59,7 @@ def to_csv(panel: Panel) -> str:
     return out.getvalue()
 
 
-def _safe(cell: Any) -> Any:
+def _safe(cell: object) -> object:
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell
 
 
@@ -256,7 +255,7 @@ def _table(panel: Panel) -> Iterator[str]:
         yield f"{len(shown):,} of {total:,} rows."
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     """Return a value for a cell: in one line, cut, and without meaning in Markdown or HTML."""
     if value is None:
         return "–"

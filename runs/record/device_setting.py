@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agent_forge.events.envelope import Data
 
 #: The device is chosen where the run starts: the first GPU, or the CPU if there is none.
 AUTO = "auto"
@@ -12,7 +15,7 @@ CPU = "cpu"
 DEVICE = "auto, cpu or cuda:N; auto: a GPU if there is one where the run starts, else the CPU."
 
 
-def with_device(settings: Mapping[str, Any], pinned: str) -> dict[str, Any]:
+def with_device(settings: Mapping[str, object], pinned: str) -> dict[str, object]:
     """Return settings as plain data, with the pinned device in the place of auto.
 
     `pinned` is auto for a run that pins no device, such as a pipeline, whose phases pin one each: the
@@ -23,6 +26,6 @@ def with_device(settings: Mapping[str, Any], pinned: str) -> dict[str, Any]:
     return {**settings, "device": CPU if pinned == AUTO else pinned}
 
 
-def on_cpu(data: dict[str, Any]) -> dict[str, Any]:
+def on_cpu(data: Data) -> dict[str, Any]:
     """Upcast settings from before auto was the default: a run that names no device was for the CPU."""
     return {**data, "config": {"device": CPU, **data["config"]}}

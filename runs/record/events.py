@@ -1,12 +1,8 @@
-"""Events that every kind of run has: asked for, branched, started, ended, failed tasks.
+"""Events that every kind of run has: of its own course, and of its users.
 
 A kind derives its own `Submitted`, `Forked`, `Started` and `Completed` from these, adds further
-events, and registers all with `registry`. Events that users cause are in `runs.record.events`.
-
-Events that users ask of a run, with an actor and, if given, a reason.
-
-Pure. `runs.record.events` registers the events; `runs.kinds.controls` says when an event makes no
-sense.
+events, and registers all with `registry`. Events of users have an actor and, if given, a reason;
+`runs.kinds.controls` says when such an event makes no sense. Pure.
 """
 
 from __future__ import annotations
@@ -153,7 +149,7 @@ class Forked(Event):
     version: Count
     head: str
     #: Settings that were changed, then all settings after the change.
-    changes: dict[str, Any]
+    changes: dict[str, object]
     config: Any
     output_dir: str | None = None
     reason: str | None = None

@@ -1,10 +1,6 @@
-"""Lineage: the events, and their data, that a crashed and an undisturbed run must share.
+"""Lineage, events without their data, and spending of a run, from its log. Pure.
 
-Pure.
-
-Events of a run without their data, and the runs that a run delegates, as views read them. Pure.
-
-Spending of a run, from its log. Pure.
+The lineage is the events, and their data, that a crashed and an undisturbed run must share.
 """
 
 from __future__ import annotations
@@ -12,12 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
 from agent_forge.events import canonical_json
+from agent_forge.events.envelope import Data, Json
 from agent_forge.runs.record import events
 from agent_forge.runs.record.device_setting import AUTO, with_device
 from agent_forge.runs.record.events import ENDED
@@ -51,14 +48,12 @@ def entry(type_: str, text: str) -> str:
     return digest(shared(type_, json.loads(text)))
 
 
-def digest(data: Any) -> str:
+def digest(data: object) -> str:
     """Return the hash of data."""
     return hashlib.sha256(canonical_json(data).encode()).hexdigest()
 
 
-def shared(
-    type_: str, data: Mapping[str, Any], rule: int = NEWEST, device: str = AUTO
-) -> dict[str, Any]:
+def shared(type_: str, data: Data, rule: int = NEWEST, device: str = AUTO) -> dict[str, object]:
     """Return the part of an event's data that all runs of this seed must share, by a rule.
 
     `device` is the one that the run pins; auto if it pins none or has not started.
@@ -70,16 +65,17 @@ def shared(
     return _nameless(whole) if type_ == events.Started.type and rule > 1 else whole
 
 
-def _nameless(value: Any) -> Any:
+def _nameless(data: Data) -> dict[str, object]:
     """Return the data of `started` without the names of pinned models."""
+    pinned = {"recipe_id", "digest"} <= data.keys() or "source" in data
+    members: dict[str, Json] = {k: v for k, v in data.items() if not (pinned and k == "name")}
+    return {key: _nameless_member(member) for key, member in members.items()}
+
+
+def _nameless_member(value: Json) -> object:
     if isinstance(value, list):
-        return [_nameless(member) for member in value]
-    if not isinstance(value, dict):
-        return value
-    pinned = {"recipe_id", "digest"} <= value.keys() or "source" in value
-    return {
-        key: _nameless(member) for key, member in value.items() if not (pinned and key == "name")
-    }
+        return [_nameless_member(member) for member in value]
+    return _nameless(value) if isinstance(value, dict) else value
 
 
 class Line(NamedTuple):

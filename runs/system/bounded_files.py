@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent_forge.runs.errors import ConfigError, ForgeError, SourceError
+
+if TYPE_CHECKING:
+    from agent_forge.events.envelope import Json
 
 #: Bytes of the largest file that is read as a whole. The largest tokenizers have about 35 MB.
 MOST_BYTES = 64 << 20
@@ -102,17 +105,17 @@ def read_object(
     file: Path, most: int = MOST_BYTES, error: type[ForgeError] = SourceError
 ) -> dict[str, Any]:
     """Return the object that a JSON file holds. Raise `error` for anything else."""
-    content = read_json(file, most, error)
+    content: Json = read_json(file, most, error)
     if not isinstance(content, dict):
         raise error(f"{file} does not hold an object of settings.")
     return content
 
 
-def _deeper_than(value: Any, levels: int) -> bool:
+def _deeper_than(value: Json, levels: int) -> bool:
     """Return True if lists and objects are nested deeper than `levels`; level by level."""
-    level = [value]
+    level: list[Json] = [value]
     for _ in range(levels):
-        inner: list[Any] = []
+        inner: list[Json] = []
         for node in level:
             entries = (
                 node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()

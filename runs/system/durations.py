@@ -1,7 +1,4 @@
-"""Times, durations and sizes in words, for reports and estimates. Pure.
-
-Timing of a piece of work, for estimates.
-"""
+"""Times, durations and sizes in words, and timing of a piece of work, for reports and estimates."""
 
 from __future__ import annotations
 

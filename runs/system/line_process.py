@@ -35,15 +35,15 @@ class Respondent:
         """True if the process can be asked."""
         return self.close.alive and self.process.poll() is None
 
-    def ask(self, question: Any, patience: float) -> Any:
+    def ask(self, question: object, patience: float) -> Any:
         """Return the answer, within `patience` seconds. Raise TimeoutError, OSError or ValueError."""
         return self._asked(question, patience, False)[0]
 
-    def ask_for_bytes(self, question: Any, patience: float) -> tuple[Any, bytes]:
+    def ask_for_bytes(self, question: object, patience: float) -> tuple[Any, bytes]:
         """Return the answer, an object, and the `size` bytes that follow it. Raise as `ask` does."""
         return self._asked(question, patience, True)
 
-    def _asked(self, question: Any, patience: float, more: bool) -> tuple[Any, bytes]:
+    def _asked(self, question: object, patience: float, more: bool) -> tuple[Any, bytes]:
         self._number += 1
         try:
             return self._ask(question, time.monotonic() + patience, more)
@@ -51,7 +51,7 @@ class Respondent:
             self.close()  # the process's next answer would be to this question
             raise
 
-    def _ask(self, question: Any, deadline: float, more: bool) -> tuple[Any, bytes]:
+    def _ask(self, question: object, deadline: float, more: bool) -> tuple[Any, bytes]:
         assert self.process.stdin
         self.process.stdin.write(json.dumps([self._number, question]).encode() + b"\n")
         self.process.stdin.flush()

@@ -1,13 +1,10 @@
-"""Files that are opened by the hundred: the limit of open files, and faults of the machine.
+"""Limits of the process: open files, freed memory, and how waiting threads wait.
 
-Freed memory: glibc keeps it in its heaps for further use, unless it is asked to give it back.
-
-Setting of how threads wait for each other between two parallel parts of a computation.
-
-By default OpenMP's threads spin, which takes the processor from the work that they wait for as soon as
-other processes want the processor too (docs/benchmarks.md). So this program's threads sleep, unless
-the user says otherwise. OpenMP reads its environment when torch is imported; this module does not
-import torch.
+Errors of opened files tell apart a machine's fault and too many open files. glibc keeps freed memory in
+its heaps unless it is asked to give it back. OpenMP's threads spin by default, which takes the
+processor from the work that they wait for as soon as other processes want it too (docs/benchmarks.md).
+So this program's threads sleep, unless the user says otherwise. OpenMP reads its environment when torch
+is imported; this module does not import torch.
 """
 
 from __future__ import annotations
@@ -16,7 +13,7 @@ import ctypes
 import errno
 import os
 import resource
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Generator, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -44,7 +41,7 @@ def allow_many() -> None:
 
 
 @contextmanager
-def reading(file: Path) -> Iterator[None]:
+def reading(file: Path) -> Generator[None]:
     """Turn the machine's faults on opening or reading `file` into an UnavailableError.
 
     Other errors pass. Libraries report a lack of descriptors as an error of their own without a

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import re2
+import re2  # pyright: ignore[reportMissingTypeStubs]  # there are none
+
+_RE2: Any = re2
 
 #: Characters of the longest pattern, and bytes of memory of a compiled one.
 MOST_PATTERN, MOST_MEMORY = 4096, 8 << 20
@@ -26,11 +28,11 @@ class Matcher:
         """
         if len(pattern) > MOST_PATTERN:
             raise ValueError(f"it has more than {MOST_PATTERN:,} characters")
-        options: Any = re2.Options()
+        options = _RE2.Options()
         options.dot_nl, options.max_mem, options.log_errors = dot_all, MOST_MEMORY, False
         try:
-            self._compiled: Any = re2.compile(pattern, options)
-        except (re2.error, UnicodeEncodeError) as error:
+            self._compiled = _RE2.compile(pattern, options)
+        except (_RE2.error, UnicodeEncodeError) as error:
             reason = error.args[0] if error.args else ""
             words = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(error)
             raise ValueError(f"RE2 cannot match it: {words}") from error

@@ -9,7 +9,8 @@ and a language model reads what people do not see: no name has one. Pure; import
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Sequence
+from typing import cast, overload
 
 from agent_forge.runs.errors import ConfigError
 
@@ -69,7 +70,15 @@ def check_name(name: str, what: str) -> str:
     return name
 
 
-def for_reader(value: Any) -> Any:
+@overload
+def for_reader(value: str) -> str: ...
+
+
+@overload
+def for_reader(value: object) -> object: ...
+
+
+def for_reader(value: object) -> object:
     """Return plain data for a reader that takes text for more than it shows: a language model.
 
     Characters that steer a terminal or do not show are escaped in all its texts; line ends and tabs
@@ -78,9 +87,10 @@ def for_reader(value: Any) -> Any:
     if isinstance(value, str):
         return _UNSEEN.sub(_escape, _STEERING_IN_LINES.sub(_escape, value))
     if isinstance(value, dict):
-        return {for_reader(key): for_reader(inner) for key, inner in value.items()}
+        members = cast("dict[object, object]", value).items()
+        return {for_reader(key): for_reader(inner) for key, inner in members}
     if isinstance(value, list | tuple):
-        return [for_reader(inner) for inner in value]
+        return [for_reader(inner) for inner in cast("Sequence[object]", value)]
     return value
 
 

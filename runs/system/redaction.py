@@ -71,7 +71,9 @@ class Address:
         A slash that was not encoded in a password ends the authority too early. Then the authority
         is a name and no port, and the login ends at the first @ that a host follows.
         """
-        authority = _AUTHORITY.match(self._rest)[0]  # pyright: ignore[reportOptionalSubscript]
+        start = _AUTHORITY.match(self._rest)
+        assert start  # it may be empty
+        authority = start[0]
         if "@" in authority or not _CUT_LOGIN.fullmatch(authority):
             return authority.rpartition("@")[0]
         match = _BEFORE_HOST.match(self._rest)

@@ -8,8 +8,8 @@ bounds, which are far below everything that is shown and decided by.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import cast
 
 from pydantic import BaseModel
 
@@ -17,17 +17,24 @@ from pydantic import BaseModel
 RELATIVE, ABSOLUTE = 1e-9, 1e-12
 
 
-def alike(a: Any, b: Any) -> bool:
+def _plain(side: object) -> object:
+    return side.model_dump() if isinstance(side, BaseModel) else side
+
+
+def alike(a: object, b: object) -> bool:
     """Return True if two plain values or models are equal, floats but for rounding.
 
     NaN is like NaN. Lists and tuples of the same content are alike.
     """
-    a, b = (side.model_dump() if isinstance(side, BaseModel) else side for side in (a, b))
+    a, b = _plain(a), _plain(b)
     if isinstance(a, float) and isinstance(b, float):
         close = math.isclose(a, b, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
         return close or (math.isnan(a) and math.isnan(b))
     if isinstance(a, Mapping) and isinstance(b, Mapping):
-        return a.keys() == b.keys() and all(alike(a[key], b[key]) for key in a)
+        one, other = cast("Mapping[object, object]", a), cast("Mapping[object, object]", b)
+        return one.keys() == other.keys() and all(alike(one[key], other[key]) for key in one)
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
-        return len(a) == len(b) and all(map(alike, a, b))
-    return type(a) is type(b) and a == b
+        first, second = cast("Sequence[object]", a), cast("Sequence[object]", b)
+        return len(first) == len(second) and all(map(alike, first, second))
+    # both are objects still: the checks above say nothing of them
+    return type(a) is type(b) and a == b  # pyright: ignore[reportUnknownArgumentType]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+# The types of PyYAML leave these methods open.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -33,7 +36,7 @@ class Map(dict[str, Any]):
     line: int
     lines: dict[str, int]
     #: The node of each key; a key from a merged mapping has that mapping's node.
-    origin: dict[str, Any]
+    origin: dict[str, yaml.Node]
 
     @classmethod
     def empty(cls, line: int) -> Map:
@@ -57,13 +60,15 @@ class _Loader(yaml.SafeLoader):
         #: Size of each node that is read in full: its keys and values with aliases written out.
         self._sizes: dict[yaml.Node, int] = {}
 
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         """Return the next node. Raise ConfigError if aliases stand for too much, or for themselves.
 
         A few lines of aliases, each a list of the one before seven times, stand for billions of
         values. Sharing holds the values in little memory, but to write one out never ends.
         """
-        alias = self.peek_event() if self.check_event(yaml.AliasEvent) else None
+        alias: yaml.AliasEvent | None = (
+            self.peek_event() if self.check_event(yaml.AliasEvent) else None
+        )
         node = super().compose_node(parent, index)
         if node is not None and alias is None:
             self._sizes[node] = _size(node, self._sizes)

@@ -12,7 +12,6 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from agent_forge.events import failpoints
 from agent_forge.runs.errors import ConfigError, SourceChangedError
@@ -48,7 +47,7 @@ class Maker:
         state: MakingState,
         cache: Artifacts,
         registry: Mapping[str, Making],
-        config: Callable[[], Mapping[str, Any]],
+        config: Callable[[], Mapping[str, object]],
         streams: Callable[[], Mapping[str, Ids]],
         kept_snapshots: Snapshots,
         device: str = "cpu",
@@ -137,9 +136,9 @@ class Maker:
         after = local_snapshot.step if local_snapshot else recipe.first
         steps = [step for step in recorded if after < step <= recipe.upto]
 
-        def check(candidate: Snapshot) -> Any:
+        def check(candidate: Snapshot) -> None:
             event = recorded[candidate.step]
-            return self._check(event, candidate, event.begin)
+            self._check(event, candidate, event.begin)
 
         snapshot = self._shared.fetch(recipe, steps, check)
         if snapshot is not None:
@@ -289,7 +288,8 @@ def curve(snapshot: Snapshot, before: int) -> tuple[Point, ...]:
     """Return a segment's curve: at most `POINTS` points, each the mean of the steps up to it."""
     count = len(snapshot.losses)
     ends = sorted({-(-count * i // POINTS) for i in range(1, POINTS + 1)}) if count else []
-    points, first = [], 0
+    points: list[Point] = []
+    first = 0
     for end in ends:
         if end > first:
             points.append(

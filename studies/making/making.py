@@ -1,14 +1,10 @@
-"""Tasks that make recipes, and what is next until a recipe is made. Pure.
+"""Making of recipes: its tasks and events, what is next, and notes in snapshots' folders. No torch.
 
-Events of every kind of run that makes models: a recipe was made, a training has advanced.
-
-Notes in the folder of a snapshot: the runs that it serves, its cost, its end. No torch.
-
-    runs.txt       names of the runs, one a line
+    runs.txt       names of the runs that the snapshot serves, one a line
     seconds.txt    seconds that it takes to make the snapshot again
-    ended          present if none of the runs goes on: the snapshot is the first to be removed
+    ended          present if all of the runs have ended: the snapshot is the first to be removed
 
-They are about the place of a snapshot, not about its content: notes that are missing do no harm.
+Notes are about the place of a snapshot, not about its content: missing notes do no harm.
 """
 
 from __future__ import annotations
@@ -113,9 +109,9 @@ class MakingState(State):
     """State of a run that makes models."""
 
     #: Recipe id → what was made.
-    made: dict[str, Made | Trained] = field(default_factory=dict)
+    made: dict[str, Made | Trained] = field(default_factory=dict[str, Made | Trained])
     #: Stem of a training → step → the segment that ended there.
-    advanced: dict[str, dict[int, Advanced]] = field(default_factory=dict)
+    advanced: dict[str, dict[int, Advanced]] = field(default_factory=dict[str, dict[int, Advanced]])
 
     def steps(self, recipe: Train) -> int:
         """Return the number of the step that a training is at: `first` before any is done."""
@@ -191,7 +187,7 @@ def validate_answer(task: Make, event: Made | Advanced) -> str | None:
     return None
 
 
-def needs(task: Any) -> str | None:
+def needs(task: object) -> str | None:
     """Return the id of the snapshot that a segment goes on from, or of the model that a task reads.
 
     A task that reads a model, and makes none, has its `recipe_id`.

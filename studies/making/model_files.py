@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
+from agent_forge.events.envelope import Data, Plain
 from agent_forge.runs.errors import DataError, ForgeError, SourceError
 from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.system import bounded_files
@@ -57,7 +57,7 @@ def files(
 
     `seconds` says how many seconds that takes, by digest.
     """
-    entries = []
+    entries: list[tuple[str, Path]] = []
     for digest_, weights in models.items():
         if not cache.files(digest_):
             cache.keep(digest_, weights(), seconds(digest_))
@@ -66,7 +66,7 @@ def files(
 
 
 @contextmanager
-def from_nothing(cache: Artifacts) -> Iterator[Artifacts]:
+def from_nothing(cache: Artifacts) -> Generator[Artifacts]:
     """Make an empty cache for a moment, with the inputs of another: all else is made again in it."""
     with tempfile.TemporaryDirectory() as empty:
         empty_cache = Artifacts(Path(empty) / "cache")
@@ -81,7 +81,7 @@ def cached(digests: Iterable[str], cache: Artifacts) -> Iterator[Finding]:
             yield Finding("error", "files", f"the cached weights {weights_digest[:12]} are damaged")
 
 
-def document(folder: Path, names: Iterable[str]) -> dict[str, Any] | None:
+def document(folder: Path, names: Iterable[str]) -> Plain | None:
     """Return the document of a model's folder, or of the folder of all; None if there is none.
 
     `names`: the files that it may be in. Raises DataError if it names no run.
@@ -95,9 +95,7 @@ def document(folder: Path, names: Iterable[str]) -> dict[str, Any] | None:
     return None
 
 
-def folder(
-    place: Path, document: Mapping[str, Any], digests: Mapping[str, str] | None
-) -> Iterator[Finding]:
+def folder(place: Path, document: Data, digests: Mapping[str, str] | None) -> Iterator[Finding]:
     """Compare the weights in a folder with its document, and with its run.
 
     `digests`: role → digest of what the run made; None if the run is not in this log.

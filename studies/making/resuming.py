@@ -9,6 +9,7 @@ from agent_forge.runs.kinds.decide import open_tasks
 from agent_forge.studies.making import making, shared_snapshots
 from agent_forge.studies.making.making import Make, MakingState
 from agent_forge.weights.recipes import Train
+from agent_forge.weights.storage.weight_cache import Artifacts
 
 
 def under(started: Any) -> str:
@@ -26,7 +27,7 @@ def names(state: MakingState) -> dict[str, str]:
     return {id_: shared_snapshots.name(group, id_) for id_ in ids}
 
 
-def sentences(state: MakingState, trainings: Mapping[str, Train], cache: Any) -> list[str]:
+def sentences(state: MakingState, trainings: Mapping[str, Train], cache: Artifacts) -> list[str]:
     """Return a sentence for each training under way: the step that it goes on from."""
     snapshot_ids = making.kept(cache.folder)
     shared = cache.vault is not None

@@ -12,7 +12,7 @@ from agent_forge.events import Envelope
 from agent_forge.phases.prompt_baking.script import Bake
 from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.studies.making.making import MakingState
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.commands import submit as commands_submit
@@ -72,7 +72,7 @@ def model(folder: Path, dtype: torch.dtype = torch.float32) -> Path:
 def submit(home: Home, model: Path, run: str = "b", **settings: Any) -> str:
     """Submit a run of a model over generated text; return its name."""
     given, data = {"model": [str(model)]}, texts(home.folder / "texts")
-    plan = validate.plan(Asked("bake", {**QUICK, **settings}, given, data))
+    plan = validate.plan(RunRequest("bake", {**QUICK, **settings}, given, data))
     validate.check(plan)
     with closing(home.open_store()) as store:
         return commands_submit.submit(store, plan, run)

@@ -11,7 +11,7 @@ from agent_forge.evaluation.tool_tasks.item_sets import items
 from agent_forge.events import Envelope
 from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.studies.making.making import MakingState
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.commands import submit as commands_submit
@@ -61,7 +61,7 @@ def able(folder: Path, steps: int = 300) -> Path:
 def submit(home: Home, model: Path, run: str = "b", **settings: Any) -> str:
     """Submit a run of a model over generated text; return its name."""
     given, data = {"model": [str(model)]}, texts(home.folder / "texts")
-    plan = validate.plan(Asked("baking", {**QUICK, **settings}, given, data))
+    plan = validate.plan(RunRequest("baking", {**QUICK, **settings}, given, data))
     validate.check(plan)
     with closing(home.open_store()) as store:
         return commands_submit.submit(store, plan, run)

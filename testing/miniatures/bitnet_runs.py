@@ -12,7 +12,7 @@ from agent_forge.evaluation.data.builtin import arithmetic, records
 from agent_forge.events import Envelope
 from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.studies.making.making import MakingState
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.commands import submit as commands_submit
@@ -42,7 +42,7 @@ def texts(folder: Path) -> list[str]:
 def submit(home: Home, model: Path, run: str = "r", **settings: Any) -> str:
     """Submit a run of a model over `texts`; return its name."""
     given, data = {"model": [str(model)]}, texts(home.folder / "texts")
-    plan = validate.plan(Asked("bitnet", {**QUICK, **settings}, given, data))
+    plan = validate.plan(RunRequest("bitnet", {**QUICK, **settings}, given, data))
     with closing(home.open_store()) as store:
         return commands_submit.submit(store, plan, run)
 

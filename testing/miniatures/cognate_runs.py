@@ -11,7 +11,7 @@ from typing import Any
 from agent_forge.events import Envelope
 from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.studies.making.making import MakingState
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.commands import submit as commands_submit
@@ -32,7 +32,7 @@ def submit(
     if base is None and data is None:
         data = [str(small_text.file())]
         settings = {"domains": small_text.DOMAINS, **settings}
-    plan = validate.plan(Asked("cognate", {"preset": "mini", **settings}, models, data or ()))
+    plan = validate.plan(RunRequest("cognate", {"preset": "mini", **settings}, models, data or ()))
     with closing(home.open_store()) as store:
         return commands_submit.submit(store, plan, run)
 

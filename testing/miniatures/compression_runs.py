@@ -18,7 +18,7 @@ from agent_forge.phases.compression.recipes import CompressionState
 from agent_forge.runs import kinds
 from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.studies.run import Run
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.commands import submit as commands_submit
@@ -96,7 +96,7 @@ def submit(
 ) -> None:
     """Submit a compression."""
     models = {"model": [str(model)], "students": list(map(str, students))}
-    wanted = Asked("compression", {**SETTINGS, **changes}, models, [str(items)])
+    wanted = RunRequest("compression", {**SETTINGS, **changes}, models, [str(items)])
     plan = validate.plan(wanted)
     validate.check(plan)
     with closing(home.open_store()) as store:

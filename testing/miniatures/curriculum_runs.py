@@ -9,7 +9,7 @@ from typing import Any
 from agent_forge.events import Envelope
 from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.studies.making.making import MakingState
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.commands import submit as commands_submit
@@ -56,7 +56,7 @@ WITH_TEXT: dict[str, Any] = {
 
 def submit(home: Home, model: Path, run: str = "c", **settings: Any) -> str:
     """Submit a run of a model; return its name."""
-    plan = validate.plan(Asked("curriculum", {**QUICK, **settings}, {"model": [str(model)]}))
+    plan = validate.plan(RunRequest("curriculum", {**QUICK, **settings}, {"model": [str(model)]}))
     validate.check(plan)
     with closing(home.open_store()) as store:
         return commands_submit.submit(store, plan, run)

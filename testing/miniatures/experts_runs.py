@@ -12,7 +12,7 @@ from agent_forge.evaluation.data.builtin import phrase_grammar
 from agent_forge.events import Envelope
 from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.studies.making.making import MakingState
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.commands import submit as commands_submit
@@ -65,7 +65,7 @@ def submit(
     """Submit a run of a model over generated text; return its name."""
     given = {"model": [str(model)], "merges": [str(merge) for merge in merges]}
     data = texts(home.folder / "texts")
-    plan = validate.plan(Asked("experts", {**QUICK, **settings}, given, data))
+    plan = validate.plan(RunRequest("experts", {**QUICK, **settings}, given, data))
     validate.check(plan)
     with closing(home.open_store()) as store:
         return commands_submit.submit(store, plan, run)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.worker.commands import submit as commands_submit
 from agent_forge.worker.commands import submit as validate
 from testing.miniatures import small_text
@@ -56,7 +56,7 @@ def submit(
     home: Home, phases: list[dict[str, Any]] = PHASES, run: str = "p", reuse: bool = False
 ) -> str:
     """Submit a pipeline; return its name."""
-    plan = validate.plan(Asked("pipeline", {"phases": phases}))
+    plan = validate.plan(RunRequest("pipeline", {"phases": phases}))
     plan = replace(plan, fields={**plan.fields, "reuse": reuse})
     with closing(home.open_store()) as store:
         return commands_submit.submit(store, plan, run)

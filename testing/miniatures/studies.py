@@ -12,7 +12,7 @@ from typing import Any
 from agent_forge.events import Envelope
 from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.commands import submit
 from agent_forge.worker.commands import submit as commands_submit
@@ -95,7 +95,7 @@ def _measure(home: Home, toys: Toys, folder: Path) -> None:
     lines = (json.dumps(text) for text in compression_runs.TEXTS)
     items.write_text("\n".join(lines), "utf-8")
     models = {"model": [str(toys.sources[0])], "against": [str(toys.base)]}
-    plan = submit.plan(Asked("measure", {"context": 16}, models, [str(items)]))
+    plan = submit.plan(RunRequest("measure", {"context": 16}, models, [str(items)]))
     with closing(home.open_store()) as store:
         commands_submit.submit(store, plan, RUN)
 

@@ -16,7 +16,7 @@ from agent_forge.evomerge.run.state import RunState
 from agent_forge.runs.history.repository import full_name, load
 from agent_forge.runs.home import Home
 from agent_forge.worker.devices.local_servers import Redis
-from agent_forge.worker.queue.device_table import Device, Roster
+from agent_forge.worker.queue.device_table import Device, DeviceTable
 from testing.waiting import PATIENCE, wait_until
 from testing.worlds.runs import REPOSITORY
 
@@ -108,7 +108,7 @@ class Cluster:
     def devices(self) -> list[Device]:
         """Return the devices in the table of devices."""
         with closing(self.home.open_store()) as store:
-            return Roster(store.database).devices()
+            return DeviceTable(store.database).devices()
 
     def events(self, run: str = "r") -> list[Any]:
         """Return the rows of a run."""

@@ -9,7 +9,7 @@ from typing import Any
 from agent_forge.events import Envelope
 from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.runs.record.events import Quarantine
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.commands import submit as commands_submit
@@ -20,7 +20,7 @@ from testing.toy.toy_state import ToyState
 
 def submit(home: Home, run: str = "r", quarantine: Quarantine = "fail", **settings: Any) -> str:
     """Submit a toy run; return its name."""
-    plan = validate.plan(Asked("toy", settings))
+    plan = validate.plan(RunRequest("toy", settings))
     with closing(home.open_store()) as store:
         return commands_submit.submit(store, plan, run, quarantine=quarantine)
 

@@ -29,7 +29,7 @@ from agent_forge.worker import append
 from agent_forge.worker.commands import accounts, submit
 from agent_forge.worker.commands.control import control
 from agent_forge.worker.commands.fork import fork, plan
-from agent_forge.worker.queue.device_table import Roster
+from agent_forge.worker.queue.device_table import DeviceTable
 from agent_forge.worker.queue.leases import myself
 from agent_forge.worker.queue.scheduler import Offer
 from testing.models.toys import Toys
@@ -197,7 +197,7 @@ class Site:
         labels: tuple[str, ...] = (),
     ) -> Callable[[], None]:
         """Connect a worker, busy if a task is given; return a function that disconnects it."""
-        roster, owner = Roster(self.store.database), myself(name)
+        roster, owner = DeviceTable(self.store.database), myself(name)
         name = roster.enter(name, owner, "cpu")
         profile = "x|1|x|x|x|x"
         offer = Offer(frozenset({"device:cpu", *labels}), 8 << 30, profile, False)

@@ -1,8 +1,6 @@
-"""Merge of adapters of one base into an adapter, module by module.
+"""Merge of LoRA adapters of one base into an adapter, module by module.
 
-Combinations of low-rank changes into one: the eleven of peft's `add_weighted_adapter`.
-
-With Δᵢ = sᵢ Bᵢ Aᵢ and weights wᵢ:
+The combinations are the eleven of peft's `add_weighted_adapter`. With Δᵢ = sᵢ Bᵢ Aᵢ and weights wᵢ:
 
     cat, svd              Σ wᵢ Δᵢ, exactly; svd: the nearest matrix of a rank
     NAME_svd              a merge NAME of the Δᵢ themselves, then the nearest matrix of a rank

@@ -1,13 +1,11 @@
-"""Pairs of low-rank matrices of adapters: read from peft's folders, and written as peft reads them.
+"""Low-rank pairs of LoRA adapters: read from and written to peft's folders; truncated to a rank.
 
 A module's change is s · B A, with A [rank, inputs] and B [outputs, rank]; of an embedding inputs are
 tokens. Changes of transposed layers (GPT-2's Conv1D) have the same orientation.
 
-Nearest matrix of a rank, by the largest singular values (Eckart and Young 1936).
-
-They are found from the smaller of D Dᵀ and Dᵀ D in float64, [side, side]: a layer of 14,336 × 4,096
-takes the memory of its smaller side, and no whole decomposition. Singular values below some 1e-8 of the
-largest are noise.
+The nearest matrix of a rank has the largest singular values (Eckart and Young 1936). They come from the
+smaller of D Dᵀ and Dᵀ D in float64, [side, side]: a layer of 14,336 × 4,096 takes the memory of its
+smaller side, and no whole decomposition. Singular values below some 1e-8 of the largest are noise.
 """
 
 from __future__ import annotations

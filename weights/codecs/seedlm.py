@@ -2,7 +2,7 @@
 
 A block w of C weights, contiguous in a row-major matrix, becomes a seed s of 16 bits and P
 coefficients of 4 bits with a common exponent of 4 bits: w ≈ U(s) q 2^e. U(s), [C, P] row by row, has
-the C · P states of the register (`search/lfsr.py`) that follow the seed, as
+the C · P states of the register (`search/seed_tables.py`) that follow the seed, as
 (state − 2^15) / (2^15 − 1) in [−1, 1] (section 3.2). Of all seeds the one whose quantised block is
 nearest is kept, the lowest of equals (`search/seeds.py`). A block takes 16 + 4 + 4 P bits: 4 bits a
 weight by C = 8, P = 3, and 3 bits by C = 12, P = 4 (table 1).

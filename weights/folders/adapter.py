@@ -1,4 +1,4 @@
-"""LoRA adapters on the rows of a model's tensors, as peft's `merge_and_unload` adds them.
+"""LoRA adapters on a model's tensors, added when rows are read, as peft's `merge_and_unload` does.
 
 An adapter may change linear layers, the embedding (`lora_embedding_A`, `lora_embedding_B`), the head
 and biases. It may hold whole tensors in place of the model's (`modules_to_save`, `bias`, the embedding
@@ -7,10 +7,6 @@ beside its change) and rows of single tokens (`trainable_token_indices`).
 The embedding and the head of a tied model become two tensors if the adapter changes one of them alone,
 as in the model that was trained. peft's merge adds such a change to both, and warns; on the untied
 model that its warning asks for, its result is the one here.
-
-Rows of tensors with an adapter's change on the fly: low-rank, or replaced.
-
-Tensors of a model with an adapter, whose change is added when a tensor is read.
 """
 
 from __future__ import annotations

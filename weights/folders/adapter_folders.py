@@ -1,10 +1,8 @@
-"""Folders of LoRA adapters, as peft writes them: which is no model, and which holds pickles.
+"""Folders of LoRA adapters as peft writes them: their files, and the settings in adapter_config.json.
 
-Settings of a LoRA adapter: what peft's adapter_config.json says about the tensors beside it.
-
-Every key has to be known to leave W + scale · B A as it is. A key that is not known, or a value that
-gives the tensors another meaning, is refused by name. The keys and their defaults are those of peft
-0.21 (`LoraConfig`).
+A folder with pickles is refused. Every key of the settings has to be known to leave W + scale · B A as
+it is. A key that is not known, or a value that gives the tensors another meaning, is refused by name.
+The keys and their defaults are those of peft 0.21 (`LoraConfig`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Model folders: safe reads, sharded streaming writes, digests.
+"""Model folders: safe reads, checks of the weights, sharded streaming writes, digests.
 
 A checkpoint is a Hugging Face folder with `config.json` and safetensors weights. Tensors are
 memory-mapped; nothing is read before it is used. Pickled weights are refused.
-
-Checks of the weights that a folder holds.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ import torch
 
 from agent_forge.runs.errors import SourceError
 from agent_forge.weights.folders import companions, model_config
-from agent_forge.weights.folders.parameters import Filled, fill, saved_name
+from agent_forge.weights.folders.parameters import LoadableTensors, fill, saved_name
 from agent_forge.weights.tensors import Shape
 
 #: dtypes by the names that safetensors gives them.
@@ -172,7 +172,7 @@ def _quantised(folder: Path, why: str) -> str:
 
 
 def _check_names(
-    folder: Path, config: Mapping[str, Any], filled: Filled, tied: Mapping[str, str]
+    folder: Path, config: Mapping[str, Any], filled: LoadableTensors, tied: Mapping[str, str]
 ) -> None:
     """Raise SourceError for tensors that are missing, or have no place in the model."""
     kind = config.get("model_type")
@@ -200,14 +200,14 @@ def _check_names(
     )
 
 
-def _covered(name: str, tied: Mapping[str, str], filled: Filled) -> bool:
+def _covered(name: str, tied: Mapping[str, str], filled: LoadableTensors) -> bool:
     """Return True if a missing tensor is tied to one that is stored."""
     if name in tied:
         return tied[name] in filled.tensors
     return any(embedding == name and head in filled.tensors for head, embedding in tied.items())
 
 
-def _embedding(name: str, filled: Filled) -> str | None:
+def _embedding(name: str, filled: LoadableTensors) -> str | None:
     """Return the name of the stored embedding if `name` is that of a head; None for other tensors."""
     if name.rpartition(".")[0].rpartition(".")[2] not in ("lm_head", "embed_out"):
         return None
@@ -216,7 +216,7 @@ def _embedding(name: str, filled: Filled) -> str | None:
 
 
 def _check_shapes(
-    folder: Path, module: Any, filled: Filled, tensors: Mapping[str, torch.Tensor]
+    folder: Path, module: Any, filled: LoadableTensors, tensors: Mapping[str, torch.Tensor]
 ) -> None:
     """Raise SourceError for a tensor of another shape, or of integers in place of weights."""
     slots = module.state_dict()

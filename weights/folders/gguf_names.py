@@ -1,11 +1,10 @@
-"""Models in GGUF files by their names; each is converted into a folder of the home's cache.
+"""Names of models in GGUF files: on disk, on the Hub, or in a Python package; converted into the cache.
 
 PATH/model.gguf is a file that begins as such files do, also under another name. The name
 hub:OWNER/NAME/FILE.gguf[@REVISION], with or without hub:, is of a file in a Hub repository;
 hub:OWNER/NAME is of the only one in it. The name package:DIST[/FILE.gguf] is of one in an installed
-Python package, which is not imported.
-
-The error of a model or a data set that the Hub does not give, in words for users.
+Python package, which is not imported. `not_fetched` is the error of a model or data set that the Hub
+does not give.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""Folders that are made of other files: a cache of the home, which may be deleted at any time.
+"""Cached model folders that are made of other files: locked while made, checked, evicted by age.
 
     FOLDER/NAME-DIGEST-VERSION/    a model folder, with a note of its files
     FOLDER/.NAME-….lock            held by the process that makes it
     FOLDER/.NAME-….origin          the name that its model was last given by, to make it again
 
 DIGEST is of the bytes that the folder is made of, VERSION that of the making. A folder is made hidden
-and renamed when it is on disk. Before it is used again its files are compared with the note.
-
-Folders of models that a machine keeps as a cache: locked while made, evicted by their age.
+and renamed when it is on disk. Before it is used again its files are compared with the note. The cache
+is in the home and may be deleted at any time.
 """
 
 from __future__ import annotations

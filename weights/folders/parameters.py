@@ -18,7 +18,7 @@ import torch
 
 
 @dataclass(frozen=True)
-class Filled:
+class LoadableTensors:
     """Tensors that transformers would load into a module, and those that it would not."""
 
     #: Parameter or stored buffer of the module → its tensor.
@@ -35,7 +35,7 @@ class Filled:
     missing: tuple[str, ...]
 
 
-def fill(module: Any, tensors: Mapping[str, torch.Tensor]) -> Filled:
+def fill(module: Any, tensors: Mapping[str, torch.Tensor]) -> LoadableTensors:
     """Return the parameters and stored buffers of a module that tensors of these names give.
 
     The module itself is not changed. Tensors that are packed are computed, in the dtype and on the
@@ -58,7 +58,7 @@ def fill(module: Any, tensors: Mapping[str, torch.Tensor]) -> Filled:
         for name, tensor in pack.convert(slot, model=module, config=module.config).items():
             filled[name] = tensor[0] if isinstance(tensor, list) else tensor
     missing = set(slots) - set(filled)
-    return Filled(
+    return LoadableTensors(
         filled,
         renamed,
         frozenset(members),

@@ -2,14 +2,12 @@
 
 A model is a local folder or GGUF file, an alias, a GGUF file elsewhere (`gguf_names`), a model of the
 log (`RUN:ROLE`, `RUN/ROLE`, a registered name) or a Hub id (`owner/name[@revision]`), in this order. It
-may be BASE+ADAPTER, or an adapter alone, whose settings name its base. Sources must agree on tensors
-and shapes; settings that bear on the function but not on shapes are compared (`compared_settings`).
+may be BASE+ADAPTER, or an adapter alone, whose settings name its base.
 
-Settings of two models that change what the same weights compute, compared key by key.
-
-Both config.json are read as transformers reads them: defaults filled in, old spellings as new ones,
-`text_config` inside. Every key counts, but those that are known to have no bearing on what the weights
-compute.
+Sources must agree on tensors and shapes. Settings that change what the same weights compute are
+compared key by key. Both config.json are read as transformers reads them: defaults filled in, old
+spellings as new ones, `text_config` inside. Only keys that are known not to change what the weights
+compute are left out.
 """
 
 from __future__ import annotations

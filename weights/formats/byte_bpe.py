@@ -1,11 +1,9 @@
-"""Tokenizers as GGUF has them: byte-level BPE, told by vocabulary, merges and kind of splitting.
-
-Names that llama.cpp has for the ways in which byte-level BPE splits text before it merges.
+"""Byte-level BPE tokenizers as GGUF has them: vocabulary, merges, and llama.cpp's name of the split.
 
 A published tokenizer is known by the hash of its tokens of one text, as in llama.cpp's converter
 (`get_vocab_base_pre`): the hash depends on the vocabulary. A tokenizer that was trained here has its
 own vocabulary, and is known by the steps of its pre-tokenizer. By some names llama.cpp takes words that
-are tokens whole (`ignore_merges`), by others it merges them too: that is a part of the way.
+are tokens whole (`ignore_merges`), by others it merges them too: this belongs to the split.
 """
 
 from __future__ import annotations

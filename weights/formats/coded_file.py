@@ -1,17 +1,15 @@
 """Files of coded weights: a whole model in one file, each tensor by a codec of its own.
 
-Written and read tensor by tensor: memory holds the header, and one tensor coded and decoded. The
-header (`coded_header`) has everything that decoding needs, and digests: of each tensor's parts, and of
-all decoded weights. The same tensors give the same bytes.
+    8 bytes     MAGIC
+    4 bytes     version, little-endian
+    8 bytes     N, the bytes of the packed header
+    32 bytes    BLAKE3 of the packed header
+    N bytes     the header: canonical JSON, packed by zlib
+    then        the parts of each tensor in the order of the header, then the companions, no gaps
 
-Header of a file of coded weights: what it says, its bytes, and the checks of a foreign one.
-
-8 bytes     MAGIC
-4 bytes     version, little-endian
-8 bytes     N, the bytes of the packed header
-32 bytes    BLAKE3 of the packed header
-N bytes     the header: canonical JSON, packed by zlib
-then        the parts of each tensor in the order of the header, then the companions, no gaps
+The header has everything that decoding needs, and digests: of each tensor's parts, and of all decoded
+weights. A foreign header is checked. Files are written and read tensor by tensor: memory holds the
+header, and one tensor coded and decoded. The same tensors give the same bytes.
 """
 
 from __future__ import annotations

@@ -3,18 +3,15 @@
 The package ships libllama and the declarations (cffi) that were made from its headers. The process is
 asked by lines: `python -m weights.formats.libllama` answers `quantise`, `open` and `nats`.
 
-Copies of shared libraries that load on a glibc older than 2.38 (Debian 12, Ubuntu 22.04).
+On a glibc older than 2.38 (Debian 12, Ubuntu 22.04) a rebound copy of the library is loaded. A compiler
+beside glibc 2.38 binds strtol, sscanf and their like to `__isoc23_strtol`, …: the same functions, which
+read binary numbers such as 0b11, too (C23). Older ones have the plain names only. The copy is bound to
+those, and its need for that version of glibc (ELF's .gnu.version_r, LSB 5) becomes weak.
 
-A compiler beside glibc 2.38 binds strtol, sscanf and their like to `__isoc23_strtol`, …: the same
-functions, which read binary numbers such as 0b11, too (C23). Older ones have the plain names only.
-A copy is bound to those, and its need for that version of glibc (ELF's .gnu.version_r, LSB 5) becomes
-weak.
-
-Importance matrices in llama.cpp's file format, as its `llama-imatrix` writes them.
-
-For each matrix of a block, by its name in the model's GGUF file: the sum of the squares of each input,
-[columns] float32, and over how many tokens it was taken. A quantiser weighs the error of a column with
-their quotient. It is the diagonal of the gram of the layer's inputs.
+Importance matrices are read and written in the file format of `llama-imatrix`. For each matrix of a
+block, by its name in the model's GGUF file: the sum of the squares of each input, [columns] float32,
+and over how many tokens it was taken. A quantiser weighs the error of a column with their quotient. The
+quotients are the diagonal of the gram of the layer's inputs.
 """
 
 from __future__ import annotations
@@ -237,10 +234,6 @@ def main() -> None:
         answers.flush()
 
 
-if __name__ == "__main__":
-    main()
-
-
 #: The version, and the beginning of the names that are new in it.
 VERSION, PREFIX = b"GLIBC_2.38", b"__isoc23_"
 #: Types of sections: symbols, versions of symbols, needed versions.
@@ -368,3 +361,7 @@ def read(file: Path) -> dict[str, np.ndarray]:
 def _are_means(sums: np.ndarray, count: float) -> bool:
     """Return True for sums of squares over at least one token."""
     return count > 0 and bool((np.isfinite(sums) & (sums >= 0)).all())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,13 +1,10 @@
 """Operation `average`: a weighted sum of models, such as the snapshots of one training.
 
-Which factors stand for which decay of a learning rate: `weights/operations/average.py`.
-
-Averages of a training's own snapshots, in place of a learning rate that falls. Pure.
-
-Source: Tian et al. 2025, "WSM: Decay-Free Learning Rate Schedule via Checkpoint Merging", arXiv
-2507.17634, section 3. A training whose rate stays at its peak has snapshots θ₀ … θₙ₋₁. The average
-Σ cⱼθⱼ is the last snapshot with the steps between θⱼ₋₁ and θⱼ scaled by wⱼ = cⱼ + … + cₙ₋₁, as a
-falling rate scales them (their gradients are those of the peak). So a decay w₁ ≥ … ≥ wₙ₋₁ gives
+Averages of a training's own snapshots stand in place of a learning rate that falls. Pure. Source: Tian
+et al. 2025, "WSM: Decay-Free Learning Rate Schedule via Checkpoint Merging", arXiv 2507.17634, section
+3. A training whose rate stays at its peak has snapshots θ₀ … θₙ₋₁. The average Σ cⱼθⱼ is the last
+snapshot with the steps between θⱼ₋₁ and θⱼ scaled by wⱼ = cⱼ + … + cₙ₋₁, as a falling rate scales them
+(their gradients are those of the peak). So a decay w₁ ≥ … ≥ wₙ₋₁ gives
 
     c₀ = 1 − w₁,   cⱼ = wⱼ − wⱼ₊₁,   cₙ₋₁ = wₙ₋₁
 

@@ -14,7 +14,7 @@ from agent_forge.weights.tensors import Model
 ROLES = ("like", "of")
 
 
-class Others(BaseModel):
+class RoundedParams(BaseModel):
     """The dtype of tensors that `like` lacks."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -28,9 +28,9 @@ class Rounded:
     A tensor of integers stays as it is.
     """
 
-    Params = Others
+    Params = RoundedParams
 
-    def apply(self, inputs: Mapping[str, Model], params: Others, seed: int) -> Model:
+    def apply(self, inputs: Mapping[str, Model], params: RoundedParams, seed: int) -> Model:
         """Return the model `of` in the dtypes of `like`.
 
         Raises ConfigError for other roles, NotFiniteError for a number beyond the range of its dtype.

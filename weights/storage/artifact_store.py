@@ -1,9 +1,8 @@
-"""A store of artifacts for workers that share no file system (`weights/storage/remote_files.py`).
+"""Artifact store: files of artifacts at one URL, for workers that share no file system.
 
     manifests/NAME            the list of an artifact's files; without it there is no artifact
-    data/NAME/ATTEMPT/FILE    one file, plain or sealed
+    data/NAME/ATTEMPT/FILE    one file, plain or sealed (`weights/storage/encryption.py`)
 
-The list is in `weights/storage/artifact_store.py`, the sealing in `weights/storage/encryption.py`.
 An artifact's name is a digest of its content; whole models have the prefix `model-`
 (`weights/storage/inputs.py`), snapshots of trainings `snapshot-` and a digest of what they are
 (`studies/making/shared_snapshots.py`). Every upload writes into a folder of its own, an attempt,
@@ -19,7 +18,7 @@ accepted only if its manifest and every file are sealed under this name. With ke
 is not encrypted is refused, unless the vault is opened with `plain`: `rotate` so takes over, once,
 a store that was filled without keys. The caller checks that the files fit the artifact's name.
 
-Manifest of an artifact: its files with sizes and hashes; one stored file, sealed if keys are set.
+The manifest is one stored file with the sizes and hashes of the artifact's files:
 
     first line    BLAKE3 of all bytes after this line, in hex: tells accidental damage from the rest
     second line   "forge manifest", the format's number, and "plain" or "key" and the key's id

@@ -7,13 +7,12 @@
 Every message holds `CHUNK` plain bytes. The last message may hold fewer and has the library's tag
 for the end of a stream; an empty file is one empty message. So files of any size stream, and chunks
 that are truncated, reordered, repeated or taken from another file or artifact are detected. A sealed
-file does not name its key: the manifest does (`weights/storage/artifact_store.py`).
+file does not name its key: the manifest does (`weights/storage/artifact_store.py`). Keys come from a
+variable or a file, are checked, and are never printed.
 
 The format does not hide artifact names, file names, sizes and the key's id. It does not detect that
 a complete older copy of an artifact was put back under the same name. Why this library and not
 another: docs/decisions/0011-secretstream.md.
-
-Keys of the artifact store by id: from a variable or a file, checked and never printed.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Models of a run that this machine lacks, from the shared store or from the Hub.
+"""Inputs of a run on this machine: private copies of models, and transfers from the store or the Hub.
 
 The worker that starts the run puts its inputs into the store. A worker that fetches them checks,
 before any use, the digests that `started` records, as it does for files of its own.
 
-    model-ADDRESS   a whole model, by its content address (`weights/storage/inputs.py`)
+    model-ADDRESS   a whole model, by its content address
     DIGEST          bare weights (`weights/storage/weight_cache.py`), or a run's items
                     (`evaluation/kept_items.py`)
 
-Private copies of models: a run reads its own copy, so that later changes of the files do no harm.
+A run reads its own copy of a model, so that later changes of the files do no harm:
 
     FOLDER/ADDRESS/           weights, config, tokenizer and templates, named by their content address
     FOLDER/.HASH.incoming/    a copy being made; HASH is of the path of the copied folder

@@ -63,7 +63,7 @@ class Thoughts(nn.Module):
 
 
 @dataclass(frozen=True)
-class Passed:
+class ThoughtPass:
     """A forward pass over a text and the thoughts after all its positions."""
 
     #: Logits [rows, 1 + layers, tokens, vocabulary] and last hidden states [.., hidden]: 0 is the text,
@@ -115,7 +115,7 @@ def _around(thoughts: Thoughts, inner: Tensor, ahead: Tensor) -> Tensor:
     return torch.cat([thoughts.start.expand(shape), inner, thoughts.end.expand(shape), ahead], 1)
 
 
-def forward(model: Any, text: Tensor, layers: Tensor) -> Passed:
+def forward(model: Any, text: Tensor, layers: Tensor) -> ThoughtPass:
     """Pass a text and its thoughts at once.
 
     `text` are ids [rows, tokens], `layers` embeddings [rows, layers, tokens, hidden].
@@ -131,7 +131,7 @@ def forward(model: Any, text: Tensor, layers: Tensor) -> Passed:
         output_hidden_states=True,
     )
     shape = (rows, 1 + count, tokens, -1)
-    return Passed(output.logits.reshape(shape), output.hidden_states[-1].reshape(shape))
+    return ThoughtPass(output.logits.reshape(shape), output.hidden_states[-1].reshape(shape))
 
 
 @torch.no_grad()

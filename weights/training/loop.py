@@ -2,17 +2,15 @@
 
 All that lives longer than a step is in the weights and in named tensors (optimiser, objective,
 watch), so a training that is cut after any step and carried on in another process gives the same
-bits. What the machine imposes (threads, processor, versions) is the profile.
+bits. What the machine imposes (threads, processor, versions) is the profile. Flags of torch that change
+numbers are pinned while a training computes and restored afterwards.
 
-Watch over a training: ends it when loss or gradient is not finite, or the loss leaps.
+The watch ends a training when loss or gradient is not finite, or the loss leaps.
 
-Several processes that share each step: every process computes a part of its rows (data-parallel).
-
+Several processes can share each step (data-parallel): every process computes a part of its rows.
 Gradients are averaged over a process group of torch (gloo on processors), so all processes hold the
 same weights after every step. The number of processes changes the order of sums: it belongs to the
 profile, as the number of threads does, and not to the recipe.
-
-Flags of torch that change numbers, pinned while a training computes and restored afterwards.
 """
 
 from __future__ import annotations

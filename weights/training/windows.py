@@ -1,12 +1,11 @@
-"""Windows of token streams, drawn for each step by a numpy generator with the training's key.
+"""Windows of token streams, drawn for each step by key; and trajectories as token streams.
 
-One generator serves a training from its first step on. A reader that begins at step n draws the rows
-of the steps before and drops them (measured: 0.02 ms a step of 16 rows), so the rows of step n depend
-on nothing else.
+One numpy generator with the training's key serves a training from its first step on. A reader that
+begins at step n draws the rows of the steps before and drops them (measured: 0.02 ms a step of 16
+rows), so the rows of step n depend on nothing else.
 
-Trajectories: texts that a model wrote after two forms of a beginning, as one stream of token ids.
-
-A training reads streams of token ids that its recipe names by digest, so a set of trajectories is one:
+Trajectories are texts that a model wrote after two forms of a beginning. A training reads streams that
+its recipe names by digest, so a set of trajectories is one stream:
 
     number of the prompt, tokens of the prompted beginning, of the plain one, of the reply,
     then the ids of all three; and so on for every trajectory

@@ -1,12 +1,11 @@
-"""Runs that are tasks of another run: submitted, looked after, and answered once they have ended.
+"""Runs that are tasks of another run: submitted, watched, answered at their end, or reused.
 
 A child is submitted once, even if several processes try: its name follows from the task. Its first
 event names the parent's first own event as its cause, by which another run of that name is told apart.
 
-Ended runs that take the place of a child that would be equal: `forge pipeline run --reuse`.
-
-What the child would pin is found out by doing its first task here, and recording nothing of it. That
-is done only if a completed run has the same settings.
+With `forge pipeline run --reuse` an ended run may stand in for an equal child. To learn what the child
+would pin, its first task is done here, and nothing of it is recorded. That is done only if a completed
+run has the same settings.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from agent_forge.runs.history.audit import audit
 from agent_forge.runs.history.children import cause, is_child
 from agent_forge.runs.history.repository import fold
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked, Lookup, Plan
+from agent_forge.runs.kinds.asked import Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Delegate, Start, open_tasks
 from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.kinds.state import State
@@ -184,7 +183,7 @@ def _answer(
         log.debug("run %s went on meanwhile", state.run)
 
 
-def digest_of(request: Asked) -> str:
+def digest_of(request: RunRequest) -> str:
     """Return the digest of what was asked for: the same request means the same child."""
     plain = [request.kind, dict(request.config), {k: list(v) for k, v in request.models.items()}]
     return hashlib.sha256(canonical_json([*plain, list(request.data)]).encode()).hexdigest()
@@ -195,7 +194,7 @@ def _lookup(cache: Artifacts) -> Lookup:
     return Lookup({}, Finder(home, lambda message: log.info("%s", message)), elsewhere=True)
 
 
-def with_items(store: EventStore, cache: Artifacts, request: Asked) -> Asked:
+def with_items(store: EventStore, cache: Artifacts, request: RunRequest) -> RunRequest:
     """Return the request with the files of items in the place of RUN:items."""
     return replace(request, data=_data(store, cache, request.data))
 

@@ -1,6 +1,4 @@
-"""Submit a run: its name, the checks of what is given, the event that records it. No torch.
-
-Validation of what a run of any kind is submitted with.
+"""Submission of a run: its name, the checks of its inputs, the event that records it. No torch.
 
 Terminal, API and Python all use this module, so that all refuse the same input with the same words.
 """
@@ -19,7 +17,7 @@ from pathlib import Path
 from agent_forge.events import Appended, Context, EventStore, IdempotencyError, New
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, ConflictError
-from agent_forge.runs.kinds.asked import Asked, Checked, Lookup, Plan, inputs, without_aliases
+from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest, inputs, without_aliases
 from agent_forge.runs.record import events
 from agent_forge.runs.record.events import Described, Quarantine, Submitted
 from agent_forge.runs.streams import check_name, stream
@@ -146,7 +144,7 @@ def check_queued(
         )
 
 
-def plan(request: Asked, lookup: Lookup = Lookup()) -> Plan:
+def plan(request: RunRequest, lookup: Lookup = Lookup()) -> Plan:
     """Return the plan of a run. Nothing is started.
 
     Raises ConfigError, UnavailableError, ConflictError for an output folder that holds an input.

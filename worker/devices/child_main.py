@@ -7,7 +7,7 @@ says how the task ended. The process imports torch once and keeps sources and mo
 The process ends when its parent ends. It ignores signals, which are for the parent: a terminal's
 Ctrl-C or a service's SIGTERM must not look like a death at a task.
 
-Logs of workers: JSON lines, or text for a terminal, with run, task and position as fields.
+Its logs are JSON lines, or text for a terminal, with run, task and position as fields.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Child:
         from agent_forge.weights.threads import set_threads
         from agent_forge.worker.commands import leftovers
         from agent_forge.worker.queue.leases import Leases
-        from agent_forge.worker.tasks.recorder import Hands
+        from agent_forge.worker.tasks.recorder import TaskExecutor
 
         set_threads()
         home = Home.default()
@@ -75,7 +75,9 @@ class Child:
         actor = os.environ.get("FORGE_WORKER", "worker")
         #: The task under way in words, and what its run is called, for logs.
         self._what: dict[str, str] = {}
-        self._hands = Hands(self._store, self._cache, Context(actor=actor), self._refresh, WARM)
+        self._hands = TaskExecutor(
+            self._store, self._cache, Context(actor=actor), self._refresh, WARM
+        )
 
     def offer(self) -> dict[str, object]:
         """Return what this device offers, for the device table: bytes of memory and the profile."""
@@ -183,10 +185,6 @@ def main() -> None:
         out.write(json.dumps(child.do(child.next_task(tasks))) + "\n")
 
 
-if __name__ == "__main__":
-    main()
-
-
 #: Fields of log records beside their message.
 FIELDS = ("run", "run_name", "task", "what", "candidate", "position", "ended", "seconds", "why")
 
@@ -245,3 +243,7 @@ def _for_people(_logger: object, _name: str, event: dict) -> dict:
         else value
         for name, value in event.items()
     }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,6 @@
 """A device's thread: it claims the task granted to it, has a child process do it, and watches.
 
-The parent's side of a device's process: start the process, send it tasks, end it.
+`Process` is the parent's side of the child process (`worker.devices.child_main`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from agent_forge.runs.lists import queries
 from agent_forge.runs.record.events import ENDED, TaskDied
 from agent_forge.runs.system.child_environment import child_environment
 from agent_forge.runs.system.linked_processes import tied
-from agent_forge.worker.queue.device_table import Placement, Roster, kind_label
+from agent_forge.worker.queue.device_table import DeviceTable, Placement, kind_label
 from agent_forge.worker.queue.leases import Leases, here, myself
 from agent_forge.worker.queue.scheduler import Offer
 
@@ -61,7 +61,7 @@ class Slot(threading.Thread):
         self._only = only
         self._watch = watch
         self._store: EventStore = home.open_store()
-        self._roster = Roster(self._store.database)
+        self._roster = DeviceTable(self._store.database)
         self._owner = myself(placement.name)
         self._leases = Leases(self._store.database, self._owner)
         self._first_name = name

@@ -1,6 +1,6 @@
 """Local servers that `forge up` and the tests start: a Redis or Valkey, and a PostgreSQL.
 
-The file in the home that lists what `forge up` started, so that the next one finds leftovers.
+A file in the home lists the processes that `forge up` started, so that the next one finds leftovers.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class Postgres:
 PATIENCE = 10.0
 
 
-class Running:
+class PartsFile:
     """The file with the parts of a `forge up`: the name and the process of each part."""
 
     def __init__(self, folder: Path) -> None:

@@ -36,11 +36,11 @@ def check(order: Order) -> Order:
     Settings name only models and data that the order has `placed`.
     """
     from agent_forge.runs import kinds
-    from agent_forge.runs.kinds.asked import Asked, Lookup, Placed
+    from agent_forge.runs.kinds.asked import Lookup, PlacedInputs, RunRequest
     from agent_forge.worker.commands import submit as plans
 
-    request = Asked(order["kind"], order["config"], order["models"], order["data"])
-    plan = plans.plan(request, Lookup(elsewhere=True, placed=Placed(**order["placed"])))
+    request = RunRequest(order["kind"], order["config"], order["models"], order["data"])
+    plan = plans.plan(request, Lookup(elsewhere=True, placed=PlacedInputs(**order["placed"])))
     event = kinds.of(plan.kind).submitted(run="", owner="", config=plan.config, **plan.fields)
     answer: dict[str, object] = {
         "config": plan.config.model_dump(mode="json"),

@@ -11,6 +11,7 @@ import shutil
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from agent_forge.events import EventStore
 from agent_forge.runs import kinds
@@ -24,7 +25,6 @@ from agent_forge.runs.record.events import Exported
 from agent_forge.weights.storage import model_origin
 from agent_forge.weights.storage.output_folder import check_apart, check_target
 from agent_forge.worker.commands.control import control
-from agent_forge.worker.exports.formats import Written
 
 
 def check_ended(state: State) -> None:
@@ -45,7 +45,7 @@ def deliver(
     reason: str | None = None,
     by: str | None = None,
     model: str = "",
-) -> tuple[State, Written]:
+) -> tuple[State, dict[str, Any]]:
     """Write a completed run's result with its report, or the model of a name, and record the export.
 
     A name of the result means the result. Return the state, and the report of the result or what was
@@ -74,7 +74,7 @@ def folders(store: EventStore, state: State) -> set[str]:
 def record(
     store: EventStore,
     state: State,
-    written: Written,
+    written: dict[str, Any],
     reason: str | None = None,
     by: str | None = None,
 ) -> None:
@@ -89,7 +89,7 @@ def record(
     control(store, state.run, event, by)
 
 
-def _copied(home: Home, origin: Origin, out: Path) -> Written:
+def _copied(home: Home, origin: Origin, out: Path) -> dict[str, Any]:
     """Copy the folder of one model of a run, built if it is nowhere; return what was written."""
     from agent_forge.weights.folders.checkpoint import publish
 

@@ -2,12 +2,9 @@
 
 `python -m worker.exports.gguf_export MODEL FILE TYPE` writes one in a process of its own.
 
-Measurements of a GGUF export on text: importance of inputs, and loss of a file in llama.cpp.
-
-Windows and tokens are those of `forge score` and `forge compress`: each document alone, after the start
-token, in windows of at most CONTEXT tokens; bits per byte are the mean over domains.
-
-Types of GGUF file that a model can be written as.
+Text is read for the importance of inputs, and for the loss of a file in llama.cpp. Windows and tokens
+are those of `forge score` and `forge compress`: each document alone, after the start token, in windows
+of at most CONTEXT tokens; bits per byte are the mean over domains.
 """
 
 from __future__ import annotations
@@ -411,10 +408,6 @@ def main(model: str, out: str, type_: str) -> int:
     return 0
 
 
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
-
-
 #: Tokens of a window: those of llama.cpp's own tools.
 CONTEXT = 512
 #: Tokens that the importance is measured on, and that a file's loss is measured on.
@@ -557,3 +550,7 @@ def _fits(checkpoint: Checkpoint, type_: str) -> bool:
     except (ForgeError, StopIteration):
         return False
     return True
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -82,7 +82,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Sent:
+class UploadResult:
     """The result of sending a run."""
 
     run: str
@@ -159,7 +159,7 @@ class Sender:
             if fresh and self._files is not None:
                 self._files.note(self._newest)
 
-    def finish(self, state: State) -> Sent:
+    def finish(self, state: State) -> UploadResult:
         """Send the champion if it is final, and finish the run at W&B.
 
         Blocks until everything is sent.
@@ -176,7 +176,7 @@ class Sender:
             self._run.finish(exit_code=1 if state.failed or state.cancelled else 0)
             if self._files is not None:
                 self._files.supersede()
-        return Sent(
+        return UploadResult(
             run=state.run,
             status=state.status,
             generations=self._kind.progress(state)[0],
@@ -278,7 +278,7 @@ def sync(
     target: Target,
     follow: bool = False,
     wait: Callable[[float], bool] = lambda seconds: bool(time.sleep(seconds)),
-) -> Sent:
+) -> UploadResult:
     """Send a run's recorded generations; with `follow` also the later ones, until the run has ended.
 
     `wait(seconds)` waits between two looks at the log; if it returns True, following ends. Raises

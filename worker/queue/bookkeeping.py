@@ -1,7 +1,4 @@
-"""Records of the dispatcher: runs, tasks under way, measures, the service that users received.
-
-Runs that have not ended, as the dispatcher knows them from the log.
-"""
+"""Records of the dispatcher: waiting runs, tasks under way, measures, service received by users."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ RECEIVED = ReceivedRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @dataclass
-class Known:
+class ActiveRun:
     """A run that has not ended, as the dispatcher knows it."""
 
     owner: str
@@ -78,7 +75,7 @@ class Measures:
     #: Time of the last look, by the monotonic clock.
     looked: float = 0.0
 
-    def look(self, runs: Iterable[Known]) -> None:
+    def look(self, runs: Iterable[ActiveRun]) -> None:
         """Count waiting tasks, at most once a second because it looks at every run."""
         now = time.monotonic()
         if now - self.looked < 1.0:
@@ -97,7 +94,7 @@ class Backoff:
     until: float = 0.0
 
 
-class Received:
+class ServiceTable:
     """Access to the table of received service, which may be dropped: shares then start from zero."""
 
     def __init__(self, database: Database) -> None:
@@ -119,7 +116,7 @@ class Received:
                 connection.execute(insert(RECEIVED), rows)
 
 
-class WaitingRuns(dict[str, Known]):
+class WaitingRuns(dict[str, ActiveRun]):
     """Run → what the dispatcher knows of it, for every run that has not ended."""
 
     def __init__(self, store: EventStore) -> None:
@@ -133,7 +130,7 @@ class WaitingRuns(dict[str, Known]):
         self.read_pasts()
         for row in queries.queue(self._store):
             labels = tuple(row["labels"].split())
-            self[row["run"]] = Known(
+            self[row["run"]] = ActiveRun(
                 row["owner"],
                 row["first"],
                 row["priority"],
@@ -150,7 +147,7 @@ class WaitingRuns(dict[str, Known]):
         """Add a run that is new in the log, by its first event."""
         event = _event(row)
         if isinstance(event, events.Submitted):
-            self[run] = Known(
+            self[run] = ActiveRun(
                 event.owner, row.position, event.priority, event.labels, event.config.device
             )
         else:
@@ -165,7 +162,7 @@ class WaitingRuns(dict[str, Known]):
         submission = state.submitted
         assert submission is not None
         if not state.ended:
-            self[run] = Known(
+            self[run] = ActiveRun(
                 submission.owner,
                 order,
                 state.priority,

@@ -1,12 +1,8 @@
-"""The table of devices: what each device of the workers offers and does, and its grant.
+"""Device table: what each device offers and does, its grant; runs' needs and current work. No torch.
 
 The table is not the truth: it may be dropped at any time. It has one row per device. The worker
 writes its device's status and a heartbeat. The dispatcher writes the grant: the task that the
 device should do next. A row whose heartbeat is late, by the database's clock, counts as gone.
-
-Devices and processes that work on a run's tasks now, by the tables of devices and leases.
-
-The needs of runs and the devices of a worker, in the scheduler's terms; without torch.
 """
 
 from __future__ import annotations
@@ -108,7 +104,7 @@ class Device:
         return run in self.refused and self.refused[run][0] > self.now
 
 
-class Roster:
+class DeviceTable:
     """Access to the table of devices, for workers and the dispatcher."""
 
     def __init__(self, database: Database) -> None:
@@ -262,7 +258,7 @@ class Roster:
             connection.execute(delete(DEVICES).where(DEVICES.c.name.in_(names)))
 
 
-def named_devices(store: EventStore, roster: Roster) -> list[Device]:
+def named_devices(store: EventStore, roster: DeviceTable) -> list[Device]:
     """Return all devices by name, each with what its run is called."""
     devices = roster.devices()
     names = queries.names(store, {device.run for device in devices if device.run})
@@ -281,7 +277,7 @@ class Hand:
     seconds: float | None = None
 
 
-def at_work(run: str, roster: Roster, leases: Leases) -> list[Hand]:
+def at_work(run: str, roster: DeviceTable, leases: Leases) -> list[Hand]:
     """Return the hands at work on the run: devices first, then processes that carry it themselves."""
     hands = {
         f"{run}/{d.task}": Hand(d.name, d.task, d.seconds)
@@ -296,7 +292,7 @@ def at_work(run: str, roster: Roster, leases: Leases) -> list[Hand]:
     return list(hands.values())
 
 
-class AtWork:
+class WorkFinder:
     """A callable that finds the devices and processes that work on a run's tasks now."""
 
     def __init__(self, store: EventStore, run: str) -> None:
@@ -304,7 +300,7 @@ class AtWork:
         from agent_forge.worker.queue.leases import Leases
 
         self._run = run
-        self._roster, self._leases = Roster(store.database), Leases(store.database)
+        self._roster, self._leases = DeviceTable(store.database), Leases(store.database)
 
     def __call__(self) -> list[Hand]:
         """Return the hands at work on the run, as the tables say now."""

@@ -1,13 +1,10 @@
 """The dispatcher: one thread among all workers follows the log and grants tasks to devices.
 
 The dispatcher holds a lease; when it dies, another worker takes over. It knows everything from the
-log, the device table and the leases. Only the service that users have received would be lost with
-it: that is noted in a table from time to time. Two dispatchers at once are harmless: a device takes
-one grant, a task has one lease, and an event has one key.
-
-The dispatcher's runs: their folded states and open tasks, which the log can restore.
-
-The device that built each candidate: there an evaluation needs no transfer and no rebuild.
+log, the device table and the leases: folded states and open tasks of runs, and the device that built
+each candidate, where an evaluation needs no transfer and no rebuild. Only the service that users have
+received would be lost with it: that is noted in a table from time to time. Two dispatchers at once are
+harmless: a device takes one grant, a task has one lease, and an event has one key.
 """
 
 from __future__ import annotations
@@ -16,6 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
 
 from agent_forge.events import Context, Envelope, EventsError, EventStore, StoreUnavailableError
 from agent_forge.runs import kinds
@@ -31,8 +29,14 @@ from agent_forge.runs.record.device_setting import AUTO
 from agent_forge.runs.streams import run_of
 from agent_forge.worker.append import append_facts, project, project_after
 from agent_forge.worker.commands import delegation, user_limits
-from agent_forge.worker.queue.bookkeeping import Backoff, Flight, Measures, Received, WaitingRuns
-from agent_forge.worker.queue.device_table import Device, Roster, gpu_offers, needs
+from agent_forge.worker.queue.bookkeeping import (
+    Backoff,
+    Flight,
+    Measures,
+    ServiceTable,
+    WaitingRuns,
+)
+from agent_forge.worker.queue.device_table import Device, DeviceTable, gpu_offers, needs
 from agent_forge.worker.queue.leases import Leases, myself
 from agent_forge.worker.queue.scheduler import Job, Needs, Offer, Scheduler
 
@@ -60,8 +64,8 @@ class Dispatcher(threading.Thread):
         self._context = Context(actor=f"worker/{name}")
         self._leases = Leases(store.database, myself(f"dispatcher {name}"))
         self._leases.lifetime = min(LIFETIME, self._leases.lifetime)
-        self._roster = Roster(store.database)
-        self._received = Received(store.database)
+        self._roster = DeviceTable(store.database)
+        self._received = ServiceTable(store.database)
         self._nudged = threading.Event()
         self._stopping = threading.Event()
         self.measures = Measures()
@@ -72,7 +76,7 @@ class Dispatcher(threading.Thread):
         self._scheduler = Scheduler()
         self._rules = user_limits.Rules()
         self._runs = WaitingRuns(self._store)
-        self._desk = Desk(self._store, self._context)
+        self._desk = DispatcherCache(self._store, self._context)
         self._changed: set[str] = set()
         self._flights: dict[str, Flight] = {}
         #: Runs whose history cannot be read here, until something is recorded for them.
@@ -407,7 +411,7 @@ LOADED = 256
 BACKOFF, BACKOFF_MOST = 0.1, 60.0
 
 
-class Desk:
+class DispatcherCache:
     """The states and tasks of the runs that were used last."""
 
     def __init__(self, store: EventStore, context: Context) -> None:
@@ -425,7 +429,7 @@ class Desk:
         """Return True if the run's state is kept."""
         return run in self._runs
 
-    def state(self, run: str) -> State:
+    def state(self, run: str) -> Any:
         """Return the run's state as it was last brought up to date; None if it is not kept."""
         return self._runs.known(run)
 

@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 Ended = Literal["done", "known", "late", "failed"]
 
 
-class Hands:
+class TaskExecutor:
     """The run contexts that a process keeps, and the methods that do tasks and record results."""
 
     def __init__(

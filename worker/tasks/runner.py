@@ -23,7 +23,7 @@ from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.append import actor, append_facts, project_after
 from agent_forge.worker.commands import delegation
 from agent_forge.worker.queue.leases import Leases
-from agent_forge.worker.tasks.recorder import Hands
+from agent_forge.worker.tasks.recorder import TaskExecutor
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Worker:
         self._leases = Leases(self.store.database)
         self._context = Context(actor=actor())
         self._runs = RunCache(self.store)
-        self._hands = Hands(self.store, self.artifacts, self._context, self._refresh)
+        self._hands = TaskExecutor(self.store, self.artifacts, self._context, self._refresh)
 
     def run(self, run: str) -> Any:
         """Carry the run on until it has ended or `stop()` is True; return its state.

@@ -1,10 +1,8 @@
-"""The built-in corpus: domains of text in four slices, as items in the project's JSONL format.
+"""The built-in corpus: domains of text in four slices, and multiple-choice items of held-out documents.
 
-Multiple-choice items made from held-out documents.
-
-For code and data the right answer is the line that really follows, the wrong answers are lines from
-elsewhere in the same domain and slice. For arithmetic the right answer is the result, the wrong
-answers are near misses.
+Items have the project's JSONL format. For code and data the right answer is the line that really
+follows; the wrong answers are lines from elsewhere in the same domain and slice. For arithmetic the
+right answer is the result; the wrong answers are near misses.
 """
 
 from __future__ import annotations

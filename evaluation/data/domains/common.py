@@ -1,10 +1,7 @@
-"""Parts that the domains share: ids, slices, choices.
+"""Shared parts of the built-in domains: item ids, slices, choices, and code tasks.
 
-Items that ask the same are in one slice. The prompt decides the slice, or what the maker says that
-the item is about (`about`). So a question and a problem of one task, or one task under two names,
-are in the same slice.
-
-A task of the domain of code: a function to be written, its right body and three wrong ones.
+The slice of an item follows from its prompt, or from the subject that its maker names (`about`). So
+items that ask the same, such as a question and a problem of one task, are in the same slice.
 """
 
 from __future__ import annotations

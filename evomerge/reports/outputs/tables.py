@@ -1,16 +1,12 @@
-"""Tables of a merging run, for notebooks and `forge export --parquet`.
+"""Tables of a merging run for notebooks and `forge export --parquet`, and a run to read in Python.
 
-Pure. The columns depend on
-the run's domains and weights alone, so tables of one run always have the same columns.
+The columns depend on the run's domains and weights alone, so tables of one run always have the same
+columns. A `Run` reads the log and nothing else:
 
-A run in Python, for notebooks: tables, a plot, a family tree.
+    from evomerge import Run
 
-Reads the log and nothing else.
-
-from evomerge import Run
-
-run = Run("20261121-3fa9c1")
-run.frame("evaluations")
+    run = Run("20261121-3fa9c1")
+    run.frame("evaluations")
 """
 
 from __future__ import annotations

@@ -4,10 +4,6 @@ A pure function of the run's events, with the names of the source documents (SPE
 a generation depends on nothing that happened after the generation. So a run that is followed while
 it lives and a run that is sent years later give the same rows. Missing values are left out.
 `worker/exports/wandb.py` sends the data.
-
-Names that merging runs send to a tracker, with unit and meaning. Pure.
-
-`wandb_rows.py` makes the values.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Family tree of a model as SVG.
+"""Family tree of a candidate: nodes and edges, and their picture as SVG. Pure.
 
-Pure. Written without a library; the same family gives the same bytes.
-
-The lineage of a candidate as nodes and edges. Pure.
+The SVG is written without a library; the same family gives the same bytes.
 """
 
 from __future__ import annotations

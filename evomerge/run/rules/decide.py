@@ -1,12 +1,7 @@
-"""`due`: what a merging run does next once it has started, as a pure function of its state.
+"""Decisions of a merging run: what is due next, ranking, champion, end of the search, verdict. Pure.
 
-Ranking of a generation, choice of its champion, and the end of the search.
-
-Pure.
-
-Verdict of a run: the champion compared with base, sources and baselines on the test slice.
-
-Pure.
+`due` follows from the state of a started run. The verdict compares the champion with base, sources
+and baselines on the test slice.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""A run's progress and remaining time: a rehearsal counts its tasks, its log gives their prices.
+"""Outlook of a merging run: progress and remaining time; and the places at which generations end.
 
-The outlook is for people; no decision depends on it. The count is an upper bound: early stopping
-and an early end of the run make it smaller.
-
-Places in a merging run's history at which generations end. Pure.
+A rehearsal counts the run's tasks, and its log gives their prices. The outlook is for people; no
+decision depends on it. The count is an upper bound: early stopping and an early end of the run make
+it smaller.
 """
 
 from __future__ import annotations

@@ -1,17 +1,10 @@
-"""Mutation of genes: a keyed, bounded perturbation of a pipeline's numbers.
+"""Mutation of genes, of paths through layers and of techniques; and its adapted step size.
 
-Pure. Positive genes move on a log scale; genes with bounds are clipped. Values are rounded to six
-decimals, so that the last bit of a mathematical library never reaches a recipe's id.
+Pure. Mutation is keyed and bounded. Positive genes move on a log scale; genes with bounds are clipped.
+Values are rounded to six decimals, so that the last bit of a mathematical library never reaches a
+recipe's id. Techniques are chosen by how often their candidates were good.
 
-Mutation of paths through layers. Pure.
-
-Choice among merge techniques, by how often their candidates were good.
-
-Pure.
-
-Step size of mutation, adapted by how often mutants were better than their parents.
-
-Pure. The one-fifth rule (Rechenberg 1973): steps grow if more than a fifth of the mutants are
+Step size: the one-fifth rule (Rechenberg 1973). Steps grow if more than a fifth of the mutants are
 better than their parents, shrink if fewer are, and stay at exactly a fifth. Parents and children of
 one generation are compared by their scores, each relative to the best source on the same items.
 """

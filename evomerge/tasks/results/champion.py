@@ -18,7 +18,7 @@ from agent_forge.evomerge.reports import report, skills, verdict
 from agent_forge.evomerge.reports.outputs.recipe_file import recipe_document
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.run.views.candidates import describe
-from agent_forge.evomerge.tasks.context import Bench
+from agent_forge.evomerge.tasks.context import MergeContext
 from agent_forge.runs.errors import ForgeError
 from agent_forge.weights import architectures
 from agent_forge.weights.folders import companions, model_card
@@ -63,7 +63,7 @@ def write(
     """Write the folder of any candidate to `out`; replace a folder that is there."""
     assert state.started
     set_threads(state.started.profile.threads)  # another number of threads could change bits
-    bench = Bench(state, artifacts)
+    bench = MergeContext(state, artifacts)
     bench.check_sources()
     weights = bench.weights(recipe_id)
 
@@ -199,7 +199,7 @@ def files(state: RunState, cache: Artifacts) -> list[tuple[str, Path]]:
     digest = state.built[state.champion][0]
     if not cache.check(digest):
         set_threads()
-        bench = Bench(state, cache)
+        bench = MergeContext(state, cache)
         bench.check_sources()
         cache.keep(digest, bench.weights(state.champion))
     return [(f"{digest}/{file.name}", file) for file in cache.files(digest)]

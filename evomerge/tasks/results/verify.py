@@ -17,7 +17,7 @@ from agent_forge.evomerge.recipes.recipe import Recipe
 from agent_forge.evomerge.run.events import Evaluated
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.run.views.candidates import find, place
-from agent_forge.evomerge.tasks.context import TOGETHER, Bench
+from agent_forge.evomerge.tasks.context import TOGETHER, MergeContext
 from agent_forge.evomerge.tasks.execute import Context
 from agent_forge.runs.errors import DataError, ForgeError, SourceChangedError
 from agent_forge.runs.history.audit import Finding
@@ -52,7 +52,7 @@ def rebuild(
     """
     assert state.started
     set_threads(state.started.profile.threads)
-    bench = Bench(state, cache)
+    bench = MergeContext(state, cache)
     try:
         bench.check_sources()
         other = bench.other_profile()
@@ -95,7 +95,7 @@ def comparable(event: Any, recorded: Any) -> dict[str, Any]:
     return {"outcomes": outcomes, "components": components}
 
 
-def _groups(bench: Bench, recipe_ids: Sequence[str]) -> Iterator[list[str]]:
+def _groups(bench: MergeContext, recipe_ids: Sequence[str]) -> Iterator[list[str]]:
     """Yield groups of neighbouring recipes that read the same models, as many as memory allows."""
     size = sum(t.numel() * t.element_size() for t in bench.origin.values())
     group: list[str] = []
@@ -108,12 +108,12 @@ def _groups(bench: Bench, recipe_ids: Sequence[str]) -> Iterator[list[str]]:
         yield group
 
 
-def _read(bench: Bench, id_: str) -> frozenset[str]:
+def _read(bench: MergeContext, id_: str) -> frozenset[str]:
     """Return the ids of the models that a candidate's recipe reads."""
     return frozenset(reads(bench.state.recipes[id_]))
 
 
-def _built(bench: Bench, group: Sequence[str]) -> dict[str, Weights | SourceChangedError]:
+def _built(bench: MergeContext, group: Sequence[str]) -> dict[str, Weights | SourceChangedError]:
     """Return id → the built weights, or the error if they cannot be built.
 
     Sources are read once for the whole group.
@@ -126,7 +126,7 @@ def _built(bench: Bench, group: Sequence[str]) -> dict[str, Weights | SourceChan
 
 
 def _compared(
-    bench: Bench, id_: str, build: Weights | SourceChangedError, why: str, say: Say
+    bench: MergeContext, id_: str, build: Weights | SourceChangedError, why: str, say: Say
 ) -> Iterator[Finding]:
     state = bench.state
     where = f"{id_[:12]} ({place(state, id_)})"

@@ -1,6 +1,6 @@
-"""Comparison of a champion's folder with the log, file by file, for `forge verify FOLDER`.
+"""Folders of a merging run's models: compared with the log file by file, or built if missing.
 
-Folders with the models of a merging run: where they may be, and building what is nowhere.
+`forge verify FOLDER` uses the comparison.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """The rule `frontier`: a mix by shares, most of it for one level of each family. Pure.
 
-Of a mix, `trickle` is spread over all cells, `replay` over the levels below the frontiers, and the rest
-over the families, each on its frontier, the lowest level that is not passed, and on all its levels with
-success in [`low`, `high`]. A family that passes its highest level needs no more of the rest. A family
-whose frontier has not moved for `patience` segments gets `cap` of what it would have had: on a plateau
-it would only take tokens from the others.
-
-Cells (family and level), success on them, and the frontiers of families. Pure.
+Of a mix, `trickle` is spread over all cells (a cell is a family and a level), `replay` over the levels
+below the frontiers, and the rest over the families. A family's frontier is the lowest level that is not
+passed. Each family's part goes to its frontier and to all its levels with success in [`low`, `high`]. A
+family that passes its highest level needs no more of the rest. A family whose frontier has not moved
+for `patience` segments gets `cap` of its part: on a plateau it would only take tokens from the others.
 """
 
 from __future__ import annotations

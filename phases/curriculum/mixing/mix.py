@@ -1,10 +1,8 @@
-"""The mix of an arm's next segment: what each arm trains on. Pure.
+"""The mix of an arm's next segment, and additions to it: stages, chaos, dreams, a self-model. Pure.
 
 Every family has a frontier, the highest level that it is to learn now. A level is passed if success on
 it is above `promote`. The rules of the arms that follow success are a file each: `window_rule.py` and
 `frontier_rule.py`.
-
-Additions to a segment beside its mix: its stage, chaos, dreams and a self-model. Pure.
 
 The arms `chaos`, `dreams` and `self_model` are `adaptive` with one addition. The arm `stages` goes
 through seven stages: assessment, which is the measurement before the first segment, and six that are

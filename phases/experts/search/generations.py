@@ -1,13 +1,11 @@
-"""Generations of the search: what is bred, what is to be measured, who survives. Pure.
+"""Generations of a search over mixtures: breeding, measuring, survival; and its objectives. Pure.
 
 The arm `mixtures` is NSGA-II (Deb et al. 2002) over models and experts, `models` over models alone.
-`random` begins with the same mixtures as `mixtures`, then draws points uniformly; of all its mixtures
-as many are kept by the same selection. The `elite` best always survive. All measure as many mixtures,
+`random` begins with the same mixtures as `mixtures`, then draws points uniformly; the same selection
+keeps the same number of them. The `elite` best always survive. All arms measure equally many mixtures,
 on the same windows.
 
-Objectives of a mixture, from what was recorded of it; which are preferred, and given up. Pure.
-
-All are told relative to the given model on the same windows, to be maximised: for every domain −(bits
+Objectives are relative to the given model on the same windows, to be maximised: for every domain −(bits
 per byte over the given model's), the neutral one among them (drift), and −(share of the parts that it
 has).
 """

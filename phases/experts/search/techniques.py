@@ -1,12 +1,10 @@
-"""Techniques that the first mixtures are made by: ten, each at ten scales. Pure.
+"""The space of mixtures, and the ten techniques that make the first ones, each at ten scales. Pure.
+
+A mixture has a factor for each further model and each expert. A point in [0, 1]ⁿ has a gene for each of
+these parts. A part whose factor is small is left out, so that a search can find mixtures of few parts.
 
 The pool of a search has up to 100 mixtures, technique by technique at the scales s, 2 s, … 10 s. Those
 of parts that a run lacks, and those that another technique gave already, are left out.
-
-The space of mixtures: a factor for each further model and each expert. Pure.
-
-A point in [0, 1]ⁿ has a gene for each part. A part whose factor is small is left out, so that a search
-can find mixtures of few parts.
 """
 
 from __future__ import annotations

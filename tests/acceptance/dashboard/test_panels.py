@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.runs.panels import tables
 from agent_forge.worker import append
 from agent_forge.worker.commands import accounts, submit
@@ -42,8 +42,8 @@ def site() -> Iterator[Site]:
     os.environ |= {**ours, "FORGE_HOME": str(folder / "home")}
     home = Home(folder / "home")
     with closing(home.open_store()) as store:
-        submit.submit(store, submit.plan(Asked("shown", {"steps": 2})), SHOWN)
-        submit.submit(store, submit.plan(Asked("long", {})), LONG)
+        submit.submit(store, submit.plan(RunRequest("shown", {"steps": 2})), SHOWN)
+        submit.submit(store, submit.plan(RunRequest("long", {})), LONG)
         accounts.add(store, "ada", "admin")
         tokens = {"ada": accounts.issue(store, "ada", "laptop")[1]}
     toy_runs.finish(home, SHOWN)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent_forge.worker.queue.device_table import Roster
+from agent_forge.worker.queue.device_table import DeviceTable
 from testing.toy import toy_runs
 from testing.worlds.dashboard_world import Site
 from tests.acceptance.dashboard.test_pages import accept
@@ -134,7 +134,7 @@ def test_what_waits_for_the_user_is_told_and_acted_on(
     """A stopped gate is overridden in place; what is hidden stays hidden until there is news of it."""
     with closing(site.home.open_store()) as store:
         dead = "host:1:dead"
-        roster = Roster(store.database)
+        roster = DeviceTable(store.database)
         roster.enter("cpu-1", dead, "cpu")
         roster.say("cpu-1", dead, "busy", run=f"{GOING}.2-second", beat=0.0)
     page = visit("/runs")

@@ -15,7 +15,7 @@ from agent_forge.runs.errors import RunFailedError
 from agent_forge.runs.home import Home
 from agent_forge.worker import append
 from agent_forge.worker.commands import accounts
-from agent_forge.worker.queue.device_table import Roster
+from agent_forge.worker.queue.device_table import DeviceTable
 from agent_forge.worker.queue.leases import myself
 from testing.miniatures import cognate_runs, pipeline_runs
 from testing.toy import toy_pipelines, toy_runs
@@ -178,7 +178,7 @@ def test_a_pipeline_says_what_its_phase_does_and_where(
 ) -> None:
     """A device works on the second phase: the pipeline waits for nothing."""
     with closing(site.home.open_store()) as store:
-        roster, owner = Roster(store.database), myself("cpu0")
+        roster, owner = DeviceTable(store.database), myself("cpu0")
         roster.enter("vm/cpu0", owner, "cpu")
         roster.say("vm/cpu0", owner, "busy", run=f"{GOING}.2-second", task="count/2/0")
     now = visit(f"/runs/{GOING}").get_by_role("region", name="Now")

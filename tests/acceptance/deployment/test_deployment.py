@@ -19,9 +19,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from packaging.requirements import Requirement
 
-from agent_forge.cli.operations.doctor import OURS
 from agent_forge.cli.operations.serve import PORT
 from agent_forge.worker.devices.local_servers import free_port
+from testing.house_counts import PRODUCT, files
 from testing.services.deployments import (
     COMPOSE,
     DOCKERFILE,
@@ -313,15 +313,13 @@ def test_the_image_has_what_the_program_needs(tmp_path: Path) -> None:
     )
     (wheel,) = (tmp_path / "out").glob("*.whl")
     packed = set(zipfile.ZipFile(wheel).namelist())
-    told = json.loads(zipfile.ZipFile(wheel).read("runs/system/build.json"))
+    told = json.loads(zipfile.ZipFile(wheel).read("agent_forge/runs/system/build.json"))
     assert told == {"commit": "0123456789ab"}
-    for folder in OURS:
-        wanted = {str(p.relative_to(ROOT)) for p in (ROOT / folder).rglob("*.py")}
-        assert wanted
-        assert wanted <= packed
-    assert {"api/site/index.html", "api/site/BUILD.json"} <= packed
+    modules = {str(file.relative_to(ROOT)).removeprefix("agent_forge/") for file in files(*PRODUCT)}
     data = ("library.jsonl.gz", "library.LICENSE.txt", "phrases.csv")
-    assert {f"evaluation/data/builtin/{name}" for name in data} <= packed
+    modules |= {f"evaluation/data/builtin/{name}" for name in data}
+    modules |= {"api/site/index.html", "api/site/BUILD.json"}
+    assert {f"agent_forge/{name}" for name in modules} <= packed
     found = subprocess.run(
         ["grep", "^torch==", "constraints.txt"], cwd=ROOT, capture_output=True, text=True
     )

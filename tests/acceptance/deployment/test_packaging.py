@@ -191,8 +191,8 @@ def test_files_with_the_names_of_our_rooms_are_not_imported(
     env = {"FORGE_HOME": str(tmp_path / "home")}
     python, forge = str(installed / "bin" / "python"), str(installed / "bin" / "forge")
     assert "perplexity" in run(python, "script.py", cwd=tmp_path, **env)
-    assert "agent_forge" in run(python, "-m", "agent_forge.cli.main", "doctor", cwd=tmp_path, **env)
-    run(forge, "runs", cwd=tmp_path, **env)
+    for command in ("doctor", "runs"):
+        run(forge, command, cwd=tmp_path, **env)
 
 
 @pytest.mark.parametrize("code", QUICK)

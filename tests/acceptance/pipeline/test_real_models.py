@@ -18,7 +18,7 @@ from agent_forge.pipeline.submission import dry_run
 from agent_forge.runs import kinds
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.worker.commands import submit
 from testing.miniatures import cognate_runs, pipeline_runs
 from testing.services.cluster import Cluster, kill
@@ -158,7 +158,7 @@ def test_two_workers_that_die_at_forty_random_moments_make_the_same_models(
 def test_what_phases_cost_is_tried_on_stand_ins_before_their_models_exist(tmp_path: Path) -> None:
     """A training, a merge of what it will make and a measurement of that: all amounts are known."""
     phases = {"phases": pipeline_runs.PHASES}
-    plan = submit.plan(Asked("pipeline", phases))
+    plan = submit.plan(RunRequest("pipeline", phases))
     found = list(dry_run.costs(plan, lambda name: None, None))
     assert [cost.label for cost in found] == ["specialists", "merge", "merge, measured"]
     for cost in found:

@@ -15,7 +15,7 @@ import pytest
 from agent_forge.runs.errors import ConflictError
 from agent_forge.runs.system.linked_processes import tied
 from agent_forge.worker.devices import local_servers, postgres_guard
-from agent_forge.worker.devices.local_servers import Postgres, Redis, Running, free_port
+from agent_forge.worker.devices.local_servers import PartsFile, Postgres, Redis, free_port
 from agent_forge.worker.queue.leases import owner_of
 from testing.models.toy_tensors import Toys
 from testing.services.cluster import FORGE, Cluster, children
@@ -230,14 +230,14 @@ def test_what_an_earlier_forge_up_left_is_named_with_the_command_that_ends_it(
 ) -> None:
     """Where the kernel does not end it, the next one must not start beside it."""
     left = subprocess.Popen(["sleep", "3600"])
-    Running(tmp_path).note("worker", left.pid)
+    PartsFile(tmp_path).note("worker", left.pid)
     try:
         with pytest.raises(ConflictError, match=rf"worker \(process {left.pid}\).*kill {left.pid}"):
-            Running(tmp_path).refuse_left(0.2)
+            PartsFile(tmp_path).refuse_left(0.2)
     finally:
         left.kill()
         left.wait()
-    Running(tmp_path).refuse_left(0.2)
+    PartsFile(tmp_path).refuse_left(0.2)
     assert not (tmp_path / "up.json").exists()
 
 
@@ -245,7 +245,7 @@ def test_a_process_id_that_is_another_process_now_is_nothing_left(tmp_path: Path
     """After a restart of the machine the noted ids are those of strangers."""
     stranger = owner_of(os.getpid(), "worker").replace(f"/{os.getpid()}/", f"/{os.getpid()}/1")
     (tmp_path / "up.json").write_text(json.dumps({"worker": stranger}))
-    Running(tmp_path).refuse_left(0.2)
+    PartsFile(tmp_path).refuse_left(0.2)
 
 
 def test_redis_is_noted_by_the_process_that_it_is(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from agent_forge.evomerge.run.rules import early_stopping
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.run.tasks import Evaluate
 from agent_forge.evomerge.tasks import context
-from agent_forge.evomerge.tasks.context import Bench
+from agent_forge.evomerge.tasks.context import MergeContext
 from agent_forge.evomerge.tasks.execute import carry_out
 from agent_forge.runs.errors import ConfigError, DataError, UnavailableError
 from agent_forge.runs.history import audit
@@ -178,7 +178,7 @@ def test_batch_and_dtype_are_probed_once_and_pinned(toys: Toys, tmp_path, monkey
     written = report.markdown(report.report(state, rows(home)))
     assert f"## Warnings\n\n- {told[0]}\n- {told[1]}\n\n## Cost" in written
     monkeypatch.setattr(autotune, "batch", lambda *given: pytest.fail("probed again"))
-    bench = Bench(state, Artifacts(home.artifacts))
+    bench = MergeContext(state, Artifacts(home.artifacts))
     bench.check_unchanged()
     assert (bench.resident.batch_tokens, bench.resident.dtype) == (192, torch.bfloat16)
     for task, event in (
@@ -206,7 +206,7 @@ def test_by_default_a_run_is_measured_in_bfloat16_where_the_processor_has_it(
     assert state.started.profile.evaluation == ("bfloat16" if native else "")
     assert state.started.warnings == ()
     monkeypatch.setattr(autotune, "natively", lambda *given: pytest.fail("looked at again"))
-    bench = Bench(state, Artifacts(home.artifacts))
+    bench = MergeContext(state, Artifacts(home.artifacts))
     bench.check_unchanged()
     assert bench.resident.dtype == (torch.bfloat16 if native else None)
 
@@ -265,7 +265,7 @@ def test_compiled_evaluation_is_pinned_and_measures_the_same_again(
     assert state.started
     assert "++" in state.started.profile.compiled
     assert "2.00 times as fast" in state.started.warnings[-1]
-    bench = Bench(state, Artifacts(home.artifacts))
+    bench = MergeContext(state, Artifacts(home.artifacts))
     bench.check_unchanged()
     rows = 128 // state.started.context
     assert bench.resident.compiled == (rows, state.started.context)

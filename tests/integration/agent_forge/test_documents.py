@@ -31,7 +31,7 @@ from agent_forge import ModelRegistry, documents, evolution
 from agent_forge.api.app import create
 from agent_forge.api.live import Hub
 from agent_forge.api.options import LOOPBACK, Options
-from agent_forge.api.state.run_cache import Desk
+from agent_forge.api.state.run_cache import RunReader
 from agent_forge.cli.evomerge import evo
 from agent_forge.cli.main import forge
 from agent_forge.cli.operations.serve import PORT
@@ -420,7 +420,7 @@ def test_a_message_from_the_socket_has_the_documents_fields(
             socket.send_json({"type": "start_phase", "phase": "poetry", "config": {}})
             found += [socket.receive_json(), socket.receive_json()]
     else:
-        desk = Desk(server.home)
+        desk = RunReader(server.home)
         hub = Hub(desk)
         for row in desk.store.iterate(stream("evomerge", RUN)):
             told = hub.tell(row)

@@ -71,7 +71,7 @@ def test_models_that_are_built_hold_no_thread_and_count_for_their_user() -> None
         return ""
 
     state = State({"work": SimpleNamespace(outcome=outcome)})
-    found = inputs.Found({}, {}, {"m": (Origin("m", "a model", "0" * 64), [])})
+    found = inputs.RequestInputs({}, {}, {"m": (Origin("m", "a model", "0" * 64), [])})
 
     async def ask() -> None:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))

@@ -163,10 +163,10 @@ def test_the_websocket_messages_of_the_specification(
 def test_progress_and_complete_carry_the_documents_fields(served: Served) -> None:
     """000: total_generations, progress 0–1, best_fitness, diversity; 003: percent, results."""
     from agent_forge.api.live import Hub
-    from agent_forge.api.state.run_cache import Desk
+    from agent_forge.api.state.run_cache import RunReader
     from testing.worlds.fake_world import RUN
 
-    desk = Desk(served.home)
+    desk = RunReader(served.home)
     hub, found = Hub(desk), []
     import json
 

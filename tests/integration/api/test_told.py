@@ -19,7 +19,7 @@ from agent_forge.runs.record import events
 from agent_forge.runs.streams import stream
 from agent_forge.worker import append
 from agent_forge.worker.commands import submit
-from agent_forge.worker.queue.device_table import Device, Roster
+from agent_forge.worker.queue.device_table import Device, DeviceTable
 from agent_forge.worker.queue.leases import myself
 from agent_forge.worker.queue.reporting import activity
 from agent_forge.worker.queue.scheduler import Offer
@@ -67,7 +67,7 @@ def test_a_head_says_what_is_done_how_much_and_how_long(served: Served) -> None:
     run = halfway(served, lambda state: state.generation == 2)
     task = served.get(f"/runs/{run}").json()["pending"][0]
     store = served.home.open_store()
-    roster, owner = Roster(store.database), myself("cpu0")
+    roster, owner = DeviceTable(store.database), myself("cpu0")
     roster.enter("host/cpu0", owner, "cpu")
     roster.say("host/cpu0", owner, "busy", run=run, task=task)
     told = head_of(served, run)
@@ -298,9 +298,9 @@ def test_a_run_that_ends_without_a_result_is_told_as_an_error(
 ) -> None:
     """Clients of the source documents take `complete` for success; a failed attempt is neither."""
     from agent_forge.api.live import Hub
-    from agent_forge.api.state.run_cache import Desk
+    from agent_forge.api.state.run_cache import RunReader
 
-    desk = Desk(served.home)
+    desk = RunReader(served.home)
     store = desk.store
     name = f"ends-{ended.type}"
     fake_runs.submit(store, name)
@@ -323,7 +323,7 @@ def test_a_run_that_ends_without_a_result_is_told_as_an_error(
 def test_a_replay_works_out_a_runs_names_once(served: Served, monkeypatch) -> None:
     """All names of a run were made for each of its events: 2 ms of the server's time an event."""
     from agent_forge.api.live import Hub
-    from agent_forge.api.state.run_cache import Desk
+    from agent_forge.api.state.run_cache import RunReader
     from agent_forge.evomerge.run.views import wording
 
     made: list[str] = []
@@ -334,7 +334,7 @@ def test_a_replay_works_out_a_runs_names_once(served: Served, monkeypatch) -> No
         return names(state)
 
     monkeypatch.setattr(wording, "names", counted)
-    desk = Desk(served.home)
+    desk = RunReader(served.home)
     found, _ = Hub(desk)._read(0, "half")
     desk.close()
     assert len(found) > 10

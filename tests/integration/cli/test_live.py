@@ -31,7 +31,7 @@ from agent_forge.evomerge.run.state import RunState, fold
 from agent_forge.evomerge.run.views.wording import task as doing
 from agent_forge.runs import kinds
 from agent_forge.runs.home import Home
-from agent_forge.worker.queue.device_table import AtWork, Roster
+from agent_forge.worker.queue.device_table import DeviceTable, WorkFinder
 from agent_forge.worker.queue.leases import Leases, myself
 from testing.waiting import PATIENCE
 from testing.worlds import fake_runs
@@ -247,13 +247,13 @@ def test_tasks_are_told_in_words(task: str, words: str) -> None:
 def test_devices_and_processes_at_work_are_found(tmp_path: Path) -> None:
     """By the roster, and by leases where a process carries the run itself; of this run only."""
     with closing(Home(tmp_path).open_store()) as store:
-        roster, leases = Roster(store.database), Leases(store.database)
+        roster, leases = DeviceTable(store.database), Leases(store.database)
         roster.enter("host/cpu0", myself("cpu0"), "cpu")
         roster.say("host/cpu0", myself("cpu0"), "busy", run="r", task="build/1/0")
         assert leases.claim("r/build/1/0")
         assert leases.claim("r/build/1/1")
         assert leases.claim("other/build/1/1")
-        found = AtWork(store, "r")()
+        found = WorkFinder(store, "r")()
     assert (found[0].who, found[0].task) == ("host/cpu0", "build/1/0")
     assert len(found) == 2
     assert found[1].task == "build/1/1"

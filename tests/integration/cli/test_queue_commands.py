@@ -17,7 +17,7 @@ from agent_forge.cli.operations import up
 from agent_forge.cli.operations.worker import worker_command
 from agent_forge.runs.home import Home
 from agent_forge.worker.devices import child_main
-from agent_forge.worker.queue.device_table import Roster
+from agent_forge.worker.queue.device_table import DeviceTable
 from agent_forge.worker.queue.leases import here, myself
 from agent_forge.worker.queue.reporting.metrics import Metrics
 from agent_forge.worker.queue.scheduler import Offer
@@ -62,7 +62,7 @@ def test_limits_without_sense_are_refused_and_record_nothing(
 def enter(home: Home, name: str, owner: str, kind: str = "device:cpu", refused: str = "r") -> None:
     """A device on the roster."""
     with closing(home.open_store()) as store:
-        roster = Roster(store.database)
+        roster = DeviceTable(store.database)
         roster.enter(name, owner, "cpu")
         roster.offers(name, owner, Offer(frozenset({kind, "big"}), 5 << 30, "p"))
         roster.refuse(name, owner, {refused: (roster.now() + 60, "no such model")})

@@ -271,13 +271,13 @@ def test_what_was_not_measured_is_said(finished) -> None:
 
 def test_without_the_data_items_are_numbered(finished, toys: Toys, monkeypatch) -> None:
     """The log has the outcomes; the names are the data's."""
-    from agent_forge.evomerge.tasks.context import Bench
+    from agent_forge.evomerge.tasks.context import MergeContext
     from agent_forge.runs.errors import DataError
 
-    def gone(self: Bench) -> None:
+    def gone(self: MergeContext) -> None:
         raise DataError("data file x does not exist.")
 
-    monkeypatch.setattr(Bench, "packed", property(gone))
+    monkeypatch.setattr(MergeContext, "packed", property(gone))
     result = ok(call(*map(str, finished[:1]), "items", finished[1], "--all"))
     assert "items are numbered, not named: data file x does not exist" in result.stderr
     assert "\twindow 0\t" in result.stdout

@@ -28,7 +28,7 @@ from agent_forge.evaluation.backends import backend, local_backend
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data import packing
 from agent_forge.evaluation.data.outcomes import Draw
-from agent_forge.evaluation.data.packing import Asked, Packed
+from agent_forge.evaluation.data.packing import Packed, PackedQuestion
 from agent_forge.evaluation.evaluate import Judge, evaluate
 from agent_forge.evaluation.measures import perplexity
 from agent_forge.evomerge.merging import layer_fitness
@@ -206,10 +206,12 @@ def likely(resident: ResidentModel, prompt: list[int]) -> tuple[int, int]:
     return int(logits.argmax()), int(logits.argmin())
 
 
-def asked(prompt: list[int], choices: list[list[int]], answer: int) -> Asked:
+def asked(prompt: list[int], choices: list[list[int]], answer: int) -> PackedQuestion:
     """A question of token ids; every choice as many bytes as tokens."""
     sequences = tuple(np.asarray([*prompt, *c], np.int64) for c in choices)
-    return Asked(sequences, (len(prompt),) * len(choices), tuple(map(len, choices)), answer)
+    return PackedQuestion(
+        sequences, (len(prompt),) * len(choices), tuple(map(len, choices)), answer
+    )
 
 
 @pytest.mark.parametrize("length", [1, 5, 14, 15, 16, 30])

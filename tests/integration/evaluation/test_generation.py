@@ -15,7 +15,7 @@ from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data import packing
 from agent_forge.evaluation.data.items import from_rows
 from agent_forge.evaluation.data.outcomes import Draw
-from agent_forge.evaluation.data.packing import Posed
+from agent_forge.evaluation.data.packing import PackedProblem
 from agent_forge.evaluation.evaluate import Judge, evaluate
 from agent_forge.runs.errors import UnavailableError
 from agent_forge.weights.folders import checkpoint
@@ -25,7 +25,7 @@ from testing.models.toy_tensors import texts
 CONTEXT = 64
 
 
-def posed(tokenizer: Any, *prompts: str, **fields: Any) -> list[Posed]:
+def posed(tokenizer: Any, *prompts: str, **fields: Any) -> list[PackedProblem]:
     """Problems of these prompts."""
     check = {"kind": "exact", "answer": "x"}
     rows = [

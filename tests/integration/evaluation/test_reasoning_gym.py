@@ -19,7 +19,7 @@ from agent_forge.evaluation import task_families
 from agent_forge.evaluation.task_families import gym, item, verify
 from agent_forge.evaluation.task_families.item_sets import items, slice_of_prompt
 from agent_forge.runs.errors import ConfigError, DataError, UnavailableError
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.runs.system import packages
 from agent_forge.worker.commands import submit
 from testing.miniatures import curriculum_runs
@@ -173,7 +173,7 @@ def test_families_that_cannot_be_are_refused(stand_in: None, toys: Toys) -> None
     def refused(match: str, family: str, **settings: Any) -> None:
         own = {**curriculum_runs.QUICK, "families": [family], **settings}
         with pytest.raises(ConfigError, match=match):
-            submit.check(submit.plan(Asked("curriculum", own, model)))
+            submit.check(submit.plan(RunRequest("curriculum", own, model)))
 
     refused("gym-codeio is left out: its items are not the same", "gym-codeio")
     refused("gym-graph_color is left out: its items have no answer", "gym-graph_color")

@@ -12,11 +12,11 @@ from safetensors.torch import load_file, save_file
 
 from agent_forge.evomerge import submission
 from agent_forge.evomerge.run.state import RunState
-from agent_forge.evomerge.tasks.context import Bench
+from agent_forge.evomerge.tasks.context import MergeContext
 from agent_forge.runs.errors import ConfigError, SourceChangedError, SourceError
 from agent_forge.runs.history.repository import load
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked, Lookup
+from agent_forge.runs.kinds.asked import Lookup, RunRequest
 from agent_forge.weights.folders import companions
 from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
 from agent_forge.weights.storage.weight_cache import Artifacts
@@ -51,7 +51,7 @@ def planned(sources: list[str], base: list[str], data: str = "") -> submission.P
     """Return the plan of a run of adapters."""
     models = {"sources": sources, "base": base}
     return submission.plan(
-        Asked("evomerge", dict(runs.SETTINGS), models, [data] if data else []), Lookup()
+        RunRequest("evomerge", dict(runs.SETTINGS), models, [data] if data else []), Lookup()
     )
 
 
@@ -84,7 +84,7 @@ def summed(base: Path, adapter: Path) -> dict[str, torch.Tensor]:
 def test_sources_are_the_base_and_each_adapter_s_change(given, made) -> None:
     """Rounded once, to the base's dtype."""
     _, state = made
-    bench = Bench(state, Artifacts.of(made[0]))
+    bench = MergeContext(state, Artifacts.of(made[0]))
     for adapter, weights in zip(given[1], bench.source_weights, strict=True):
         expected = summed(given[0], adapter)
         assert list(weights) == sorted(expected)
@@ -106,7 +106,7 @@ def test_the_log_names_base_and_adapters_by_digest(given, made) -> None:
 
 def test_the_base_s_weights_are_on_the_disk_once(made) -> None:
     """Under a name in each of the four copies."""
-    copies = Bench(made[1], Artifacts.of(made[0])).copies
+    copies = MergeContext(made[1], Artifacts.of(made[0])).copies
     files = {(place / "model.safetensors").stat().st_ino for place in copies}
     assert len(set(copies)) == 4
     assert len(files) == 1
@@ -140,7 +140,7 @@ def test_an_adapter_that_is_changed_is_found(given, made, tmp_path: Path) -> Non
     before = file.read_bytes()
     try:
         save_file({n: t * 2 for n, t in load_file(file).items()}, file)
-        bench = Bench(runs.state(home), Artifacts.of(home))
+        bench = MergeContext(runs.state(home), Artifacts.of(home))
         bench.check_sources()
         del bench
         shutil.copytree(home.folder, tmp_path / "other")
@@ -148,7 +148,7 @@ def test_an_adapter_that_is_changed_is_found(given, made, tmp_path: Path) -> Non
         other = Home(tmp_path / "other")
         store = other.open_store()
         with pytest.raises(SourceChangedError, match=r"added_adapter_model\.safetensors differ"):
-            Bench(load(store, "r"), Artifacts.of(other)).check_sources()
+            MergeContext(load(store, "r"), Artifacts.of(other)).check_sources()
         store.close()
     finally:
         file.write_bytes(before)

@@ -119,7 +119,7 @@ def test_every_run_tells_what_it_measured_of_a_model(store: EventStore) -> None:
     name = fork(store, plan(store, RUN, None, 0, {"generations": 3, "seed": 9}))
     fake_runs.finish(store, name)
 
-    def across(digest: str) -> measured.Across:
+    def across(digest: str) -> measured.ModelFigures:
         return measured.of_digest(
             store, digest, lambda r: measured.of_state(load(store, r), digest)
         )
@@ -140,7 +140,7 @@ def test_every_run_tells_what_it_measured_of_a_model(store: EventStore) -> None:
         assert one.figure.high is not None
         assert one.figure.low <= one.figure.value <= one.figure.high, one
         assert one.figure.n, one
-    assert across("0" * 64) == measured.Across((), 0)
+    assert across("0" * 64) == measured.ModelFigures((), 0)
 
 
 def test_a_fork_brings_its_own_champion_and_no_second_sources(store: EventStore) -> None:

@@ -12,14 +12,14 @@ import pytest
 
 from agent_forge.runs.errors import SourceError
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.commands import submit
 from agent_forge.worker.tasks import runner
 from testing.models.toys import Toys
 
 
-def asked(toys: Toys, tmp_path: Path, turned: int, **settings: Any) -> Asked:
+def asked(toys: Toys, tmp_path: Path, turned: int, **settings: Any) -> RunRequest:
     """Return a merge whose second source has its first `turned` tokens in the opposite order."""
     other = Path(shutil.copytree(toys.sources[1], tmp_path / "other"))
     file = other / "tokenizer.json"
@@ -31,7 +31,7 @@ def asked(toys: Toys, tmp_path: Path, turned: int, **settings: Any) -> Asked:
     said["model"]["vocab"] = {token: number for number, token in enumerate(order)}
     file.write_text(json.dumps(said), "utf-8")
     models = {"base": [str(toys.base)], "sources": [str(toys.sources[0]), str(other)]}
-    return Asked("evomerge", {"generations": 1, **settings}, models, [str(toys.data)])
+    return RunRequest("evomerge", {"generations": 1, **settings}, models, [str(toys.data)])
 
 
 def test_most_other_tokens_are_refused_by_a_check_and_at_the_start(
@@ -53,6 +53,6 @@ def test_a_few_other_tokens_are_a_warning(toys: Toys, tmp_path: Path) -> None:
     (told,) = (w for w in submit.check(submit.plan(wanted)).warnings if "tokenizers" in w)
     assert told.startswith("base and other have other tokenizers: 2 of ")
     assert told.endswith(". base's are kept.")
-    strict = Asked(wanted.kind, {**wanted.config, "strict": True}, wanted.models, wanted.data)
+    strict = RunRequest(wanted.kind, {**wanted.config, "strict": True}, wanted.models, wanted.data)
     with pytest.raises(SourceError, match="--strict refuses"):
         submit.check(submit.plan(strict))

@@ -310,10 +310,3 @@ def test_no_two_files_differ_in_case_only() -> None:
     """Where a file system folds case, one of them hides the other."""
     names = [name.lower() for name in _page_files()]
     assert len(names) == len(set(names))
-
-
-def test_the_doctor_looks_at_every_package() -> None:
-    """A package that was left out of an installation is found there."""
-    from agent_forge.cli.operations.doctor import OURS
-
-    assert set(OURS) == set(ALLOWED)

@@ -20,7 +20,7 @@ from agent_forge.api.schemas.runs import Components
 from agent_forge.evomerge.fitness import composite
 from agent_forge.runs import kinds
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.runs.panels.panels import Panel
 from agent_forge.worker.commands import accounts, submit
 from agent_forge.worker.exports import panel_picture
@@ -275,7 +275,7 @@ def test_a_part_of_long_lines_is_given_with_all_of_its_points(
     """The list of panels has 2,000 of 100,000; a hundred steps are there when they are asked for."""
     monkeypatch.setenv(kinds.FURTHER, f"{toy_kind.KNOWN},{long_kind.KNOWN}")
     with closing(ended.open_store()) as store:
-        submit.submit(store, submit.plan(Asked("long", {})), "l")
+        submit.submit(store, submit.plan(RunRequest("long", {})), "l")
     toy_runs.finish(ended, "l")
     with served(ended, tmp_path / "models") as client:
         coarse = got(client, "/runs/l/panels")["panels"][0]

@@ -24,7 +24,7 @@ from agent_forge.cli.runs.progress import Progress
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import NotFoundError
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.runs.lists import queries
 from agent_forge.runs.lists.curve import Curve
 from agent_forge.worker.commands import accounts, submit
@@ -113,7 +113,7 @@ def test_show_fits_a_screen_and_names_the_rest(home: Home, monkeypatch: pytest.M
     """Forty lines of eighty columns: what is shown is whole, what is not is named, `--all` has it."""
     monkeypatch.setenv(kinds.FURTHER, f"{toy_kind.KNOWN},{shown_kind.KNOWN}")
     with closing(home.open_store()) as store:
-        submit.submit(store, submit.plan(Asked("shown", {})), "r")
+        submit.submit(store, submit.plan(RunRequest("shown", {})), "r")
     toy_runs.finish(home)
     text, every = (call(home, "show", "r", *more).stdout for more in ((), ("--all",)))
     lines = text.splitlines()
@@ -194,7 +194,7 @@ def bare(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
     """A home with run `r` of the bare kind, of which four of six tasks are done."""
     monkeypatch.setenv(kinds.FURTHER, f"{toy_kind.KNOWN},{bare_kind.KNOWN}")
     with closing(home.open_store()) as store:
-        submit.submit(store, submit.plan(Asked("bare", {})), "r")
+        submit.submit(store, submit.plan(RunRequest("bare", {})), "r")
     toy_runs.carry_until(home, lambda state: len(state.answers) == 4)
     return home
 

@@ -28,7 +28,7 @@ from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.commands.control import control
 from agent_forge.worker.queue.leases import Leases
 from agent_forge.worker.tasks import runner
-from agent_forge.worker.tasks.recorder import Hands
+from agent_forge.worker.tasks.recorder import TaskExecutor
 from testing.shares import as_slow
 from testing.toy import toy_runs
 from testing.toy.toy_kind import OTHER_ARITHMETIC
@@ -216,7 +216,9 @@ def test_a_second_result_that_disagrees_is_a_divergence_and_one_that_agrees_is_n
     late = toy_runs.state(home)
     toy_runs.finish(home)
     with closing(home.open_store()) as store:
-        hands = Hands(store, Artifacts(home.artifacts), Context(actor="late"), lambda run: None)
+        hands = TaskExecutor(
+            store, Artifacts(home.artifacts), Context(actor="late"), lambda run: None
+        )
         before = toy_runs.state(home).answers["count/0/0"]
         assert hands.do(late, CountTask(0, 1)) == "known"
         assert toy_runs.state(home).divergences == []

@@ -17,7 +17,7 @@ from agent_forge.phases.tool_baking.settings import BakingConfig
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.studies.making.making import MakingState
 from agent_forge.weights.folders.checkpoint import open_checkpoint
 from agent_forge.weights.recipes import Train
@@ -136,7 +136,7 @@ def test_layers_that_cannot_be_adapted_are_refused_before_any_work(
     given, data = {"model": [str(model)]}, texts(tmp_path / "texts")
 
     def refused(match: str, **settings: Any) -> None:
-        asked = Asked("bake", {**QUICK, "train": "lora", **settings}, given, data)
+        asked = RunRequest("bake", {**QUICK, "train": "lora", **settings}, given, data)
         with pytest.raises(ConfigError, match=match):
             submit.check(submit.plan(asked))
 

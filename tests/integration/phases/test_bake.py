@@ -23,7 +23,7 @@ from agent_forge.phases.prompt_baking.work import Context
 from agent_forge.runs.errors import ConfigError, DataError, NotFoundError
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked, Lookup
+from agent_forge.runs.kinds.asked import Lookup, RunRequest
 from agent_forge.runs.lists import model_registry
 from agent_forge.studies.events import Observed
 from agent_forge.studies.making.making import MakingState
@@ -512,7 +512,7 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) 
     kind, given, data = Bake(), {"model": [str(toys.base)]}, texts(tmp_path)
 
     def refused(error: type[Exception], match: str, models: Any = None, **settings: Any) -> None:
-        asked = Asked("bake", {**QUICK, **settings}, models or given, data)
+        asked = RunRequest("bake", {**QUICK, **settings}, models or given, data)
         with pytest.raises(error, match=match):
             kind.check(kind.plan(asked, Lookup()))
 
@@ -543,11 +543,11 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) 
 
 def test_contexts_of_its_own_stand_beside_built_in_text(toys: Toys, tmp_path: Path) -> None:
     """Without names, all data of one's own are contexts, and the built-in text stays as it is."""
-    asked = Asked("bake", {"prompts": ["x"]}, {"model": [str(toys.base)]}, texts(tmp_path)[:1])
+    asked = RunRequest("bake", {"prompts": ["x"]}, {"model": [str(toys.base)]}, texts(tmp_path)[:1])
     config: Any = Bake().plan(asked, Lookup()).config
     assert config.contexts == ("sums",)
     assert config.domains == ("sums", "code", "math", "data")
-    alone = Asked("bake", {"prompts": ["x"]}, {"model": [str(toys.base)]})
+    alone = RunRequest("bake", {"prompts": ["x"]}, {"model": [str(toys.base)]})
     config = Bake().plan(alone, Lookup()).config
     assert config.contexts == ("code",)
     assert Bake().asked_for({"prompts": ("x",)}, config)
@@ -576,7 +576,7 @@ def test_too_few_contexts_are_said_at_the_start(model: Path, tmp_path: Path) -> 
     from agent_forge.worker.commands import submit
 
     settings = {**QUICK, "contexts": ["few"]}
-    asked = Asked("bake", settings, {"model": [str(model)]}, [str(file), other])
+    asked = RunRequest("bake", settings, {"model": [str(model)]}, [str(file), other])
     with closing(home.open_store()) as store:
         submit.submit(store, submit.plan(asked), "b")
     with pytest.raises(DataError, match="3 contexts in the slice test: at least 8 are needed"):

@@ -25,7 +25,7 @@ from agent_forge.phases.tool_baking.work import Context
 from agent_forge.runs.errors import ConfigError, NotFoundError
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.runs.kinds.state import fold_into
 from agent_forge.studies.making.making import MakingState
 from agent_forge.studies.run import Run
@@ -300,7 +300,7 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys) -> None:
     quick = {**baking_runs.QUICK, "tool_prompt": "T\n", "reply_tokens": 8}
 
     def refused(error: type[Exception], match: str, models: Any = None, **settings: Any) -> None:
-        asked = Asked("baking", {**quick, **settings}, models or model)
+        asked = RunRequest("baking", {**quick, **settings}, models or model)
         with pytest.raises(error, match=match):
             submit.check(submit.plan(asked))
 

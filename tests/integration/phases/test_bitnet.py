@@ -24,7 +24,7 @@ from agent_forge.phases.bitnet import WAYS, Bitnet, Submitted
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, DataError, ForgeError, NotFoundError
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked, Lookup
+from agent_forge.runs.kinds.asked import Lookup, RunRequest
 from agent_forge.runs.lists import model_registry
 from agent_forge.runs.panels.panels import Arms
 from agent_forge.studies import comparison
@@ -322,7 +322,7 @@ def test_built_in_text_is_trained_on_by_the_mix_and_measured_by_domain(
     """Streams of what the mix weighs, cut by the given model's tokenizer; items of the domains."""
     home = Home(tmp_path)
     settings = {"characters": 100_000, "domains": ["math"], "mix": {"math": 1, "multilingual": 3}}
-    planned = Bitnet().plan(Asked("bitnet", settings, {"model": [str(toys.base)]}), Lookup())
+    planned = Bitnet().plan(RunRequest("bitnet", settings, {"model": [str(toys.base)]}), Lookup())
     state = Bitnet.state()
     told = {"run": "r", "owner": "o", "config": planned.config, **planned.fields}
     state.take(Submitted.model_validate(told))
@@ -365,7 +365,7 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) 
 
     def refused(error: type[Exception], match: str, models: Any = None, **settings: Any) -> None:
         with pytest.raises(error, match=match):
-            kind.check(kind.plan(Asked("bitnet", settings, models or model), Lookup()))
+            kind.check(kind.plan(RunRequest("bitnet", settings, models or model), Lookup()))
 
     refused(ConfigError, "is of one model: --model model=MODEL", {"model": []})
     refused(ConfigError, "is of one model", {"model": [str(toys.base)] * 2})
@@ -446,7 +446,7 @@ def test_a_phase_of_a_pipeline_passes_or_goes_on_with_its_input(toys: Toys, tmp_
 def test_the_example_is_a_pipeline_that_can_start() -> None:
     file = Path(__file__).parents[3] / "examples" / "bitnet.toml"
     settings = tomllib.loads(file.read_text())
-    planned = kinds.of("pipeline").plan(Asked("pipeline", settings), Lookup())
+    planned = kinds.of("pipeline").plan(RunRequest("pipeline", settings), Lookup())
     assert [phase.kind for phase in planned.config.phases] == ["cognate", "bitnet"]
 
 

@@ -31,7 +31,7 @@ from agent_forge.runs.errors import (
 )
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked, Lookup
+from agent_forge.runs.kinds.asked import Lookup, RunRequest
 from agent_forge.runs.panels.panels import Lines, Matrix
 from agent_forge.runs.record.events import Failed
 from agent_forge.runs.system.durations import duration
@@ -117,7 +117,7 @@ def test_the_domains_that_settings_know_are_those_that_have_text() -> None:
     """Settings are pure: they import no corpus."""
     assert KNOWN == own_texts.KNOWN
     with pytest.raises(DataError, match="no text of it: it has code, math"):
-        Cognate().plan(Asked("cognate", {"domains": ["code", "poetry"]}), Lookup())
+        Cognate().plan(RunRequest("cognate", {"domains": ["code", "poetry"]}), Lookup())
     with pytest.raises(ConfigError, match="each domain once"):
         Cognate().parse({"domains": ["code", "code"]})
 

@@ -16,7 +16,7 @@ from agent_forge.phases.cognate.settings import CognateConfig
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.studies.given_dtype import FLOAT32
 from agent_forge.studies.making.making import MakingState
 from agent_forge.weights.folders.checkpoint import open_checkpoint
@@ -136,7 +136,7 @@ def test_layers_that_cannot_be_adapted_are_refused_before_any_work(tmp_path: Pat
     data = texts(tmp_path)
 
     def refused(match: str, models: dict[str, list[str]], **settings: object) -> None:
-        asked = Asked("cognate", {"preset": "mini", "train": "lora", **settings}, models, data)
+        asked = RunRequest("cognate", {"preset": "mini", "train": "lora", **settings}, models, data)
         with pytest.raises(ConfigError, match=match):
             submit.check(submit.plan(asked))
 

@@ -16,7 +16,7 @@ from agent_forge.phases.cognate.work import Context
 from agent_forge.runs.errors import ConfigError, DataError, ForgeError, SourceChangedError
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.studies.making.making import MakingState
 from agent_forge.studies.training_plan import as_float32
 from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
@@ -188,7 +188,7 @@ def test_settings_that_do_not_fit_are_refused(given, settings, complaint: str) -
     base, texts = given
     config, models = {"preset": "mini", **settings}, {"base": [str(base)]}
     with pytest.raises(ForgeError, match=complaint):
-        submit.check(submit.plan(Asked("cognate", config, models, [str(texts)])))
+        submit.check(submit.plan(RunRequest("cognate", config, models, [str(texts)])))
 
 
 def test_a_text_that_is_too_short_for_a_window_is_refused(given, tmp_path: Path) -> None:
@@ -205,10 +205,10 @@ def test_a_text_that_is_too_short_for_a_window_is_refused(given, tmp_path: Path)
 def test_a_file_whose_name_is_no_name_of_a_model_needs_one(given, tmp_path: Path) -> None:
     """It would be a folder and a role; chosen domains need not have it."""
     odd = Path(shutil.copy(given[1] / "sums.jsonl", tmp_path / "my sums.jsonl"))
-    asked = Asked("cognate", {"preset": "mini"}, {}, [str(odd)])
+    asked = RunRequest("cognate", {"preset": "mini"}, {}, [str(odd)])
     with pytest.raises(DataError, match=r"'my sums' of the data cannot name .* --data NAME=PATH"):
         submit.plan(asked)
-    named = Asked("cognate", {"preset": "mini"}, {}, [f"sums={odd}"])
+    named = RunRequest("cognate", {"preset": "mini"}, {}, [f"sums={odd}"])
     assert submit.plan(named).config.domains == ("sums",)
 
 
@@ -217,7 +217,7 @@ def test_a_vocabulary_that_the_text_does_not_give_says_which_it_gives(
 ) -> None:
     """Before anything is recorded; with the setting that the error names, the run starts."""
     data = [str(given[1] / "law.txt")]
-    plan = submit.plan(Asked("cognate", {"preset": "mini"}, {}, data))
+    plan = submit.plan(RunRequest("cognate", {"preset": "mini"}, {}, data))
     with pytest.raises(ForgeError, match=r"the text gives \d+ tokens.* needs 512.*--set") as error:
         submit.check(plan)
     count = int(str(error.value).split()[3])
@@ -227,7 +227,7 @@ def test_a_vocabulary_that_the_text_does_not_give_says_which_it_gives(
     assert state.started is not None
     # Rows of 32 numbers in the embedding, which is the head, too.
     assert state.started.parameters == 28_960 - (512 - count) * 32
-    asked = Asked("cognate", {"vocabulary": 300}, {"base": [str(given[0])]}, data)
+    asked = RunRequest("cognate", {"vocabulary": 300}, {"base": [str(given[0])]}, data)
     with pytest.raises(ConfigError, match="its own tokenizer: leave out vocabulary"):
         submit.plan(asked)
 

@@ -33,7 +33,7 @@ from agent_forge.runs.errors import (
 )
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.runs.panels.panels import Units
 from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
 from agent_forge.weights.storage.weight_cache import Artifacts
@@ -411,7 +411,7 @@ def test_a_student_that_does_not_fit_is_refused_before_any_work(
 
     def asked(*students: Path) -> None:
         models = {"model": [given], "students": list(map(str, students))}
-        validate.check(validate.plan(Asked("compression", SETTINGS, models, [str(data)])))
+        validate.check(validate.plan(RunRequest("compression", SETTINGS, models, [str(data)])))
 
     with pytest.raises(ConfigError, match="student source1 has 12,240 parameters, not fewer"):
         asked(toys.sources[1])
@@ -430,17 +430,17 @@ def test_a_student_that_does_not_fit_is_refused_before_any_work(
 def test_bad_input_is_named_before_any_work(toys: Toys, data: Path, tmp_path: Path) -> None:
     one = str(toys.sources[0])
     with pytest.raises(ConfigError, match="no models 'base'"):
-        validate.plan(Asked("compression", {}, {"base": [one]}, []))
+        validate.plan(RunRequest("compression", {}, {"base": [one]}, []))
     with pytest.raises(ConfigError, match="of one model"):
-        validate.plan(Asked("compression", {}, {"model": [one, one]}, []))
+        validate.plan(RunRequest("compression", {}, {"model": [one, one]}, []))
     with pytest.raises(ConfigError, match="there is no setting 'mp3'"):
-        validate.plan(Asked("compression", {"settings": ["mp3"]}, {"model": [one]}, []))
-    small = Asked("compression", {"budget": 1}, {"model": [one]}, [str(data)])
+        validate.plan(RunRequest("compression", {"settings": ["mp3"]}, {"model": [one]}, []))
+    small = RunRequest("compression", {"budget": 1}, {"model": [one]}, [str(data)])
     with pytest.raises(ConfigError, match="no file fits into 1 bytes"):
         validate.check(validate.plan(small))
     lacking = tmp_path / "lacking.jsonl"
     lacking.write_text(json.dumps({**TEXTS[0], "slice": "test"}) + "\n")
-    wanted = Asked("compression", SETTINGS, {"model": [one]}, [str(lacking)])
+    wanted = RunRequest("compression", SETTINGS, {"model": [one]}, [str(lacking)])
     with pytest.raises(DataError, match="no text in the slice selection"):
         validate.check(validate.plan(wanted))
 
@@ -463,7 +463,7 @@ def test_tensors_that_are_not_the_models_are_named_before_any_work(
     changed = {k: v for k, v in weights.items() if k != name}
     changed |= {} if tensor is None else {name: tensor}
     save_file(changed, broken / "model.safetensors", metadata={"format": "pt"})
-    wanted = Asked("compression", SETTINGS, {"model": [str(broken)]}, [str(data)])
+    wanted = RunRequest("compression", SETTINGS, {"model": [str(broken)]}, [str(data)])
     with pytest.raises(ConfigError, match=said):
         validate.check(validate.plan(wanted))
 
@@ -473,7 +473,7 @@ def test_a_model_without_a_tokenizer_is_refused(toys: Toys, data: Path, tmp_path
     bare = Path(shutil.copytree(toys.sources[0], tmp_path / "bare"))
     for file in bare.glob("token*"):
         file.unlink()
-    wanted = Asked("compression", SETTINGS, {"model": [str(bare)]}, [str(data)])
+    wanted = RunRequest("compression", SETTINGS, {"model": [str(bare)]}, [str(data)])
     with pytest.raises(ConfigError, match="bare has no tokenizer"):
         validate.check(validate.plan(wanted))
 

@@ -34,7 +34,7 @@ from agent_forge.phases.curriculum.work import Context
 from agent_forge.runs.errors import ConfigError, NotFoundError, SourceError
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.runs.lists import model_registry
 from agent_forge.studies import work as study_work
 from agent_forge.studies.comparison import CHOOSING, TEST
@@ -363,7 +363,9 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) 
 
     def refused(error: type[Exception], match: str, models: Any = None, **settings: Any) -> None:
         data = settings.pop("data", ())
-        asked = Asked("curriculum", {**curriculum_runs.QUICK, **settings}, models or model, data)
+        asked = RunRequest(
+            "curriculum", {**curriculum_runs.QUICK, **settings}, models or model, data
+        )
         with pytest.raises(error, match=match):
             submit.check(submit.plan(asked))
 
@@ -391,7 +393,7 @@ def test_a_phase_of_a_pipeline_goes_on_with_its_input_if_nothing_is_gained(
         "gates": [{"metric": "gain", "at_least": 0.01, "otherwise": "pass unchanged"}],
     }
     settings = {"phases": [phase], "test": [str(toys.data)]}
-    plan_ = submit.plan(Asked("pipeline", settings))
+    plan_ = submit.plan(RunRequest("pipeline", settings))
     with closing(home.open_store()) as store:
         commands_submit.submit(store, replace(plan_, fields={**plan_.fields, "reuse": False}), "p")
     with closing(home.open_store()) as store:

@@ -19,7 +19,7 @@ from agent_forge.phases.curriculum.work import Context
 from agent_forge.runs.errors import ConfigError, DataError, SourceChangedError
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.studies.making.making import MakingState
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.storage.weight_cache import Artifacts
@@ -197,7 +197,7 @@ def test_tool_families_that_cannot_run_are_refused(toys: Toys) -> None:
     model = {"model": [str(toys.base)]}
 
     def refused(match: str, **settings: Any) -> None:
-        asked = Asked("curriculum", {**TOOLS, **settings}, model)
+        asked = RunRequest("curriculum", {**TOOLS, **settings}, model)
         with pytest.raises(ConfigError, match=match):
             submit.check(submit.plan(asked))
 

@@ -25,7 +25,7 @@ from agent_forge.runs.errors import ConfigError, NotFoundError, SourceError
 from agent_forge.runs.history import audit, repository
 from agent_forge.runs.history.repository import history
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked, Lookup
+from agent_forge.runs.kinds.asked import Lookup, RunRequest
 from agent_forge.runs.lists import model_registry
 from agent_forge.studies.making.making import MakingState
 from agent_forge.studies.run import Run
@@ -446,7 +446,7 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) 
 
     def refused(error: type[Exception], match: str, models: Any = None, **settings: Any) -> None:
         with pytest.raises(error, match=match):
-            submit.check(submit.plan(Asked("experts", settings, models or model)))
+            submit.check(submit.plan(RunRequest("experts", settings, models or model)))
 
     refused(ConfigError, "an experts run is of one model: --model model=MODEL", {"model": []})
     refused(ConfigError, "no models 'base'", {**model, "base": [str(toys.base)]})
@@ -464,5 +464,5 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) 
 def test_the_example_is_a_pipeline_that_can_start() -> None:
     file = Path(__file__).parents[3] / "examples" / "experts.toml"
     settings = tomllib.loads(file.read_text())
-    planned = kinds.of("pipeline").plan(Asked("pipeline", settings), Lookup())
+    planned = kinds.of("pipeline").plan(RunRequest("pipeline", settings), Lookup())
     assert [phase.kind for phase in planned.config.phases] == ["cognate", "experts"]

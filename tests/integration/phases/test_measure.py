@@ -13,12 +13,12 @@ from click.testing import CliRunner, Result
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agent_forge.cli.main import forge
-from agent_forge.phases.measure.script import FIGURES, MeasureState, observed
+from agent_forge.phases.measure.figures import FIGURES, MeasureState, observed
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, DataError, SourceChangedError
 from agent_forge.runs.history import audit, repository
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.runs.kinds.outcome import figure_text
 from agent_forge.runs.lists import queries
 from agent_forge.weights.recipes import Source
@@ -51,13 +51,13 @@ def measured(toys: Toys, data: Path, tmp_path_factory: pytest.TempPathFactory) -
     return home
 
 
-def asked(toys: Toys, data: Path, **changes: object) -> Asked:
+def asked(toys: Toys, data: Path, **changes: object) -> RunRequest:
     first, second, third = map(str, toys.sources)
     models = {"model": [first], "against": [second, third], "first": [str(toys.base)], **changes}
-    return Asked("measure", {"context": 16}, models, [str(data)])
+    return RunRequest("measure", {"context": 16}, models, [str(data)])
 
 
-def carried(home: Home, wanted: Asked, run: str = "m") -> MeasureState:
+def carried(home: Home, wanted: RunRequest, run: str = "m") -> MeasureState:
     """Submit a measurement and carry it to its end."""
     plan = submit.plan(wanted)
     submit.check(plan)

@@ -19,7 +19,7 @@ from agent_forge.phases.tool_baking.tool_tasks import all_tasks
 from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.worker.commands import submit
 from testing.miniatures import baking_runs
 from testing.models import toy_models
@@ -127,7 +127,7 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys) -> None:
     quick = {**baking_runs.QUICK, "tool_prompt": "T\n", "reply_tokens": 8, "families": []}
 
     def refused(match: str, repairs: list[dict[str, Any]], **settings: Any) -> None:
-        asked = Asked("baking", {**quick, "repairs": repairs, **settings}, model)
+        asked = RunRequest("baking", {**quick, "repairs": repairs, **settings}, model)
         with pytest.raises((ConfigError, DataError), match=match):
             submit.check(submit.plan(asked))
 

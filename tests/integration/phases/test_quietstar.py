@@ -31,7 +31,7 @@ from agent_forge.runs.errors import ConfigError, DataError, NotFoundError
 from agent_forge.runs.event_types import Figure
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked, Lookup
+from agent_forge.runs.kinds.asked import Lookup, RunRequest
 from agent_forge.runs.lists import model_registry
 from agent_forge.studies.making.making import MakingState
 from agent_forge.weights import operations
@@ -358,7 +358,7 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys) -> None:
 
     def refused(error: type[Exception], match: str, **settings: Any) -> None:
         with pytest.raises(error, match=match):
-            KIND.check(KIND.plan(Asked("quietstar", settings, model), Lookup()))
+            KIND.check(KIND.plan(RunRequest("quietstar", settings, model), Lookup()))
 
     refused(ConfigError, "a window of 60 tokens and 7 places for thoughts", context=60)
     refused(ConfigError, "set a smaller context", thought_lengths=[60])
@@ -374,7 +374,7 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys) -> None:
 def test_the_example_is_a_pipeline_that_can_start() -> None:
     file = Path(__file__).parents[3] / "examples" / "quietstar.toml"
     settings = tomllib.loads(file.read_text())
-    planned = kinds.of("pipeline").plan(Asked("pipeline", settings), Lookup())
+    planned = kinds.of("pipeline").plan(RunRequest("pipeline", settings), Lookup())
     assert [phase.kind for phase in planned.config.phases] == ["cognate", "bake", "quietstar"]
 
 

@@ -19,7 +19,7 @@ from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, DataError, NotFoundError
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked, Lookup
+from agent_forge.runs.kinds.asked import Lookup, RunRequest
 from agent_forge.runs.lists import model_registry
 from agent_forge.studies import comparison
 from agent_forge.studies.making.making import MakingState
@@ -229,7 +229,7 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) 
 
     def refused(error: type[Exception], match: str, models: Any = None, **settings: Any) -> None:
         with pytest.raises(error, match=match):
-            kind.check(kind.plan(Asked("student", settings, models or model), Lookup()))
+            kind.check(kind.plan(RunRequest("student", settings, models or model), Lookup()))
 
     refused(ConfigError, "a student run is of one model: --model model=MODEL", {"model": []})
     refused(ConfigError, "no models 'base'", {**model, "base": [str(toys.base)]})
@@ -243,5 +243,5 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) 
 def test_the_example_is_a_pipeline_that_can_start() -> None:
     file = Path(__file__).parents[3] / "examples" / "student.toml"
     settings = tomllib.loads(file.read_text())
-    planned = kinds.of("pipeline").plan(Asked("pipeline", settings), Lookup())
+    planned = kinds.of("pipeline").plan(RunRequest("pipeline", settings), Lookup())
     assert [phase.kind for phase in planned.config.phases] == ["cognate", "student", "compression"]

@@ -18,7 +18,7 @@ from agent_forge.evaluation.training_text import own_texts
 from agent_forge.phases.cognate.settings import PRESETS, TITANS
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import DataError
-from agent_forge.runs.kinds.asked import Asked, Lookup
+from agent_forge.runs.kinds.asked import Lookup, RunRequest
 from testing.models.toys import Toys
 
 
@@ -42,7 +42,7 @@ def plan(kind: str, toys: Toys, data: tuple[str, ...] = (), **settings: Any) -> 
     """Plan a run of the toy base; nothing is started."""
     role = "base" if kind == "cognate" else "model"
     config = {**NEEDED.get(kind, {}), **settings}
-    return kinds.of(kind).plan(Asked(kind, config, {role: [str(toys.base)]}, data), Lookup())
+    return kinds.of(kind).plan(RunRequest(kind, config, {role: [str(toys.base)]}, data), Lookup())
 
 
 def test_all_kinds_that_train_take_domains() -> None:

@@ -16,7 +16,7 @@ from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.studies.making.making import MakingState
 from agent_forge.weights import architectures
 from agent_forge.weights.architectures.auto import AutoModelForCausalLM
@@ -152,11 +152,11 @@ def test_it_is_compressed_and_decoded(toys: Toys, tmp_path: Path) -> None:
 )
 def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        submit.plan(Asked("cognate", settings, {}, ()))
+        submit.plan(RunRequest("cognate", settings, {}, ()))
 
 
 def test_a_given_base_has_its_own_architecture(toys: Toys) -> None:
-    given = Asked("cognate", {"architecture": "titans-mag"}, {"base": [str(toys.base)]}, ())
+    given = RunRequest("cognate", {"architecture": "titans-mag"}, {"base": [str(toys.base)]}, ())
     with pytest.raises(ConfigError, match="leave out architecture"):
         submit.plan(given)
 

@@ -14,7 +14,7 @@ from agent_forge.phases.cognate.script import Cognate
 from agent_forge.runs.errors import ForgeError, RunFailedError
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.weights.training import complete, room
@@ -177,4 +177,4 @@ def test_a_step_of_a_given_model_that_does_not_fit_is_computed_in_parts(
 
 def test_a_limit_of_no_deviations_is_refused() -> None:
     with pytest.raises(ForgeError, match="divergence"):
-        submit.plan(Asked("cognate", {"preset": "mini", "divergence": 0}))
+        submit.plan(RunRequest("cognate", {"preset": "mini", "divergence": 0}))

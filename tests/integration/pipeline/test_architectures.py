@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent_forge.runs.errors import ConfigError
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.worker.commands import submit
 from testing.miniatures import small_text
 
@@ -42,7 +42,7 @@ def merge(base: str, *sources: str, data: str = "specialists:items", name: str =
 def planned(*phases: dict) -> Any:
     """Return the plan of a pipeline."""
     data = {"data": [str(small_text.file())]}
-    return submit.plan(Asked("pipeline", {"phases": [{**TRAINED, **data}, *phases]}))
+    return submit.plan(RunRequest("pipeline", {"phases": [{**TRAINED, **data}, *phases]}))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from agent_forge.pipeline.submission import dry_run
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.runs.kinds.forecast import Amount, Forecast
 from agent_forge.runs.system.durations import duration, size
 from agent_forge.worker.commands import submit
@@ -27,7 +27,7 @@ UNKNOWN = "its kind of run cannot tell before it has run"
 
 def tried(phases: list[dict[str, Any]], log: Any = None) -> list[dry_run.Cost]:
     """Return the costs of a pipeline's phases."""
-    plan = submit.plan(Asked("pipeline", {"phases": phases}))
+    plan = submit.plan(RunRequest("pipeline", {"phases": phases}))
     return list(dry_run.costs(plan, lambda name: None, log))
 
 
@@ -149,9 +149,9 @@ def test_a_phase_is_tried_on_stand_ins_for_what_the_phases_before_will_make(
     def made(self: Toy, submitted: Any, cache: Any, folder: Path) -> Forecast:
         return Forecast(*[Amount(1, "counted")] * 3, {"total": tmp_path / "total"})
 
-    def weighed(self: Any, wanted: Asked, lookup: Any) -> Any:
+    def weighed(self: Any, wanted: RunRequest, lookup: Any) -> Any:
         asked.append([lookup.named(name).path for name in wanted.models["model"]])
-        return real(self, Asked("measure"), lookup)
+        return real(self, RunRequest("measure"), lookup)
 
     from agent_forge.phases.measure.script import Measure
 
@@ -172,7 +172,7 @@ def replaced(
     from agent_forge.phases.measure.script import Measure
 
     monkeypatch.setattr(Measure, "plan", real)
-    plan = submit.plan(Asked("pipeline", {"phases": phases}))
+    plan = submit.plan(RunRequest("pipeline", {"phases": phases}))
     monkeypatch.setattr(Measure, "plan", weighed)
     return plan
 

@@ -23,7 +23,7 @@ from agent_forge.worker import append
 from agent_forge.worker.commands import accounts
 from agent_forge.worker.commands.control import control
 from agent_forge.worker.commands.fork import fork, plan
-from agent_forge.worker.queue.device_table import Roster
+from agent_forge.worker.queue.device_table import DeviceTable
 from testing.services.servers import Postgres
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_pipelines import TWO, phase
@@ -206,7 +206,7 @@ def test_what_waits_for_a_user_is_in_the_log_and_the_table_of_devices(
             accounts.add(store, name, role)
             heads[name] = {"Authorization": f"Bearer {accounts.issue(store, name)[1]}"}
         dead = "host:1:dead"
-        roster = Roster(store.database)
+        roster = DeviceTable(store.database)
         roster.enter("cpu-1", dead, "cpu")
         roster.say("cpu-1", dead, "busy", run="going.2-second", beat=0.0)
     assert [one["run"] for one in needs(client, **heads["bob"])["runs"]] == ["stopped"]

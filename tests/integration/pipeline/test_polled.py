@@ -20,7 +20,7 @@ from agent_forge.pipeline.events import PipelineState, Started
 from agent_forge.runs.event_types import Figure
 from agent_forge.runs.home import Home
 from agent_forge.runs.streams import stream
-from agent_forge.worker.queue.device_table import Roster
+from agent_forge.worker.queue.device_table import DeviceTable
 from agent_forge.worker.queue.leases import myself
 from agent_forge.worker.queue.scheduler import Offer
 from testing.toy import toy_pipelines, toy_runs
@@ -41,17 +41,17 @@ def client(home: Home, tmp_path: Path) -> Iterator[TestClient]:
 
 
 @pytest.fixture
-def roster(home: Home) -> Iterator[Roster]:
+def roster(home: Home) -> Iterator[DeviceTable]:
     """The table of devices, with one device that is free."""
     with closing(home.open_store()) as store:
-        roster = Roster(store.database)
+        roster = DeviceTable(store.database)
         roster.enter(DEVICE, OWNER, "cpu")
         roster.offers(DEVICE, OWNER, Offer(frozenset({"device:cpu"}), 1, None, False))
         roster.say(DEVICE, OWNER, "idle")
         yield roster
 
 
-def work(roster: Roster, run: str, task: str) -> None:
+def work(roster: DeviceTable, run: str, task: str) -> None:
     """Let the device work on a task."""
     roster.say(DEVICE, OWNER, "busy", run=run, task=task)
 
@@ -66,7 +66,7 @@ def row(client: TestClient, run: str) -> dict[str, Any]:
 
 
 def test_after_every_event_it_says_what_its_phase_does_and_goes_only_forward(
-    home: Home, client: TestClient, roster: Roster
+    home: Home, client: TestClient, roster: DeviceTable
 ) -> None:
     """With a device at work on the phase that is open: in page, head, list, queue and `/phases`."""
     toy_pipelines.submit(home, THREE)
@@ -93,7 +93,7 @@ def test_after_every_event_it_says_what_its_phase_does_and_goes_only_forward(
     assert got(client, "/runs/p/head")["inside"] == 1.0
 
 
-def _at_work(client: TestClient, roster: Roster, stage: dict[str, Any]) -> None:
+def _at_work(client: TestClient, roster: DeviceTable, stage: dict[str, Any]) -> None:
     """Check what is said while the device works on a phase's run, and what if it works elsewhere."""
     [run] = stage["runs"]
     where = f"phase {stage['number']} of 3, {stage['name']}"
@@ -120,7 +120,7 @@ def _at_work(client: TestClient, roster: Roster, stage: dict[str, Any]) -> None:
 
 
 def test_a_phase_that_lacks_a_label_says_which_command_helps(
-    home: Home, client: TestClient, roster: Roster
+    home: Home, client: TestClient, roster: DeviceTable
 ) -> None:
     """The label is that of the pipeline; the worker that is there has another."""
     toy_pipelines.submit(home, labels=("big-gpu",))

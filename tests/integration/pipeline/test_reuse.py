@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from agent_forge import PipelineOrchestrator
 from agent_forge.api.state import children as api_children
-from agent_forge.api.state.run_cache import Desk as Desk_
+from agent_forge.api.state.run_cache import RunReader as Desk_
 from agent_forge.cli.main import forge
 from agent_forge.events import Context, Envelope, canonical_json
 from agent_forge.pipeline.events import PipelineState
@@ -33,8 +33,8 @@ from agent_forge.worker.commands import delegation as commands_reuse
 from agent_forge.worker.commands import fork as forks
 from agent_forge.worker.commands.control import control
 from agent_forge.worker.exports import archive as archives
-from agent_forge.worker.queue.dispatcher import Desk
-from agent_forge.worker.tasks.recorder import Hands
+from agent_forge.worker.queue.dispatcher import DispatcherCache
+from agent_forge.worker.tasks.recorder import TaskExecutor
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_kind import OTHER_ARITHMETIC
 from testing.toy.toy_pipelines import TWO, phase
@@ -152,9 +152,9 @@ def test_a_device_takes_the_ended_run_and_the_dispatcher_goes_on(ended: Home) ->
     toy_pipelines.submit(ended, run="q", reuse=True)
     with closing(ended.open_store()) as store:
         context, runs = Context(actor="device"), RunCache(store)
-        hands = Hands(store, Artifacts.of(ended), context, runs.refresh)
+        hands = TaskExecutor(store, Artifacts.of(ended), context, runs.refresh)
         assert hands.do(runs.get("q"), Start()) == "done"
-        desk = Desk(store, context)
+        desk = DispatcherCache(store, context)
         for number, run in enumerate(("p.1-first", "p.2-second"), start=1):
             desk.bring("q")
             [task] = desk.ready("q")
@@ -316,10 +316,10 @@ def forged(ended: Home, identity: bool, **settings: Any) -> list[str]:
     place = next(n for n, row in enumerate(rows) if row.type == "phase_ended")
     kind = toy_runs.state(ended, "q")
     from agent_forge.pipeline import plan
-    from agent_forge.runs.kinds.asked import Asked
+    from agent_forge.runs.kinds.asked import RunRequest
     from agent_forge.runs.kinds.decide import Delegate
 
-    told = plan.returned(kind, Delegate("phase/1", "other", Asked("")), other)
+    told = plan.returned(kind, Delegate("phase/1", "other", RunRequest("")), other)
     data = json.loads(told.payload())
     before = json.loads(rows[place].data)["reused"]
     data["reused"] = children.identity(other, rows[0].code_version) if identity else before

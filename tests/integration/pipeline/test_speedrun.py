@@ -11,7 +11,7 @@ import pytest
 from agent_forge.pipeline.events import PipelineState
 from agent_forge.runs import kinds
 from agent_forge.runs.history import audit, repository
-from agent_forge.runs.kinds.asked import Asked, Lookup
+from agent_forge.runs.kinds.asked import Lookup, RunRequest
 from agent_forge.runs.kinds.state import fold_into
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.tasks import runner
@@ -27,7 +27,7 @@ KINDS = [
 
 def test_the_phases_stand_in_the_order_of_the_source_documents() -> None:
     """And whatever a phase after the merge does, it cannot stop the pipeline."""
-    planned = kinds.of("pipeline").plan(Asked("pipeline", speedruns.example()), Lookup())
+    planned = kinds.of("pipeline").plan(RunRequest("pipeline", speedruns.example()), Lookup())
     config: Any = planned.config
     assert [phase.kind for phase in config.phases] == KINDS
     for phase in (config.phases[2], *config.phases[4:8]):

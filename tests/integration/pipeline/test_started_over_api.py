@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from agent_forge.runs import kinds
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds import FURTHER
-from agent_forge.runs.kinds.asked import Named
+from agent_forge.runs.kinds.asked import NamedInputs
 from agent_forge.worker.commands import accounts
 from testing.models.toys import Toys
 from testing.toy import toy_runs
@@ -286,5 +286,5 @@ def test_a_run_of_every_kind_is_checked_over_the_api(site: Site, kind: str) -> N
     """Each by the same way in, whatever its settings name: nothing is given, so some are refused."""
     answer = site.client.post("/runs/check", json={"kind": kind})
     assert answer.status_code in (200, 409, 422), answer.text
-    told = kinds.of(kind).inputs_in({}, lambda _: False) if kind != "pipeline" else Named()
-    assert told == Named()
+    told = kinds.of(kind).inputs_in({}, lambda _: False) if kind != "pipeline" else NamedInputs()
+    assert told == NamedInputs()

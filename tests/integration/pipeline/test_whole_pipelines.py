@@ -22,7 +22,7 @@ from agent_forge.runs.errors import (
 )
 from agent_forge.runs.history import audit, repository
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.asked import Asked, Lookup
+from agent_forge.runs.kinds.asked import Lookup, RunRequest
 from agent_forge.runs.panels.panels import Gates
 from agent_forge.runs.record import events
 from agent_forge.runs.system import packages
@@ -290,7 +290,7 @@ def test_priority_goes_down_and_a_resumed_pipeline_goes_on(
 def said(*phases: dict[str, Any]) -> str:
     """Return what is wrong with a pipeline of these phases."""
     with pytest.raises(ForgeError) as error:
-        submit.plan(Asked("pipeline", {"phases": list(phases)}))
+        submit.plan(RunRequest("pipeline", {"phases": list(phases)}))
     return str(error.value)
 
 
@@ -322,12 +322,12 @@ def test_a_pipeline_is_checked_whole_before_anything_starts() -> None:
     late = {**phase("late"), "kind": "cognate", "settings": {"preset": "mini"}}
     second = {**phase("two"), "models": {"base": "one:total"}}
     with pytest.raises(ForgeError, match="late:items, which come after phase two, whose model"):
-        submit.plan(Asked("pipeline", {"phases": [one, second, late], "test": "late:items"}))
+        submit.plan(RunRequest("pipeline", {"phases": [one, second, late], "test": "late:items"}))
     with pytest.raises(
         ForgeError, match=r"gate asks for total\. For all phases there are: bits_per"
     ):
         submit.plan(
-            Asked("pipeline", {"phases": [one], "gates": {"metric": "total", "at_most": 1}})
+            RunRequest("pipeline", {"phases": [one], "gates": {"metric": "total", "at_most": 1}})
         )
     assert "which is measured on test items, and there are none" in said(
         phase("one", {"metric": "bits_per_byte", "at_most": 1})
@@ -369,7 +369,7 @@ def test_what_a_later_phase_needs_is_checked_before_its_model_is_made(
 ) -> None:
     """Else the run stops after everything but its end is done."""
     first = {"name": "models", "kind": "cognate", "settings": {"preset": "mini"}}
-    submit.plan(Asked("pipeline", {"phases": [first]}))
+    submit.plan(RunRequest("pipeline", {"phases": [first]}))
     monkeypatch.setattr(packages, "find_spec", lambda name: None)
     assert said(first, phase).startswith(f"phase late: {missing}, which is not installed: pip")
 
@@ -383,12 +383,12 @@ def test_the_sandbox_of_a_later_phase_is_checked_before_its_model_is_made(
         later("baking", {"families": ["calculation", "repair"]}),
     ]
     for late in phases:
-        submit.plan(Asked("pipeline", {"phases": [first, late]}))
+        submit.plan(RunRequest("pipeline", {"phases": [first, late]}))
     monkeypatch.setattr(sandbox.Sandbox, "escapes", lambda self: "a program can write")
     for late in phases:
         assert "phase late: the sandbox does not hold on this machine" in said(first, late)
     elsewhere = Lookup(elsewhere=True)
-    submit.plan(Asked("pipeline", {"phases": [first, *phases[:1]]}), elsewhere)
+    submit.plan(RunRequest("pipeline", {"phases": [first, *phases[:1]]}), elsewhere)
 
 
 @pytest.mark.parametrize("kind", ["curriculum", "experts", "baking"])
@@ -416,7 +416,7 @@ def test_a_child_that_is_refused_once_is_submitted(
     """A folder that was found and then taken away is made again; only a second refusal is kept."""
     planned, refused = submit.plan, list[str]()
 
-    def once(asked: Asked, *more: Any) -> Any:
+    def once(asked: RunRequest, *more: Any) -> Any:
         if asked.kind == "toy" and not refused:
             refused.append("the folder is gone")
             raise SourceError(refused[0])
@@ -442,7 +442,7 @@ def test_another_users_run_of_the_childs_name_is_left_alone(home: Home) -> None:
 
 def test_one_model_and_one_gate_may_be_written_without_brackets() -> None:
     phase_ = {**phase("one"), "gates": {"metric": "total", "at_least": 1}}
-    config = submit.plan(Asked("pipeline", {"phases": [phase_]})).config
+    config = submit.plan(RunRequest("pipeline", {"phases": [phase_]})).config
     assert [gate.metric for gate in config.phases[0].gates] == ["total"]
 
 
@@ -453,19 +453,19 @@ def test_a_model_may_be_written_with_a_slash_or_by_an_alias(tmp_path: Path, monk
     models = {"sources": ["one/total", "mine"], "base": ["mine"]}
     two = {"name": "two", "kind": "evomerge", "models": models, "unchanged": "one/total"}
     asked = {"phases": [phase("one"), two], "aliases": {"mine": str(tmp_path / "elsewhere")}}
-    with_phase = submit.plan(Asked("pipeline", asked))
+    with_phase = submit.plan(RunRequest("pipeline", asked))
     assert with_phase.config.phases[1].given == ("one:total", "mine", "mine")
     assert with_phase.config.phases[1].unchanged == "one:total"
     assert with_phase.fields["given"]["mine"].path == str(tmp_path / "elsewhere")
     monkeypatch.chdir(tmp_path)
-    with_folder = submit.plan(Asked("pipeline", asked))
+    with_folder = submit.plan(RunRequest("pipeline", asked))
     assert with_folder.config.phases[1].given == ("one/total", "mine", "mine")
     assert with_folder.fields["given"]["one/total"].path == str(tmp_path / "one/total")
     file = tmp_path / "two.toml"
     file.write_text('[aliases]\nmine = "a/b"\n[[phase]]\nname = "one"\nkind = "toy"\n')
     assert pipeline_file.read(file)["aliases"] == {"mine": "a/b"}
     with pytest.raises(ConfigError, match="a name and a model each"):
-        submit.plan(Asked("pipeline", {**asked, "aliases": {"mine": 7}}))
+        submit.plan(RunRequest("pipeline", {**asked, "aliases": {"mine": 7}}))
 
 
 def test_data_is_placed_where_the_pipeline_is_submitted(tmp_path: Path, monkeypatch) -> None:
@@ -483,7 +483,7 @@ def test_data_is_placed_where_the_pipeline_is_submitted(tmp_path: Path, monkeypa
         "models": {"sources": ["train:law", "train:base"], "base": ["train:base"]},
     }
     phases = [{**train, "data": "law=law.jsonl"}, {**merge, "data": ["train:items", "more.jsonl"]}]
-    plan = submit.plan(Asked("pipeline", {"phases": phases}))
+    plan = submit.plan(RunRequest("pipeline", {"phases": phases}))
     assert plan.fields["places"] == {
         "train": (f"law={tmp_path}/law.jsonl",),
         "merge": ("train:items", f"{tmp_path}/more.jsonl"),

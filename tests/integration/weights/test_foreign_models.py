@@ -14,7 +14,7 @@ import torch
 
 from agent_forge.evaluation.loading import load_tokenizer
 from agent_forge.runs.errors import DataError, SourceError
-from agent_forge.runs.kinds.asked import Asked, Lookup
+from agent_forge.runs.kinds.asked import Lookup, RunRequest
 from agent_forge.runs.system import bounded_files
 from agent_forge.weights.folders import model_config
 from agent_forge.weights.folders.checkpoint import SHARD_BYTES, open_checkpoint, write_weights
@@ -117,7 +117,7 @@ def test_an_odd_model_is_named_before_anything_is_built(toys: Toys, folder: Path
     change, words = ODD[name]
     change(folder)
     given = [str(source) for source in toys.sources]
-    asked = Asked("evomerge", {}, {"sources": given, "base": [str(folder)]}, [str(toys.data)])
+    asked = RunRequest("evomerge", {}, {"sources": given, "base": [str(folder)]}, [str(toys.data)])
     with pytest.raises(SourceError) as raised:
         plans.check(plans.plan(asked, Lookup(elsewhere=True)))
     assert words in str(raised.value)
@@ -128,7 +128,7 @@ def test_an_odd_model_is_named_before_anything_is_built(toys: Toys, folder: Path
 def test_a_whole_model_is_taken(toys: Toys, folder: Path):
     """The counterpart: none of the bounds is met by an ordinary model."""
     given = [str(source) for source in toys.sources]
-    asked = Asked("evomerge", {}, {"sources": given, "base": [str(folder)]}, [str(toys.data)])
+    asked = RunRequest("evomerge", {}, {"sources": given, "base": [str(folder)]}, [str(toys.data)])
     plan = plans.plan(asked, Lookup(elsewhere=True))
     assert plans.check(plan).parameters
 

@@ -9,14 +9,14 @@ import pytest
 from agent_forge.evaluation.data.builtin import corpus
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.state import RunState
-from agent_forge.evomerge.tasks.context import Bench
-from agent_forge.runs.kinds.asked import Asked
+from agent_forge.evomerge.tasks.context import MergeContext
+from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.commands import submit as plans
 from testing.models.toys import Toys
 
 
-def counts(bench: Bench) -> dict[str, dict[str, int]]:
+def counts(bench: MergeContext) -> dict[str, dict[str, int]]:
     """Domain → slice → items."""
     found: dict[str, Counter[str]] = {}
     for item in bench._measurable[0]:
@@ -34,14 +34,14 @@ def test_check_and_run_take_the_items_that_fit_the_models(
     """
     monkeypatch.setattr(corpus, "CHARACTERS", 1_000_000)
     sources = [str(path) for path in toys.sources]
-    plan = plans.plan(Asked("evomerge", {}, {"sources": sources, "base": [str(toys.base)]}))
+    plan = plans.plan(RunRequest("evomerge", {}, {"sources": sources, "base": [str(toys.base)]}))
     assert plan.fields["data"] == ()
     state = RunState()
     state.take(events.Submitted(run="r", owner="o", config=plan.config, **plan.fields))
     totals = []
     for most in (corpus.FULL_UP_TO, 1):  # as if the toys were far beyond
         monkeypatch.setattr(corpus, "FULL_UP_TO", most)
-        found = counts(Bench(state, Artifacts(tmp_path)))
+        found = counts(MergeContext(state, Artifacts(tmp_path)))
         checked = plans.check(plan)
         assert found == {d: {s: n for s, n in own.items() if n} for d, own in checked.items.items()}
         assert "longer than 64 tokens and left out" in " ".join(checked.warnings)

@@ -30,7 +30,7 @@ from agent_forge.worker.queue import device_table
 from agent_forge.worker.queue.device_table import (
     DEVICES,
     Device,
-    Roster,
+    DeviceTable,
     gpu_offers,
     needs,
     placements,
@@ -68,7 +68,7 @@ class Hand:
     def __init__(self, store: EventStore, name: str, offer: Offer = CPU) -> None:
         self.store, self.offer = store, offer
         self.owner = f"elsewhere/1/1/{name}"
-        self.roster = Roster(store.database)
+        self.roster = DeviceTable(store.database)
         self.leases = Leases(store.database, self.owner)
         self.name = name
         self.enter()

@@ -78,7 +78,7 @@ def test_a_failure_counts_whatever_its_text_holds(tmp_path, monkeypatch, error: 
     with closing(home.open_store()) as store:
         fake_runs.submit(store, "r")
         state = load(store, "r")
-        own = recorder.Hands(store, Artifacts.of(home), Context(), lambda state: state)
+        own = recorder.TaskExecutor(store, Artifacts.of(home), Context(), lambda state: state)
         with suppress(ConfigError):
             own.do(state, decide(state).tasks[0])
         state = load(store, "r")

@@ -12,7 +12,7 @@ from agent_forge.evaluation.data.packing import Packed
 from agent_forge.evaluation.measures import perplexity
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.tasks import Evaluate
-from agent_forge.evomerge.tasks.context import Bench
+from agent_forge.evomerge.tasks.context import MergeContext
 from agent_forge.evomerge.tasks.execute import carry_out
 from agent_forge.runs.home import Home
 from agent_forge.weights.folders import checkpoint
@@ -62,7 +62,7 @@ def test_a_run_s_batch_is_probed_and_its_figures_come_again(toys: Toys, tmp_path
     assert state.completed
     assert state.started
     assert any("tokens a forward pass" in line for line in state.started.warnings)
-    bench = Bench(state, Artifacts(home.artifacts))
+    bench = MergeContext(state, Artifacts(home.artifacts))
     bench.check_unchanged()
     champion = state.completed.champion
     again = carry_out(Evaluate(champion, "test", None), bench)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from agent_forge.phases.measure import script as measuring
-from agent_forge.phases.measure.script import MeasureConfig, MeasureState, Started, Submitted
+from agent_forge.phases.measure import figures as measuring
+from agent_forge.phases.measure.figures import MeasureConfig, MeasureState, Started, Submitted
 from agent_forge.runs import kinds
 from agent_forge.runs.event_types import ModelReference, Profile, SourceRecord
 from agent_forge.runs.kinds.decide import Start

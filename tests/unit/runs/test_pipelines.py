@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from agent_forge.events import Envelope
-from agent_forge.phases.measure import script as measure
-from agent_forge.phases.measure.script import MeasureConfig, MeasureState
+from agent_forge.phases.measure import figures as measure
+from agent_forge.phases.measure.figures import MeasureConfig, MeasureState
 from agent_forge.pipeline import plan
 from agent_forge.pipeline.config import GateConfig, PipelineConfig
 from agent_forge.pipeline.decide import due

@@ -9,7 +9,7 @@ import pytest
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.panels.head import Head, Result
 from agent_forge.runs.panels.panels import Axis, Lines, Metric, Panel, Series, Units
-from agent_forge.runs.panels.side_by_side import Seen, side_by_side
+from agent_forge.runs.panels.side_by_side import ComparedRun, side_by_side
 
 LOSS = Metric(name="loss", better="down")
 
@@ -29,9 +29,11 @@ def head(run: str, kind: str = "toy", metric: Metric | None = LOSS, on: str = "t
     )
 
 
-def seen(own: Head, panels: tuple[Panel, ...] = (), data: str = "d", **settings: Any) -> Seen:
+def seen(
+    own: Head, panels: tuple[Panel, ...] = (), data: str = "d", **settings: Any
+) -> ComparedRun:
     why = "they were measured on other data"
-    return Seen(own, panels, settings, {why: data}, f"lineage of {own.run}")
+    return ComparedRun(own, panels, settings, {why: data}, f"lineage of {own.run}")
 
 
 def lines(*names: str, unit: str = "", title: str = "Training") -> Lines:
@@ -60,7 +62,7 @@ TABLE = Units(name="tasks", title="Tasks", says="", unit="task", columns=(), row
         (seen(head("b", on="selection")), "of the test, the other of the selection"),
     ],
 )
-def test_it_is_said_why_results_do_not_compare(other: Seen, why: str | None) -> None:
+def test_it_is_said_why_results_do_not_compare(other: ComparedRun, why: str | None) -> None:
     [judgement] = side_by_side([seen(head("a")), other]).judgements
     assert (judgement.why_not is None) if why is None else why in str(judgement.why_not)
 

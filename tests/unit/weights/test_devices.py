@@ -72,7 +72,7 @@ def test_auto_is_a_gpu_if_there_is_one(machine: Any, monkeypatch: pytest.MonkeyP
 def test_every_kind_takes_the_gpu_and_stays_with_it(kind: str, machine: Any) -> None:
     """The device is pinned at the start: what comes or goes later changes no run."""
     assert kinds.of(kind).config.model_fields["device"].default == AUTO
-    device: Any = (merging.Bench if kind == "evomerge" else TaskContext).device
+    device: Any = (merging.MergeContext if kind == "evomerge" else TaskContext).device
     told = SimpleNamespace(state=state_of(kind, "auto"))
     machine(1)
     assert device.fget(told) == "cuda:0"

@@ -1,6 +1,6 @@
-"""Tables of all seeds of a register: their matrices U(s), orthonormal bases and pseudoinverses.
+"""Tables of all seeds of a shift register (SeedLM): matrices U(s), orthonormal bases, pseudoinverses.
 
-Linear feedback shift registers (SeedLM, arXiv 2410.10714, section 3.1, appendices A.1 to A.3).
+Linear feedback shift registers: SeedLM, arXiv 2410.10714, section 3.1, appendices A.1 to A.3.
 
 One step of a register of K bits: the exclusive or of the bits at the taps enters at the left (bit
 K − 1) while the state shifts to the right. The taps of table 6 (appendix A.1) make every register

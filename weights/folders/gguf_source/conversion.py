@@ -1,10 +1,8 @@
-"""Conversion of a GGUF file into a model folder: config, tokenizer, and weights piece by piece.
+"""Conversion of a GGUF file into a cached model folder: config, tokenizer, weights piece by piece.
 
 A folder has one dtype. Quantised weights become float32: a block's scale times a code plus its minimum
 is what llama.cpp computes, and 16 bits do not hold it. Weights that are stored as F16 or BF16 keep that
 type if all other tensors fit into it without loss.
-
-Folders of converted GGUF files, in a cache (`weights.folders.made_folders`).
 """
 
 from __future__ import annotations

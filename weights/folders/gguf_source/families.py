@@ -8,12 +8,11 @@ shapes; three things change in their values, and are undone:
 - Gemma's norms, which llama.cpp multiplies by as they are, and transformers adds 1 to;
 - the kernels of LFM2's convolutions, which have another dimension of 1 in transformers.
 
-Rotary positions of a GGUF file, as config.json of transformers has them (`rope_parameters`).
-
-llama.cpp multiplies cosines and sines of YaRN by 1 + 0.1 ln(factor) and by `attn_factor`, those of
-LongRoPE by `attn_factor` alone; transformers has the product as `attention_factor`. Llama 3's scaling
-is in a file as the divisors of all frequencies, `rope_freqs.weight`: its numbers are found again, and
-kept only if they give the same divisors.
+Rotary positions become `rope_parameters`. llama.cpp multiplies cosines and sines of YaRN by
+1 + 0.1 ln(factor) and by `attn_factor`, those of LongRoPE by `attn_factor` alone; transformers has the
+product as `attention_factor`. A file has Llama 3's scaling as the divisors of all frequencies,
+`rope_freqs.weight`: the scaling's numbers are guessed from them, and kept only if they give the same
+divisors.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""Headers of GGUF files, read by plain reads in bounded memory, without trust in the file.
+"""Headers, metadata and tensors of GGUF files, read in bounded memory, without trust in the file.
 
 The format (github.com/ggml-org/ggml, docs/gguf.md), little-endian: `GGUF`, version, numbers of tensors
 and of metadata entries; the entries; name, shape, type and offset of each tensor; the tensors' bytes,
 aligned. Every count, length, shape and offset is compared with the file's size before memory is taken
 for it. A model in parts (`NAME-00001-of-00003.gguf`) has its metadata in the first part.
 
-Metadata of a GGUF file by the names of its architecture: numbers with their types checked.
-
-Values of tensors of GGUF files as float32, in pieces that fit into memory.
+`Metadata` has the entries by the names of the file's architecture, with the types of numbers checked.
+Tensors are read as float32, in pieces that fit into memory.
 """
 
 from __future__ import annotations

@@ -8,11 +8,10 @@ the merges are all ways to cut a token in two tokens, in order of the scores of 
 llama.cpp has no normaliser, and neither has what is written here: the tokenizer that a model came with
 may bring text into the form NFC first.
 
-Ways to split text before byte-level BPE, by the names that llama.cpp gives them.
-
-The patterns are those of the models' own tokenizer.json; llama.cpp writes some of them in other words
-(`src/llama-vocab.cpp`). Of a list, each pattern splits what the one before has left. One difference
-stays: by `tekken`, `gpt-4o` and `llama4` llama.cpp tells capitals from small letters in ASCII alone.
+Patterns that split text are those of the models' own tokenizer.json, by llama.cpp's names; llama.cpp
+writes some of them in other words (`src/llama-vocab.cpp`). Of a list, each pattern splits what the
+previous one has left. One difference stays: by `tekken`, `gpt-4o` and `llama4` llama.cpp tells capitals
+from small letters in ASCII alone.
 """
 
 from __future__ import annotations

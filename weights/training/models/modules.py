@@ -1,7 +1,4 @@
-"""Modules to train: a model's architecture with its weights in torch's own memory, and back.
-
-Teacher of a distillation: a second model that a training reads, and the divergence from it.
-"""
+"""Modules to train: an architecture and weights in torch's own memory; a distillation's teacher."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.tensors import Model
 from agent_forge.weights.thoughts import modeling_thoughts as thinking
-from agent_forge.weights.thoughts.modeling_thoughts import Passed
+from agent_forge.weights.thoughts.modeling_thoughts import ThoughtPass
 from agent_forge.weights.training.models import thinking as thinking_module
 from agent_forge.weights.training.models.modules import TEACHER, Teacher, divergence
 from agent_forge.weights.training.objectives import Batch
@@ -165,7 +165,7 @@ class ThoughtsObjective(NextToken):
 
 
 def predictions(
-    part: thinking.Thoughts, passed: Passed, ahead: torch.Tensor, heads: bool = True
+    part: thinking.Thoughts, passed: ThoughtPass, ahead: torch.Tensor, heads: bool = True
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return log p of the tokens after each thought, of the mixture and of the thought alone.
 
@@ -190,7 +190,7 @@ def predictions(
     return torch.stack(mixtures, 1), torch.stack(alone, 1)
 
 
-def likelihoods(passed: Passed, ids: torch.Tensor, temperature: float) -> torch.Tensor:
+def likelihoods(passed: ThoughtPass, ids: torch.Tensor, temperature: float) -> torch.Tensor:
     """Return log π of whole thoughts, [rows, tokens]; `ids` are the tokens, [rows, length, tokens]."""
     logits = thinking.wide(passed.logits[:, 1 : 1 + ids.shape[1]]) / temperature
     return logits.log_softmax(-1).gather(-1, ids[..., None]).squeeze(-1).sum(1)

@@ -1,9 +1,8 @@
-"""Current activity of a run in words: tasks under way, what it waits for, the time left.
+"""Current activity of a run in words: tasks under way, why it waits, the time left.
 
-It comes from the tables of devices and leases and from the kind's outlook, not from the log. A run
-whose tasks are runs does what these do: while a device works on one of them, it waits for nothing.
-
-The reason why a run waits, in words for people: its needs against what living devices offer.
+Activity comes from the tables of devices and leases and from the kind's outlook, not from the log. A
+run whose tasks are runs does what these do: while a device works on one of them, it waits for nothing.
+The reason why a run waits compares its needs with what living devices offer.
 """
 
 from __future__ import annotations

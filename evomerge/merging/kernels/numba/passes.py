@@ -1,6 +1,7 @@
-"""Passes over a stretch of several tensors, read and written where they are stored.
+"""Compiled passes over a stretch of several tensors, read and written where they are stored.
 
-Counts and values between two magnitudes, for the k-th largest (`methods/kth_magnitude.py`).
+They merge, compute grams, and count values between two magnitudes for the k-th largest
+(`methods/kth_magnitude.py`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""Task vectors of a block of elements, and sums of them.
+"""Compiled vector operations on blocks of elements: task vectors, weighted sums, dot products.
 
-Dot products in float64.
-
-Weighted sums of three models, the usual number, for linear merges and task arithmetic.
-
-Tensors are read, added up and written in one loop, at the speed of memory. Block by block takes
-twice the time.
+Dot products are in float64. Weighted sums of three models, the usual number, read, add and write in
+one loop at the speed of memory; block by block takes twice the time.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from testing.models import families
 from testing.shares import one_quick
 
 
-def sliced(folders: list[Path], ranges: list[list[int]], out: Path) -> tasks_merge.Prepared:
+def sliced(folders: list[Path], ranges: list[list[int]], out: Path) -> tasks_merge.PreparedMerge:
     """Prepare a stack of slices, one of each folder."""
     slices = [
         {"sources": [{"model": str(folder), "layer_range": layers}]}
@@ -28,7 +28,7 @@ def sliced(folders: list[Path], ranges: list[list[int]], out: Path) -> tasks_mer
     return tasks_merge.prepare(document, out, {})
 
 
-def linear(folders: list[Path], out: Path) -> tasks_merge.Prepared:
+def linear(folders: list[Path], out: Path) -> tasks_merge.PreparedMerge:
     """Prepare the mean of some models."""
     models = [{"model": str(f), "parameters": {"weight": 1.0}} for f in folders]
     text = json.dumps({"merge_method": "linear", "models": models})

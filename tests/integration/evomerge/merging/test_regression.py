@@ -45,7 +45,7 @@ def layout(text: str) -> Layout:
     return lay_out(document, tasks_merge.open_models(document, {}))
 
 
-def prepared(text: str, out: Path) -> tasks_merge.Prepared:
+def prepared(text: str, out: Path) -> tasks_merge.PreparedMerge:
     """Return a checked merge."""
     (document,) = parser.parse(text, "config.yml")
     return tasks_merge.prepare(document, out, {})

@@ -12,7 +12,7 @@ from agent_forge.evomerge.recipes.recipe import Recipe, Source
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.state import RunState, fold
 from agent_forge.evomerge.run.tasks import Build
-from agent_forge.evomerge.tasks.context import Bench
+from agent_forge.evomerge.tasks.context import MergeContext
 from agent_forge.evomerge.tasks.execute import carry_out
 from agent_forge.runs.history.repository import history
 from agent_forge.runs.home import Home
@@ -42,9 +42,9 @@ def builds(state: RunState) -> list[Build]:
     return [task for task in open_tasks(state) if isinstance(task, Build)]
 
 
-def bench(state: RunState, folder: Path) -> Bench:
+def bench(state: RunState, folder: Path) -> MergeContext:
     """A run context without anything in its cache."""
-    return Bench(state, Artifacts(folder))
+    return MergeContext(state, Artifacts(folder))
 
 
 def recorded(event: object) -> dict[str, object]:

@@ -16,7 +16,7 @@ from agent_forge.evaluation import kept_items
 from agent_forge.evomerge.merging.builder import Weights
 from agent_forge.evomerge.merging.dataflow import settings_for
 from agent_forge.evomerge.run.state import RunState
-from agent_forge.evomerge.tasks.context import Bench
+from agent_forge.evomerge.tasks.context import MergeContext
 from agent_forge.evomerge.tasks.results import verify, verify_folder
 from agent_forge.runs.errors import SourceChangedError, SourceError, TamperedError, UnavailableError
 from agent_forge.runs.home import Home
@@ -73,9 +73,9 @@ def begun(home: Home, toys: Toys) -> RunState:
     return carried(home, 2)
 
 
-def opened(home: Home) -> Bench:
+def opened(home: Home) -> MergeContext:
     """Open the run as another process does."""
-    bench = Bench(runs.state(home), Artifacts(home.artifacts))
+    bench = MergeContext(runs.state(home), Artifacts(home.artifacts))
     bench.check_sources()
     return bench
 
