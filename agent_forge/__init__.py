@@ -12,7 +12,7 @@ environment says otherwise (docs/benchmarks.md, "Waiting threads") or torch was 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agent_forge.runs.system.open_files import sleep_by_default
 
@@ -106,7 +106,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import a public name on first use, so that importing the package costs nothing."""
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)

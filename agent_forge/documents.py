@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 class EvoMergeConfig:
     """Settings by the documents' names, which may be changed until the search begins."""
 
-    def __init__(self, **inputs: Any) -> None:
+    def __init__(self, **inputs: object) -> None:
         """Take the settings. Raises ConfigError for a name that neither the documents nor we have."""
         self.__dict__["_given"] = {}
         for name, value in inputs.items():
@@ -76,7 +76,7 @@ def _own(name: str) -> str:
     return RENAMED.get(name, name)
 
 
-def _strategy(settings: Mapping[str, Any]) -> str:
+def _strategy(settings: Mapping[str, object]) -> str:
     """Return the strategy that has most of the settings: `elite-loser` or `tournament`."""
     count = {
         strategy: sum(_own(n) in MODELS[strategy].model_fields for n in settings)
@@ -85,7 +85,7 @@ def _strategy(settings: Mapping[str, Any]) -> str:
     return "tournament" if count["tournament"] > count["elite-loser"] else "elite-loser"
 
 
-def _adding_up(settings: dict[str, Any]) -> dict[str, Any]:
+def _adding_up(settings: dict[str, Any]) -> dict[str, object]:
     """Return the population that given elites ask for, or the other way round; else nothing.
 
     Elites have `m` mutants each and the others merge in threes: (3m - 1) elites are for a population
@@ -122,10 +122,10 @@ class EvoMerge(evolution.EvoMerge):
     @override
     async def evolve(  # pyright: ignore[reportIncompatibleMethodOverride]  a document's own order
         self,
-        models: Sequence[Any] | Mapping[str, Any] = (),
+        models: Sequence[object] | Mapping[str, object] = (),
         generations: int | None = None,
         *,
-        base: Any = None,
+        base: object = None,
         data: Sequence[str | Path] = (),
         output_dir: str | Path | None = None,
     ) -> evolution.EvoMergeResult:
@@ -161,7 +161,7 @@ class EvoMerge(evolution.EvoMerge):
 
 def load_phase1_models(
     session_id: str | None = None, home: Home | str | Path | None = None
-) -> list[Any]:
+) -> list[object]:
     """Return the specialists of a phase 1 run, or of a session of the registry, as loaded modules.
 
     `session_id` is a cognate run's name or its beginning, or a session's name; by default the newest

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agent_forge.events import Envelope, EventStore
 from agent_forge.evomerge.config import EvoMergeConfig
 from agent_forge.evomerge.reports import generation_rows
 from agent_forge.evomerge.reports.outputs.tables import Run
@@ -53,7 +54,7 @@ class EvoMergeResult:
     #: The run's report, as `forge evo --json` prints it.
     report: dict[str, Any] = field(default_factory=dict)
 
-    def handover(self, specializations: Sequence[str] = ()) -> dict[str, Any]:
+    def handover(self, specializations: Sequence[str] = ()) -> dict[str, object]:
         """Return the input of phase 3 (Quiet-STaR)."""
         test = self.report.get("test", {}).get("components") or {}
         return {
@@ -122,8 +123,8 @@ class EvoMerge:
 
     async def evolve(
         self,
-        models: Sequence[Any] = (),
-        base: Any = None,
+        models: Sequence[object] = (),
+        base: object = None,
         data: Sequence[str | Path] = (),
         output_dir: str | Path | None = None,
     ) -> EvoMergeResult:
@@ -142,8 +143,8 @@ class EvoMerge:
 
     def _evolve(
         self,
-        models: Sequence[Any],
-        base: Any,
+        models: Sequence[object],
+        base: object,
         data: Sequence[str | Path],
         output_dir: str | Path | None,
         cancelled: threading.Event,
@@ -164,7 +165,7 @@ class EvoMerge:
         return self._result(state, summary, time.monotonic() - began)
 
     def _submit(
-        self, store: Any, models: Sequence[Any], base: Any, data: Sequence[str | Path]
+        self, store: EventStore, models: Sequence[object], base: object, data: Sequence[str | Path]
     ) -> str:
         """Check and record a run, or find the one of the same request; return its name."""
         roles = {"sources": [named(self.home, m) for m in models]}
@@ -174,7 +175,7 @@ class EvoMerge:
         request = RunRequest("evomerge", config, roles, [str(place) for place in data])
         return submitted(self.home, store, request, self._key)
 
-    def _watch(self, state: RunState, rows: list[Any]) -> None:
+    def _watch(self, state: RunState, rows: list[Envelope]) -> None:
         for row in rows:
             if row.type == "generation_completed":
                 done = generation_rows.rows(state)[-1]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from agent_forge.documents import EvoMerge, EvoMergeConfig
 from agent_forge.evolution import EvoMergeResult
@@ -37,7 +36,7 @@ class BaseModelConfig:
 class EvolutionConfig(EvoMergeConfig):
     """Settings and sources."""
 
-    def __init__(self, base_models: Sequence[BaseModelConfig] = (), **inputs: Any) -> None:
+    def __init__(self, base_models: Sequence[BaseModelConfig] = (), **inputs: object) -> None:
         self.__dict__["base_models"] = tuple(base_models)
         super().__init__(**inputs)
 

@@ -14,6 +14,9 @@ from agent_forge.weights.folders import model_card
 from agent_forge.worker.exports import formats
 
 if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
     from agent_forge.evomerge.tasks.score import Score
 
 log = logging.getLogger(__name__)
@@ -35,7 +38,7 @@ def score(
 
 @overload
 def score(
-    models: Sequence[Any],
+    models: Sequence[object],
     data: Sequence[str | Path] = (),
     *,
     slice: Slice = "test",
@@ -48,7 +51,7 @@ def score(
 
 
 def score(
-    models: str | Path | Sequence[Any],
+    models: str | Path | Sequence[object],
     data: Sequence[str | Path] = (),
     *,
     slice: Slice = "test",
@@ -88,7 +91,7 @@ def score(
 
 
 def export(
-    model: Any,
+    model: object,
     out: str | Path,
     format: str = "folder",
     type: str | None = None,
@@ -125,7 +128,9 @@ def export(
     return formats.write(at, named(at, model), Path(out), format, options, log.info)
 
 
-def load(model: str | Path, dtype: Any = None, home: Home | str | Path | None = None) -> Any:
+def load(
+    model: str | Path, dtype: torch.dtype | None = None, home: Home | str | Path | None = None
+) -> PreTrainedModel:
     """Load a model by any name that commands take, or from a coded file; return it for transformers.
 
         model = forge.load(best["champion"])
@@ -148,7 +153,9 @@ def load(model: str | Path, dtype: Any = None, home: Home | str | Path | None = 
     )
 
 
-def load_tokenizer(model: str | Path, home: Home | str | Path | None = None) -> Any:
+def load_tokenizer(
+    model: str | Path, home: Home | str | Path | None = None
+) -> PreTrainedTokenizerBase:
     """Load a model's tokenizer, by the same names; return it for transformers.
 
         tokenizer = forge.load_tokenizer("models/base")
@@ -178,7 +185,7 @@ def _folder(model: str | Path, home: Home | str | Path | None) -> str:
     return resolve(str(model), named=Finder(Home.at(home), log.info)).path
 
 
-def load_coded(file: str | Path, dtype: Any = None) -> Any:
+def load_coded(file: str | Path, dtype: torch.dtype | None = None) -> PreTrainedModel:
     """Return the causal language model of transformers in a file that `forge` wrote.
 
         coded = forge.load_coded("small/model.forge")
@@ -190,7 +197,7 @@ def load_coded(file: str | Path, dtype: Any = None) -> Any:
     return load_model(Path(file), dtype)
 
 
-def load_coded_tokenizer(file: str | Path) -> Any:
+def load_coded_tokenizer(file: str | Path) -> PreTrainedTokenizerBase:
     """Return the tokenizer in a file of coded weights.
 
         coded_tokenizer = forge.load_coded_tokenizer("small/model.forge")
@@ -219,7 +226,7 @@ def named(home: Home, model: Any) -> str:
     return str(folder)
 
 
-def handed(over: Mapping[str, Any], name: str) -> Any:
+def handed(over: Mapping[str, object], name: str) -> Any:
     """Return what one phase hands over to the next under a name. Raises ConfigError."""
     if name not in over:
         raise ConfigError(

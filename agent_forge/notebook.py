@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent_forge.evomerge.reports.outputs.tables import Run as MergingRun
 from agent_forge.evomerge.run.state import RunState
@@ -26,6 +26,9 @@ from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.commands import control
 from agent_forge.worker.commands import fork as fork_command
 from agent_forge.worker.tasks import runner
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class Run(RecordedRun):
@@ -49,7 +52,7 @@ class Run(RecordedRun):
             return MergingRun(name, home)
         return super().__new__(cls)
 
-    def plot(self, panel: str = "") -> Any:
+    def plot(self, panel: str = "") -> Figure:
         """Return a panel as a matplotlib Figure; without a name, the first. Raises NotFoundError."""
         from agent_forge.worker.exports import panel_picture
 
@@ -64,7 +67,7 @@ EXAMPLE = "20261121-3fa9c1"
 def ask(
     run: str,
     word: str,
-    value: Any = None,
+    value: object = None,
     reason: str | None = None,
     home: Home | str | Path | None = None,
 ) -> None:
@@ -100,7 +103,7 @@ def _function(word: str) -> Callable[..., None]:
     parameters.append(form("home", form.KEYWORD_ONLY, default=None, annotation=home))
     signature = inspect.Signature(parameters, return_annotation="None")
 
-    def function(*args: Any, **kwargs: Any) -> None:
+    def function(*args: object, **kwargs: object) -> None:
         given = signature.bind(*args, **kwargs).arguments
         value = given.get(asked.value) if asked.value else None
         ask(given["run"], word, value, given.get("reason"), given.get("home"))
@@ -118,7 +121,7 @@ def _example(asked: Control) -> str:
     """Return the arguments of a word's example, as Python has them."""
     words = shlex.split(asked.example)
     options = dict(pairwise(words))
-    arguments: list[Any] = [EXAMPLE]
+    arguments: list[object] = [EXAMPLE]
     if asked.value:
         arguments.append(int(words[0]) if asked.value == "priority" else words[0])
     texts = [f'"{one}"' if isinstance(one, str) else str(one) for one in arguments]
@@ -139,7 +142,7 @@ def fork(
     run: str,
     at: int | None = None,
     generation: int | None = None,
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
     *,
     reason: str | None = None,
     home: Home | str | Path | None = None,

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
-from agent_forge.events import EventStore
+from agent_forge.events import Envelope, EventStore
 from agent_forge.pipeline.config import PipelineConfig
 from agent_forge.pipeline.events import PipelineState
 from agent_forge.pipeline.submission import file as pipeline_file
@@ -20,6 +20,7 @@ from agent_forge.runs.event_types import Figure
 from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import Lookup, Plan, RunRequest
+from agent_forge.runs.kinds.state import State
 from agent_forge.weights.storage.model_origin import Finder
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.commands import delegation, requests, submit
@@ -64,7 +65,7 @@ class Ended:
 
 def run(
     kind: str,
-    config: Mapping[str, Any] | None = None,
+    config: Mapping[str, object] | None = None,
     models: Mapping[str, str | Sequence[str]] | None = None,
     data: Sequence[str | Path] = (),
     *,
@@ -114,7 +115,7 @@ class PipelineOrchestrator:
 
     def __init__(
         self,
-        config: str | Path | Mapping[str, Any] | PipelineConfig,
+        config: str | Path | Mapping[str, object] | PipelineConfig,
         home: Home | str | Path | None = None,
         key: str | None = None,
         reuse: bool = False,
@@ -146,7 +147,7 @@ class PipelineOrchestrator:
             self._store.close()
         self._store = None
 
-    def run_full_pipeline(self) -> dict[str, Any]:
+    def run_full_pipeline(self) -> dict[str, object]:
         """Carry the pipeline to its end; return its report.
 
         Raises RunFailedError, RunCancelledError.
@@ -183,7 +184,7 @@ class PipelineOrchestrator:
         assert self._store
         states: list[PipelineState] = []
 
-        def watch(state: Any, _rows: list[Any]) -> None:
+        def watch(state: Any, _rows: list[Envelope]) -> None:
             if state.run == self.run:
                 states[:] = [state]
 
@@ -204,7 +205,7 @@ def submitted(
     store: EventStore,
     asked: RunRequest,
     key: str | None,
-    fields: Mapping[str, Any] = MappingProxyType({}),
+    fields: Mapping[str, object] = MappingProxyType({}),
 ) -> str:
     """Check and record a run, or find the one of the same request; return its name.
 
@@ -222,7 +223,7 @@ def _check(plan: Plan) -> None:
         log.warning("%s", warning)
 
 
-def ended_of(state: Any) -> Ended:
+def ended_of(state: State) -> Ended:
     """Return what a run that has completed gives."""
     kind = kinds.of(state.kind)
     models = {role: f"{state.run}:{m.recipe_id}" for role, m in kind.results(state).items()}

@@ -43,7 +43,7 @@ class ModelRegistry:
 
     # ---- sessions ------------------------------------------------------------------------------
 
-    def create_session(self, name: str, config: Mapping[str, Any] | None = None) -> Session:
+    def create_session(self, name: str, config: Mapping[str, object] | None = None) -> Session:
         """Begin a session, or find the one of this name and config.
 
         Raises ConfigError, and ConflictError if a session of this name has another config.

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
+
+from transformers import PreTrainedModel
 
 from agent_forge import documents, pipelines
 from agent_forge.modules import handed, load, named
@@ -26,8 +28,8 @@ SPECIALTIES = ("reasoning", "memory", "general")
 
 
 def create_cognate_models(
-    data: Sequence[str | Path] = (), home: Home | str | Path | None = None, **settings: Any
-) -> list[Any]:
+    data: Sequence[str | Path] = (), home: Home | str | Path | None = None, **settings: object
+) -> list[object]:
     """Train the specialists of one base (phase 1); return them, loaded.
 
     By default three of 25 million parameters: hours on a CPU. `preset="tiny"` takes minutes. With data
@@ -48,14 +50,14 @@ class _Phase:
         self,
         data: Sequence[str | Path] = (),
         home: Home | str | Path | None = None,
-        **settings: Any,
+        **settings: object,
     ) -> None:
         """Take the kind's settings, the items to train and measure on, and the home folder."""
         self._data, self._home, self._settings = data, home, settings
         #: The run, once it has ended.
         self.ended: pipelines.Ended | None = None
 
-    def _carried(self, model: Any, **settings: Any) -> Any:
+    def _carried(self, model: object, **settings: object) -> PreTrainedModel:
         """Carry the run of a model, or of that in a hand-over, to its end; return what it gives.
 
         Raises ForgeError.
@@ -74,7 +76,7 @@ class QuietSTaR(_Phase):
 
     kind = "quietstar"
 
-    def enhance_reasoning(self, model: Any) -> Any:
+    def enhance_reasoning(self, model: object) -> PreTrainedModel:
         """Train a model to think; return it, or the given one if its thoughts gained nothing."""
         return self._carried(model)
 
@@ -84,7 +86,7 @@ class BitNetQuantizer(_Phase):
 
     kind = "bitnet"
 
-    def quantize(self, model: Any) -> Any:
+    def quantize(self, model: object) -> PreTrainedModel:
         """Train a model to be ternary; return it."""
         return self._carried(model)
 
@@ -94,7 +96,7 @@ class ForgeTrainer(_Phase):
 
     kind = "curriculum"
 
-    def train(self, model: Any, stages: int = 10) -> Any:
+    def train(self, model: object, stages: int = 10) -> PreTrainedModel:
         """Train a model in as many segments; return the best arm's. Raises ConfigError."""
         if "segments" in self._settings:
             raise ConfigError("segments are the stages of `train`: give them there.")
@@ -106,7 +108,7 @@ class CapabilityBaker(_Phase):
 
     kind = "baking"
 
-    def bake(self, model: Any) -> Any:
+    def bake(self, model: object) -> PreTrainedModel:
         """Bake the use of tools, and personas, into a model; return it."""
         return self._carried(model)
 
@@ -116,7 +118,7 @@ class ADASOptimizer(_Phase):
 
     kind = "experts"
 
-    def apply_vectors(self, model: Any) -> Any:
+    def apply_vectors(self, model: object) -> PreTrainedModel:
         """Train expert vectors and search their mixtures; return the best one, in plain weights."""
         return self._carried(model)
 
@@ -126,6 +128,6 @@ class FinalCompressor(_Phase):
 
     kind = "compression"
 
-    def compress(self, model: Any) -> Any:
+    def compress(self, model: object) -> PreTrainedModel:
         """Encode a model in few bytes; return it as its file is read."""
         return self._carried(model)

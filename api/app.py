@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.responses import FileResponse
@@ -46,7 +45,7 @@ ROUTES = (
 )
 
 #: Answers that every route may give.
-ERRORS: dict[int | str, dict[str, Any]] = {
+ERRORS: dict[int | str, dict[str, object]] = {
     status: {"model": Problem, "description": what}
     for status, what in (
         (401, "No valid token"),

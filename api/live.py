@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Request, WebSocket, WebSocketDisconnect
 from fastapi.responses import StreamingResponse
@@ -29,6 +29,7 @@ from agent_forge.api.access.authorization import VIEWER, Access, address, bearer
 from agent_forge.api.problems import UNPROCESSABLE, Problem, problem_of
 from agent_forge.api.routes import phases
 from agent_forge.api.schemas import bodies as schemas
+from agent_forge.api.schemas.runs import Json
 from agent_forge.api.state import run_cache
 from agent_forge.api.state.run_cache import RunReader
 from agent_forge.events import Envelope, EventsError
@@ -77,7 +78,7 @@ class StartPhase(_Message):
 
     type: str
     phase: str = Field("evomerge", max_length=100)
-    config: dict[str, Any]
+    config: Json
 
     def wanted(self) -> schemas.Phase:
         """Return what is to be started. Raises ValidationError."""
@@ -246,7 +247,7 @@ class Client:
         response = await phases.started(self._socket.app.state, message.wanted(), None, user)
         await self._send({"type": "started", **json.loads(bytes(response.body))})
 
-    async def _send(self, message: dict[str, Any]) -> None:
+    async def _send(self, message: dict[str, object]) -> None:
         await asyncio.wait_for(self._socket.send_text(json.dumps(message)), SLOW)
 
 
@@ -423,7 +424,7 @@ class Hub:
             row.position, run, tuple(json.dumps(m, ensure_ascii=False) for m in messages)
         )
 
-    def _also(self, run: str, row: Envelope, data: dict[str, Any]) -> list[dict[str, Any]]:
+    def _also(self, run: str, row: Envelope, data: dict[str, object]) -> list[Json]:
         """Return the source documents' messages."""
         place = {"position": row.position, "run": run}
         kind = kinds.kind_of(row.stream)

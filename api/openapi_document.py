@@ -12,13 +12,14 @@ from typing import Any
 
 from agent_forge.api.app import create
 from agent_forge.api.options import Options
+from agent_forge.api.schemas.runs import Json
 from agent_forge.runs.home import Home
 
 #: Keywords that no type depends on. Without them a better sentence in a docstring changes no type.
 PROSE = frozenset({"title", "description", "examples"})
 
 
-def document() -> dict[str, Any]:
+def document() -> Json:
     """Return the document of `/openapi.json` without its paths and its prose."""
     whole = create(Home(Path()), Options(())).openapi()
     schemas = whole["components"]["schemas"]
@@ -30,7 +31,7 @@ def document() -> dict[str, Any]:
     }
 
 
-def shape(schema: Any) -> Any:
+def shape(schema: object) -> Any:
     """Return a JSON Schema without its prose; a property may be called `title`."""
     if isinstance(schema, list):
         return [shape(part) for part in schema]

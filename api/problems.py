@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -52,7 +51,7 @@ class Problem(Exception):
         title: str,
         detail: str,
         headers: dict[str, str] | None = None,
-        **more: Any,
+        **more: object,
     ) -> None:
         super().__init__(detail)
         self.status, self.headers = status, headers or {}

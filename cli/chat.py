@@ -10,12 +10,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from agent_forge.cli.options import emit, json_option
 from agent_forge.runs.system.bounded_files import read_prompt
+
+if TYPE_CHECKING:
+    from agent_forge.evaluation.chat.conversation import Reply, Settings, Speaker
 
 HELP = """/reset         forget what was said
 /system TEXT   reset, and set the system prompt; without TEXT there is none
@@ -122,7 +125,7 @@ def _system(system: str | None, prompt: str | None) -> str | None:
     return system if prompt is None else read_prompt(Path(prompt))
 
 
-def _check_system(speaker: Any) -> None:
+def _check_system(speaker: Speaker) -> None:
     """Raise ConfigError if a model takes no system prompt."""
     from agent_forge.runs.errors import ConfigError
 
@@ -133,7 +136,7 @@ def _check_system(speaker: Any) -> None:
         )
 
 
-def _speaker(model: str, device: str) -> Any:
+def _speaker(model: str, device: str) -> Speaker:
     """Return the model that the user named, loaded. Raise SourceError, UnavailableError."""
     from agent_forge.weights.devices import check_device
 
@@ -176,7 +179,7 @@ def _tell(text: str) -> None:
 class _Talk:
     """A conversation with a model."""
 
-    def __init__(self, speaker: Any, settings: Any, system: str | None) -> None:
+    def __init__(self, speaker: Speaker, settings: Settings, system: str | None) -> None:
         self._speaker, self._settings = speaker, settings
         self._begin(system)
 
@@ -255,7 +258,7 @@ class _Talk:
         if reply.reason in ENDED:
             _tell(f"({ENDED[reply.reason].format(tokens=reply.tokens)})")
 
-    def _reply(self, text: str, shown: bool) -> Any:
+    def _reply(self, text: str, shown: bool) -> Reply:
         """Return the reply to a text, printed piece by piece if `shown`; both become history."""
         from agent_forge.evaluation.chat.conversation import fitting
         from agent_forge.runs.system.plain_text import visible_lines
@@ -276,10 +279,10 @@ class _Talk:
 
 
 @contextmanager
-def _stopping(reply: Any) -> Iterator[None]:
+def _stopping(reply: Reply) -> Iterator[None]:
     """Let Ctrl-C stop a reply, and a further one end the program."""
 
-    def stop(*_: Any) -> None:
+    def stop(*_: object) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         reply.stop()
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from agent_forge.cli.options import emit, json_option, split
+from agent_forge.cli.options import Json, emit, json_option, split
 
 
 @click.command("extract")
@@ -53,7 +52,7 @@ def extract_command(
     say(record, as_json)
 
 
-def say(report: dict[str, Any], as_json: bool) -> None:
+def say(report: Json, as_json: bool) -> None:
     """Print what was extracted."""
     if as_json:
         emit(report)

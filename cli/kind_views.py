@@ -8,20 +8,27 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from typing_extensions import override
 
 from agent_forge.cli import live, panels
-from agent_forge.cli.options import name_of, named, say, screen_width, short
+from agent_forge.cli.options import Json, name_of, named, say, screen_width, short
 from agent_forge.runs import kinds
 from agent_forge.runs.kinds.outcome import figure_text
 from agent_forge.runs.panels.head import Panels
 from agent_forge.runs.panels.tables import renamed
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from agent_forge.events import Envelope
+    from agent_forge.runs.kinds.state import State
+    from agent_forge.worker.queue.device_table import Hand
 
 #: Kind of run → its class of views, imported when it is asked for. Studies are shown by `StudyView`,
 #: other kinds by `View`.
@@ -42,15 +49,15 @@ class View:
 
     # ---- `forge show` and the end of a run ---------------------------------------------------
 
-    def summary(self, state: Any, rows: list[Any]) -> dict[str, Any]:
+    def summary(self, state: State, rows: list[Envelope]) -> Json:
         """Return a started run as plain data: the report if it has completed, else how far it is."""
         return self.kind.report(state, rows) if state.completed else self.kind.snapshot(state)
 
-    def about(self, state: Any) -> list[tuple[str, str]]:
+    def about(self, state: State) -> list[tuple[str, str]]:
         """Return (word, text) for what `forge show` says of a kind beside its head."""
         return []
 
-    def show(self, state: Any, look: Callable[[], Panels], everything: bool = False) -> None:
+    def show(self, state: State, look: Callable[[], Panels], everything: bool = False) -> None:
         """Print a started run: head and panels, which `look` returns.
 
         Panels that do not fit on one screen are named, unless `everything` is wanted.
@@ -71,7 +78,7 @@ class View:
             if lines:
                 say("\n".join(["", *lines]))
 
-    def announce(self, state: Any, data: dict[str, Any], name: str) -> None:
+    def announce(self, state: State, data: Json, name: str) -> None:
         """Print the result of a completed run that is called `name`.
 
         `data` is the report, with `folder` if it has one.
@@ -92,7 +99,7 @@ class View:
     #: What the lines of `unit` mean, in a sentence before the first of them; empty: they say it.
     legend = ""
 
-    def unit(self, state: Any, row: Any) -> str | None:
+    def unit(self, state: State, row: Envelope) -> str | None:
         """Return a line for an event that ends a unit; None for every other event."""
         number_ = self.kind.unit_of(row)
         if number_ is None:
@@ -106,35 +113,35 @@ class View:
 
     def frame(
         self,
-        state: Any,
+        state: State,
         began: str,
         newest: str,
-        hands: Any,
-        news: Any,
-        curve: Any = (),
-        rehearsal: Any = None,
-    ) -> Any:
+        hands: Sequence[Hand],
+        news: Sequence[str],
+        curve: Sequence[float | None] = (),
+        rehearsal: object = None,
+    ) -> live.Frame:
         """Return what a terminal draws of the state; `curve` is that of the run list."""
         page = self.kind.overview(state, curve)
         return replace(live.frame(state, began, newest, hands, news, rehearsal), seen=page)
 
-    def draw(self, shown: Any, width: int, height: int, plain: bool) -> Any:
+    def draw(self, shown: live.Frame, width: int, height: int, plain: bool) -> Group:
         """Return the picture of a frame."""
         return live.draw(shown, width, height, live.utc(), plain)
 
     # ---- `forge replay`, `diff` ---------------------------------------------------
 
-    def snapshot(self, data: dict[str, Any]) -> None:
+    def snapshot(self, data: Json) -> None:
         """Print a run at a place of its history."""
         say(f"run         {named(data['run'])}  {data['status']}  after event {data['place']}")
         say(f"done        {data['done']}" + (f" of {data['of']}" if data["of"] else ""))
         say(f"pending     {', '.join(data['pending'])}".rstrip())
 
-    def after(self, state: Any, group: Any) -> str | None:
+    def after(self, state: State, group: Sequence[Envelope]) -> str | None:
         """Return a line about the state after an append, for `forge replay --follow`; or None."""
         return None
 
-    def differences(self, data: dict[str, Any]) -> None:
+    def differences(self, data: Json) -> None:
         """Print how one run differs from another."""
         for name, (first, second) in data["settings"].items():
             say(f"setting {name}: {first} | {second}")
@@ -145,7 +152,7 @@ class StudyView(View):
     """Plain texts of a run that a script decides: what it makes, measures and finds."""
 
     @override
-    def unit(self, state: Any, row: Any) -> str | None:
+    def unit(self, state: State, row: Envelope) -> str | None:
         """Return a line for a segment, a measurement, or what the kind lists; None for other events.
 
         Of types that the kind counts there is a line for every tenth of all tasks.
@@ -167,7 +174,7 @@ class StudyView(View):
             return f"measured {words}"
         return f"{row.type.replace('_', ' ')}: {words}" if words else None
 
-    def segment(self, name: str, data: dict[str, Any]) -> str:
+    def segment(self, name: str, data: Json) -> str:
         """Return a line for a segment of the training that is called `name`."""
         last, speed = data["curve"][-1], data["tokens"] / max(data["seconds"], 1e-9)
         return (
@@ -176,7 +183,7 @@ class StudyView(View):
         )
 
     @override
-    def announce(self, state: Any, data: dict[str, Any], name: str) -> None:
+    def announce(self, state: State, data: Json, name: str) -> None:
         """Print the report, what its folder has, the names as models, and what may come next."""
         kind: Any = self.kind  # a study
         for line in kind.lines(state):

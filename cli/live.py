@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 from agent_forge.cli import panels
 from agent_forge.cli.options import wrapped
@@ -18,6 +18,12 @@ from agent_forge.runs import kinds
 from agent_forge.runs.panels.head import Live, Panels
 from agent_forge.worker.queue.device_table import Hand
 from agent_forge.worker.queue.reporting import activity
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.text import Text
+
+    from agent_forge.runs.kinds.state import State
 
 #: Lines for what is under way, and for what happened last, at most.
 HANDS, NEWS = 6, 6
@@ -52,12 +58,12 @@ class Frame:
 
 
 def frame(
-    state: Any,
+    state: State,
     began: str,
     newest: str,
     hands: Sequence[Hand] = (),
     news: Sequence[str] = (),
-    rehearsal: Any = None,
+    rehearsal: object = None,
 ) -> Frame:
     """Return what is shown of a state; `began` and `newest`: when its first and last event came.
 
@@ -78,7 +84,7 @@ def frame(
     )
 
 
-def draw(shown: Frame, width: int, height: int, now: datetime, plain: bool = False) -> Any:
+def draw(shown: Frame, width: int, height: int, now: datetime, plain: bool = False) -> Group:
     """Return the picture: at most `height` lines of `width` columns."""
     from rich.console import Group
 
@@ -89,7 +95,7 @@ def draw(shown: Frame, width: int, height: int, now: datetime, plain: bool = Fal
     return Group(*[*first, *body, *under_way, *news][:height])
 
 
-def top(shown: Frame, width: int, now: datetime, plain: bool) -> list[Any]:
+def top(shown: Frame, width: int, now: datetime, plain: bool) -> list[Text]:
     """Return the first lines: which run, and how far it is, with a bar of the share."""
     lines = [head(shown, now)]
     if shown.now is None or not shown.now.progress:
@@ -102,7 +108,7 @@ def top(shown: Frame, width: int, now: datetime, plain: bool) -> list[Any]:
     return [*lines, line((done * full + left * (room - full), "cyan"), f"  {shown.now.progress}")]
 
 
-def _told(shown: Frame, width: int) -> list[Any]:
+def _told(shown: Frame, width: int) -> list[Text]:
     """Return result and facts as lines; the workers and their tasks stand below the panels."""
     if shown.seen is None:
         return []
@@ -110,7 +116,7 @@ def _told(shown: Frame, width: int) -> list[Any]:
     return [line(text) for text in panels.told(words, width)]
 
 
-def _body(shown: Frame, width: int, room: int, plain: bool) -> list[Any]:
+def _body(shown: Frame, width: int, room: int, plain: bool) -> list[Text]:
     """Return the panels that fit into `room` lines, and the names of the others."""
     if shown.seen is None:
         return []
@@ -122,14 +128,14 @@ def _body(shown: Frame, width: int, room: int, plain: bool) -> list[Any]:
     return [*lines, *map(line, footer)][: max(0, room)]
 
 
-def tails(shown: Frame, room: int) -> tuple[list[Any], list[Any]]:
+def tails(shown: Frame, room: int) -> tuple[list[Text], list[Text]]:
     """Return the lines of what is under way and of what happened last, for `room` lines."""
     under_way = listed("now", list(shown.hands[:HANDS]), room - 1)
     room -= len(under_way)
     return under_way, listed("last", list(shown.news[-NEWS:]), min(room, max(0, room - 6)))
 
 
-def line(*parts: Any) -> Any:
+def line(*parts: str | tuple[str, str]) -> Text:
     """Return a line that is cut where the terminal ends; texts, or (text, style)."""
     from rich.text import Text
 
@@ -142,7 +148,7 @@ def clean(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
-def head(shown: Frame, now: datetime) -> Any:
+def head(shown: Frame, now: datetime) -> Text:
     """Return the first line: run, status, how far, how long."""
     seconds = max(0, int(((shown.ended or now) - shown.began).total_seconds()))
     hours, rest = divmod(seconds, 3600)
@@ -157,12 +163,12 @@ def head(shown: Frame, now: datetime) -> Any:
     )
 
 
-def _hand(state: Any, hand: Hand) -> str:
+def _hand(state: State, hand: Hand) -> str:
     since = "" if hand.seconds is None else f"  {hand.seconds:.0f} s"
     return f"{activity.in_words(state, hand)}  {hand.who}{since}"
 
 
-def listed(title: str, texts: list[str], room: int) -> list[Any]:
+def listed(title: str, texts: list[str], room: int) -> list[Text]:
     """Return some lines, the newest if there is no room for all; a title before the first."""
     shown = texts[-room:] if room > 0 else []
     return [

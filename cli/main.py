@@ -10,7 +10,6 @@ import os
 import select
 import sys
 import threading
-from typing import Any
 
 import click
 from click.shell_completion import get_completion_class
@@ -242,7 +241,7 @@ class Lazy(SuggestingGroup):
             return command
         return module.command_of(cmd_name, COMMANDS[cmd_name][1])
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> object:
         """Run the command; tell a reader that went away from any other broken pipe."""
         try:
             return super().invoke(ctx)

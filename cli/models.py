@@ -11,6 +11,7 @@ from agent_forge.cli.options import SuggestingGroup, emit, home, json_option, nu
 from agent_forge.runs.system.plain_text import visible
 
 if TYPE_CHECKING:
+    from agent_forge.events import EventStore
     from agent_forge.runs.lists.measured import ModelFigures
 
 KINDS = click.Choice(["base", "source", "specialist", "champion"])
@@ -28,7 +29,7 @@ def models_command() -> None:
     """
 
 
-def _store() -> Any:
+def _store() -> EventStore:
 
     return home().open_store()
 

@@ -9,7 +9,7 @@ import textwrap
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,11 @@ from agent_forge.runs.errors import ConfigError, did_you_mean
 from agent_forge.runs.system import bounded_files
 from agent_forge.runs.system.bounded_files import read_json, read_text
 from agent_forge.runs.system.plain_text import escaped, visible
+
+if TYPE_CHECKING:
+    from agent_forge.events import Envelope
+    from agent_forge.runs.home import Home
+    from agent_forge.runs.kinds.state import State
 
 
 class SuggestingGroup(click.Group):
@@ -33,6 +38,9 @@ class SuggestingGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
+#: A JSON object, with the fields that its maker says.
+Json = dict[str, Any]
+
 set_option = click.option(
     "--set",
     "settings",
@@ -46,13 +54,13 @@ dry_run_option = click.option(
 )
 
 
-def emit(data: Any, indent: int | None = 2) -> None:
+def emit(data: object, indent: int | None = 2) -> None:
     """Print data as JSON on stdout; characters that steer a terminal are escaped as JSON does it."""
     text = json.dumps(data, indent=indent, ensure_ascii=False, default=str)
     click.echo("\n".join(escaped(line, "\\u{:04x}") for line in text.split("\n")))
 
 
-def home() -> Any:
+def home() -> Home:
     """Return the user's home, imported when it is first needed."""
     from agent_forge.runs.home import Home
 
@@ -91,7 +99,7 @@ def tell(text: str) -> None:
         say(line if fits else "\n".join(wrapped(line, screen_width(), "  ")))
 
 
-def warn_skipped(state: Any) -> None:
+def warn_skipped(state: State) -> None:
     """Warn which events a newer version wrote, and that they are not shown."""
     if state.skipped:
         kinds = ", ".join(sorted(set(state.skipped)))
@@ -103,7 +111,7 @@ def warn_skipped(state: Any) -> None:
         )
 
 
-def load_run(run: str, kind: type[Any] | None = None) -> tuple[Any, list[Any]]:
+def load_run(run: str, kind: type[State] | None = None) -> tuple[Any, list[Envelope]]:
     """Return a run's state, for display, and its rows; events of a newer version are left out.
 
     Raises ConfigError if the state must be of a kind's class and is not.
@@ -254,7 +262,7 @@ def split(value: str | None) -> list[str]:
     return [part.strip() for part in (value or "").split(",") if part.strip()]
 
 
-def setting(text: str) -> tuple[str, Any]:
+def setting(text: str) -> tuple[str, object]:
     """Return name and value of KEY=VALUE: JSON, or else text; @FILE is the content of a file.
 
     A file is JSON, or JSONL if its name says so: a list of its lines.
@@ -270,7 +278,7 @@ def setting(text: str) -> tuple[str, Any]:
         return name.replace("-", "_"), value
 
 
-def _content(name: str, file: Path) -> Any:
+def _content(name: str, file: Path) -> object:
     """Return what a file of JSON or JSONL holds. Raises ConfigError, which names file and line."""
     if file.suffix.lower() != ".jsonl":
         return read_json(file, error=ConfigError)
@@ -325,7 +333,7 @@ def queue_options(function: Callable) -> Callable:
 MOST_BYTES = 4 << 20
 
 
-def read(path: str | None) -> dict[str, Any]:
+def read(path: str | None) -> Json:
     """Return the content of a config file; empty without a path. Raises ConfigError."""
     if path is None:
         return {}
@@ -349,7 +357,7 @@ def read(path: str | None) -> dict[str, Any]:
     return data
 
 
-def _parsed(suffix: str, text: str) -> Any:
+def _parsed(suffix: str, text: str) -> object:
     """Return the content of a file. Raises ConfigError, RecursionError or one of UNREADABLE."""
     if suffix in (".yml", ".yaml"):
         from agent_forge.runs.system import yaml_reader

@@ -76,7 +76,7 @@ def spark(values: Sequence[float | None], low: float, high: float, levels: str =
     )
 
 
-def cell(value: Any) -> str:
+def cell(value: object) -> str:
     """Return a value as the text of a cell, for people."""
     if value is None:
         return "-"
@@ -141,7 +141,7 @@ def picture(panel: Panel, width: int = COLUMNS, plain: bool = False) -> Picture:
     return _MAKERS[panel.kind](panel, width, PLAIN_LEVELS if plain else LEVELS)
 
 
-def _cut(columns: Sequence[str], rows: Sequence[Sequence[Any]], newest: bool = False) -> Picture:
+def _cut(columns: Sequence[str], rows: Sequence[Sequence[object]], newest: bool = False) -> Picture:
     shown = rows[-ROWS:] if newest else rows[:ROWS]
     texts = [[cell(value) for value in row] for row in shown]
     return Picture((), columns, texts, len(rows) - len(shown))

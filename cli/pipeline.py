@@ -10,11 +10,12 @@ import json
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from agent_forge.cli.options import (
+    Json,
     SuggestingGroup,
     emit,
     json_option,
@@ -332,7 +333,7 @@ def run_command(
     reuse: bool,
     detach: bool,
     as_json: bool,
-    **queued: Any,
+    **queued: object,
 ) -> None:
     """Run the phases of a TOML FILE, one after another.
 
@@ -379,7 +380,7 @@ def _plan(home: Home, file: Path, output_dir: str | None, elsewhere: bool) -> Pl
     return submit.plan(request, Lookup({}, named, elsewhere=elsewhere))
 
 
-def _checked(plan: Plan) -> dict[str, Any]:
+def _checked(plan: Plan) -> dict[str, object]:
     """Check what can be checked before a start; return what will run, and warnings."""
     from agent_forge.pipeline.plan import gates_of
     from agent_forge.runs import kinds
@@ -395,7 +396,7 @@ def _checked(plan: Plan) -> dict[str, Any]:
     return {"phases": phases, "warnings": list(notes)}
 
 
-def _say_checked(checked: dict[str, Any], as_json: bool) -> None:
+def _say_checked(checked: Json, as_json: bool) -> None:
     """Print what will run."""
     if as_json:
         emit(checked)
@@ -419,7 +420,7 @@ _HOW = (
 )
 
 
-def run(home: Any, plan: Any, checked: dict[str, Any], as_json: bool) -> None:
+def run(home: Home, plan: Plan, checked: Json, as_json: bool) -> None:
     """Print the costs of a pipeline's phases; nothing is recorded."""
     from contextlib import closing, nullcontext
 
@@ -442,7 +443,7 @@ def run(home: Any, plan: Any, checked: dict[str, Any], as_json: bool) -> None:
     _show(report)
 
 
-def _show(report: dict[str, Any]) -> None:
+def _show(report: Json) -> None:
     """Print the table, and why some of its numbers are not known."""
     rows = [
         [row["label"], row["kind"], *(_amount(row, n) for n in _AMOUNTS)] for row in report["costs"]
@@ -460,12 +461,12 @@ def _show(report: dict[str, Any]) -> None:
     tell(_HOW)
 
 
-def _amount(row: dict[str, Any], name: str) -> str:
+def _amount(row: Json, name: str) -> str:
     value = row[name]["value"]
     return "not known" if value is None else _AMOUNTS[name][1](value)
 
 
-def _whole(total: dict[str, Any], name: str) -> str:
+def _whole(total: dict[str, object], name: str) -> str:
     if total["value"] is None:
         return "not known"
     least = "at least " if total["without"] else ""

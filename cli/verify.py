@@ -13,16 +13,17 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from agent_forge.cli.options import emit, home, json_option
+from agent_forge.cli.options import Json, emit, home, json_option
 from agent_forge.runs.system.plain_text import visible
 
 if TYPE_CHECKING:
     from agent_forge.events import EventStore
     from agent_forge.runs.history.audit import Finding
+    from agent_forge.runs.kinds.kind import Kind
 
 
 @click.command("verify")
@@ -103,14 +104,14 @@ def verify_command(
     _tell(report, as_json)
 
 
-def _report(path: Path, target: str, head: str | None) -> dict[str, Any]:
+def _report(path: Path, target: str, head: str | None) -> Json:
     """Return the report of a folder, an archive, or a stream of the log."""
     if path.is_dir():
         return folder(path)
     return archive(path) if path.is_file() else stream(target, head)
 
 
-def _record(report: dict[str, Any], tolerance: float | None = None) -> None:
+def _record(report: Json, tolerance: float | None = None) -> None:
     """Record the check of a run; only warn if the log cannot be written."""
     from agent_forge.events import EventsError
     from agent_forge.runs.errors import ForgeError
@@ -161,7 +162,7 @@ def _verify_all(as_json: bool, recorded: bool) -> None:
     _exit(findings)
 
 
-def _whole(name: str, recorded: bool) -> dict[str, Any]:
+def _whole(name: str, recorded: bool) -> Json:
     """Return one stream's report, without its state; an error of reading or folding is a finding.
 
     With `recorded`, the check of a run is recorded.
@@ -186,7 +187,7 @@ def _whole(name: str, recorded: bool) -> dict[str, Any]:
     return report
 
 
-def _print_stream(name: str, report: dict[str, Any]) -> None:
+def _print_stream(name: str, report: Json) -> None:
     findings = report["findings"]
     word = "WRONG" if _wrong(findings) else "not checked" if _unchecked(findings) else "ok"
     click.echo(f"{word:11s}  {visible(name)}  {report['events']} events")
@@ -211,7 +212,7 @@ class _Again:
         return _Again(rebuild, self.tolerance)
 
 
-def _make_again(report: dict[str, Any], choice: _Again, origins: bool) -> None:
+def _make_again(report: Json, choice: _Again, origins: bool) -> None:
     """Make and measure again what is wanted of the report's run. Raises UsageError, NotFoundError."""
     from agent_forge.runs import kinds
 
@@ -229,7 +230,7 @@ def _make_again(report: dict[str, Any], choice: _Again, origins: bool) -> None:
         )
 
 
-def _again(report: dict[str, Any], choice: _Again, before: str = "") -> list[Any]:
+def _again(report: Json, choice: _Again, before: str = "") -> list[Finding]:
     """Return what does not come out again; lines that are printed meanwhile begin with `before`."""
     from agent_forge.runs import kinds
     from agent_forge.runs.home import Home
@@ -245,7 +246,7 @@ def _again(report: dict[str, Any], choice: _Again, before: str = "") -> list[Any
     return list(again(report["rows"], cache, choice.rebuild, choice.tolerance, say))
 
 
-def _origins(report: dict[str, Any], choice: _Again) -> None:
+def _origins(report: Json, choice: _Again) -> None:
     """Verify the runs that the report's run has its models from. Raises UsageError for no run."""
     from agent_forge.runs import kinds
     from agent_forge.runs.errors import NotFoundError
@@ -260,7 +261,7 @@ def _origins(report: dict[str, Any], choice: _Again) -> None:
         return
     done = set[tuple[str, _Again]]()
 
-    def again(origin_report: dict[str, Any], model: str) -> list[Any]:
+    def again(origin_report: Json, model: str) -> list[Finding]:
         run, origin_choice = origin_report["run"], choice.of_origin(model)
         if (run, origin_choice) in done or kinds.of(origin_report["state"].kind).delegates:
             return []
@@ -276,7 +277,7 @@ def _origins(report: dict[str, Any], choice: _Again) -> None:
     report["findings"] += findings
 
 
-def _tell(report: dict[str, Any], as_json: bool) -> None:
+def _tell(report: Json, as_json: bool) -> None:
     """Print the report and its findings; set the exit code."""
     for name in ("state", "rows"):
         report.pop(name, None)
@@ -289,22 +290,22 @@ def _tell(report: dict[str, Any], as_json: bool) -> None:
     _exit(findings)
 
 
-def _wrong(findings: list[Any]) -> int:
+def _wrong(findings: list[Finding]) -> int:
     return sum(f.level == "error" for f in findings)
 
 
-def _unchecked(findings: list[Any]) -> int:
+def _unchecked(findings: list[Finding]) -> int:
     return sum(f.level == "unchecked" for f in findings)
 
 
-def _exit(findings: list[Any]) -> None:
+def _exit(findings: list[Finding]) -> None:
     if _wrong(findings):
         sys.exit(1)
     if _unchecked(findings):
         sys.exit(3)
 
 
-def _print(report: dict[str, Any], findings: list[Any]) -> None:
+def _print(report: Json, findings: list[Finding]) -> None:
     kind = "run   " if "decisions" in report["checks"] or not report["events"] else "stream"
     click.echo(f"{kind}  {visible(str(report['run']))}")
     if report["events"]:
@@ -325,13 +326,13 @@ def _print(report: dict[str, Any], findings: list[Any]) -> None:
     _conclude(findings)
 
 
-def _print_findings(findings: list[Any]) -> None:
+def _print_findings(findings: list[Finding]) -> None:
     for f in findings:
         where = f" (event {f.place})" if f.place else ""
         click.echo(f"{f.level}: {f.check}: {visible(f.message)}{where}")
 
 
-def _conclude(findings: list[Any]) -> None:
+def _conclude(findings: list[Finding]) -> None:
     wrong = _wrong(findings)
     if wrong:
         click.echo(f"NOT verified: {wrong} finding{'s' if wrong > 1 else ''}.")
@@ -342,10 +343,10 @@ def _conclude(findings: list[Any]) -> None:
 
 
 #: A function that verifies a run of the log; it returns the report with the state.
-Check = Callable[[str], dict[str, Any]]
+Check = Callable[[str], Json]
 #: A function that makes and measures again what a report's run gave under an id ("": its result); it
 #: returns what it finds.
-Again = Callable[[dict[str, Any], str], "list[Finding]"]
+Again = Callable[[Json, str], "list[Finding]"]
 
 
 def origins(run: str, check: Check, again: Again | None) -> tuple[list[str], list[Finding]]:
@@ -364,11 +365,11 @@ def origins(run: str, check: Check, again: Again | None) -> tuple[list[str], lis
 
 def _walk(
     store: EventStore, run: str, check: Check, again: Again | None
-) -> tuple[list[str], list[Any]]:
+) -> tuple[list[str], list[Finding]]:
     from agent_forge.runs.history.audit import Finding
 
     names, findings, open_ = [], [], [(run, "")]
-    reports: dict[str, dict[str, Any]] = {}
+    reports: dict[str, Json] = {}
     while open_:
         name, model = open_.pop(0)
         if name != run and name not in reports:
@@ -401,7 +402,7 @@ def _children(store: EventStore, run: str) -> list[tuple[str, str]]:
     from agent_forge.runs.history.repository import load
 
     try:
-        state: Any = load(store, run, showing=True)
+        state = load(store, run, showing=True)
         return [(ended.child, "") for _, ended in kinds.of(state.kind).children(state)]
     except (ForgeError, EventsError):  # its own report says how it is damaged
         return []
@@ -413,7 +414,9 @@ def _of(run: str, finding: Finding) -> Finding:
     )
 
 
-def _givers(store: EventStore, run: str, model: str) -> list[tuple[str, Any]]:
+def _givers(
+    store: EventStore, run: str, model: str
+) -> list[tuple[str, str | tuple[str, str] | None]]:
     """Return (digest of a given model, (run, id) that made it | None | what is wrong)."""
     from agent_forge.events import EventsError
     from agent_forge.runs import kinds
@@ -422,11 +425,11 @@ def _givers(store: EventStore, run: str, model: str) -> list[tuple[str, Any]]:
     from agent_forge.runs.lists import family
 
     try:
-        state: Any = load(store, run, showing=True)
+        state = load(store, run, showing=True)
         ancestors = kinds.of(state.kind).ancestry(state, model)
     except (ForgeError, EventsError) as error:
         return [("", f"run {run}: what its models were made from cannot be read: {error}")]
-    givers: list[tuple[str, Any]] = []
+    givers: list[tuple[str, str | tuple[str, str] | None]] = []
     for ancestor in ancestors:
         if not ancestor.given:
             continue
@@ -444,7 +447,7 @@ def _givers(store: EventStore, run: str, model: str) -> list[tuple[str, Any]]:
     return givers
 
 
-def stream(target: str, head: str | None, exactly: bool = False) -> dict[str, Any]:
+def stream(target: str, head: str | None, exactly: bool = False) -> Json:
     """Verify a run, or another stream, of this machine's log; return the report.
 
     `exactly`: the target is a stream's whole name, never the beginning of one.
@@ -469,7 +472,7 @@ def stream(target: str, head: str | None, exactly: bool = False) -> dict[str, An
         store.close()
 
 
-def _other(store: Any, name: str, head: str | None) -> dict[str, Any]:
+def _other(store: EventStore, name: str, head: str | None) -> Json:
     """Verify a stream that belongs to no run: users, queue, models. Return the report."""
     from agent_forge.runs.history.audit import Finding, audit_stream
     from agent_forge.worker.exports import chain_heads
@@ -491,7 +494,7 @@ def _other(store: Any, name: str, head: str | None) -> dict[str, Any]:
     }
 
 
-def archive(path: Path) -> dict[str, Any]:
+def archive(path: Path) -> Json:
     """Verify an archive, without a database; return the report."""
     from agent_forge.worker.exports import archive
     from agent_forge.worker.tasks import verify_run
@@ -499,14 +502,14 @@ def archive(path: Path) -> dict[str, Any]:
     return verify_run.read(*archive.inspected(path))
 
 
-def folder(folder: Path) -> dict[str, Any]:
+def folder(folder: Path) -> Json:
     """Verify a champion's folder, and its run if this machine's log has it; return the report."""
     from agent_forge.runs.errors import NotFoundError
     from agent_forge.runs.history import repository
     from agent_forge.runs.home import Home
 
     kind, document = _document(folder)
-    report: dict[str, Any] = {
+    report: Json = {
         "run": document["run"],
         "events": 0,
         "head": document["chain_head"],
@@ -529,7 +532,7 @@ def folder(folder: Path) -> dict[str, Any]:
     return report
 
 
-def _document(folder: Path) -> tuple[Any, dict[str, Any]]:
+def _document(folder: Path) -> tuple[Kind, Json]:
     """Return the kind of run that wrote a folder, and what the folder says of it.
 
     Raises DataError.

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
+from torch.nn import Module
 from typing_extensions import override
 
 from agent_forge.runs.errors import ConfigError
@@ -140,7 +141,7 @@ class Completed(GivenCompleted):
 # ---- the study -----------------------------------------------------------------------------------
 
 
-def fields(run: Run) -> dict[str, Any]:
+def fields(run: Run) -> dict[str, object]:
     """Return the sizes, and the way of rounding that was chosen."""
     started = run.started
     return {
@@ -308,7 +309,7 @@ class Bitnet(Study[MakingState]):
     def rounded(self, submitted: Submitted, of: str, method: str = WAYS[0]) -> Transform:
         """Return the recipe of the ternary weights of a model."""
         group = submitted.config.group
-        params: dict[str, Any] = {"method": method, "group": group, "sigmas": SIGMAS}
+        params: dict[str, object] = {"method": method, "group": group, "sigmas": SIGMAS}
         return Transform(operation="ternary-pack@1", inputs={"of": of}, params=params)
 
     def untrained(self, submitted: Submitted, started: Started) -> dict[str, Transform]:
@@ -318,7 +319,7 @@ class Bitnet(Study[MakingState]):
         """
         of = as_float32(started).id
         digests = {domain: started.streams[domain] for domain in mix(submitted, started)}
-        params: dict[str, Any] = {
+        params: dict[str, object] = {
             "data": digests,
             "context": started.context,
             "windows": max(1, CALIBRATION // started.context),
@@ -365,7 +366,7 @@ class Bitnet(Study[MakingState]):
         return f"{data['model']['parameters']:,} parameters, {share:.0%} become ternary"
 
     @override
-    def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
+    def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
         """Return the size of the model, and the tokens that each training reads."""
         return {
             "parameters": (run.started.model.parameters, ""),
@@ -420,7 +421,7 @@ class Bitnet(Study[MakingState]):
             raise ConfigError(f"{opened.given} has no linear layers: nothing in it can be ternary.")
 
     @override
-    def pinned_fields(self, context: Context, common: Mapping[str, Any]) -> dict[str, Any]:
+    def pinned_fields(self, context: Context, common: Mapping[str, Any]) -> dict[str, object]:
         """Return the sizes of the ternary model."""
         from agent_forge.weights import operations
         from agent_forge.weights.ternary import linears, packing
@@ -436,7 +437,7 @@ class Bitnet(Study[MakingState]):
         }
 
     @override
-    def fitted_module(self, context: Context, module: Any, measure: str) -> Any:
+    def fitted_module(self, context: Context, module: Module, measure: str) -> object:
         """Return a module whose linear layers read int8 activations, for the measure of those."""
         from agent_forge.weights.ternary import linears
 

@@ -34,7 +34,7 @@ from agent_forge.studies.making.making import Making, MakingState
 from agent_forge.studies.run import Arm, Make, Run, Script, best, bits, count, ratio
 from agent_forge.studies.settings import Positive, TrainingConfig, Watched
 from agent_forge.studies.study import Study
-from agent_forge.studies.study_view import Prose
+from agent_forge.studies.study_view import Plain, Prose
 from agent_forge.studies.training_plan import tokens, training
 from agent_forge.weights.recipes import Train, Transform
 
@@ -191,7 +191,7 @@ def changes(config: Mapping[str, Any], student: StudentConfig) -> Changes:
     return sizes
 
 
-def of_student(config: Mapping[str, Any], student: StudentConfig) -> dict[str, Any] | None:
+def of_student(config: Mapping[str, object], student: StudentConfig) -> dict[str, object] | None:
     """Return the student's config.json as far as the given model's is known; None without its sizes.
 
     Raises ConfigError for sizes that do not divide.
@@ -215,12 +215,12 @@ def _kv_heads(count: int, heads: int, shared: int, kv_heads: int | None) -> int:
     return kv_heads
 
 
-def _key(config: Mapping[str, Any], names: Sequence[str]) -> str | None:
+def _key(config: Mapping[str, object], names: Sequence[str]) -> str | None:
     """Return the name that a config has for a size; None if it has none, or no number."""
     return next((name for name in names if isinstance(config.get(name), int)), None)
 
 
-def _named(config: Mapping[str, Any], names: Sequence[str]) -> str:
+def _named(config: Mapping[str, object], names: Sequence[str]) -> str:
     key = _key(config, names)
     if key is None:
         raise ConfigError(
@@ -237,7 +237,7 @@ def _int(value: int | tuple[str, ...]) -> int:
 # ---- the study -----------------------------------------------------------------------------------
 
 
-def fields(run: Run) -> dict[str, Any]:
+def fields(run: Run) -> dict[str, object]:
     """Return the sizes of both models, and the arm that is the result."""
     started = run.started
     return {
@@ -347,7 +347,7 @@ class Student(Study[MakingState]):
             seed=config.seed,
         )
 
-        def student(objective: str, params: dict[str, Any], inputs: dict[str, str]) -> Train:
+        def student(objective: str, params: Plain, inputs: dict[str, str]) -> Train:
             rate, watch = config.rate, config.divergence
             first, purpose = fresh.id, self.purpose
             return training(
@@ -385,7 +385,7 @@ class Student(Study[MakingState]):
         return f"{data['parameters']:,} parameters of {data['model']['parameters']:,}"
 
     @override
-    def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
+    def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
         """Return the sizes of both models, and the tokens that each training reads."""
         student, teacher = run.started.parameters, run.started.model.parameters
         return {
@@ -426,12 +426,12 @@ class Student(Study[MakingState]):
         check_smaller(size, opened.parameters)
 
     @override
-    def sizes(self, base_config: Mapping[str, Any], config: StudentConfig) -> dict[str, Any]:
+    def sizes(self, base_config: Mapping[str, object], config: StudentConfig) -> dict[str, object]:
         sizes = changes(base_config, config)
         return {name: list(v) if isinstance(v, tuple) else v for name, v in sizes.items()}
 
     @override
-    def pinned_fields(self, context: Context, common: Mapping[str, Any]) -> dict[str, Any]:
+    def pinned_fields(self, context: Context, common: Mapping[str, Any]) -> dict[str, object]:
         """Return the student's sizes. Raises ConfigError unless it is smaller than the given model."""
         from agent_forge.weights.operations.resized import parameters
 

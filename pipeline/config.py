@@ -18,7 +18,7 @@ ITEMS = "items"
 Otherwise = Literal["stop", "pass unchanged"]
 
 
-def _several(setting: Any) -> Any:
+def _several(setting: object) -> object:
     """Return one value as a list of it: one model, or one gate, may be written without brackets."""
     return [setting] if isinstance(setting, str | dict) else setting
 

@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from typing_extensions import override
-
 from agent_forge.events import Event
 from agent_forge.pipeline.config import GateConfig, PipelineConfig
 from agent_forge.runs.event_types import Count, Digest, Figure, MadeModel, ModelReference
@@ -20,6 +18,7 @@ from agent_forge.runs.kinds.state import State
 from agent_forge.runs.record import events as common
 from agent_forge.runs.record.device_setting import on_cpu
 from agent_forge.runs.record.events import Wish
+from agent_forge.studies.study_view import Plain
 
 #: The runs of a phase: the phase itself, and the measurement of what it made.
 Work = Literal["phase", "measure"]
@@ -139,7 +138,7 @@ class Completed(common.Completed):
 _DEFAULTS_OF_2 = {"experts": {"lora": True}}
 
 
-def _with_defaults_of_2(data: dict[str, Any]) -> dict[str, Any]:
+def _with_defaults_of_2(data: Plain) -> Plain:
     """Return what was asked for, with the defaults that settings of phases had then."""
     phases = [
         {
@@ -213,8 +212,9 @@ class PipelineState(State):
     overridden: dict[int, GateOverridden] = field(default_factory=dict)
 
     @classmethod
-    @override
-    def shared(cls, type_: str, data: dict[str, Any], rule: int, device: str) -> dict[str, Any]:
+    def shared(
+        cls, type_: str, data: dict[str, object], rule: int, device: str
+    ) -> dict[str, object]:
         part = super().shared(type_, data, rule, device)
         if rule > 1 and type_ == Submitted.type:
             return {"config": settings(part["config"])}

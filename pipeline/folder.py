@@ -39,7 +39,9 @@ MOST_BYTES = 4 << 20
 MARKDOWN = "report.md"
 
 
-def write(home: Home, state: PipelineState, out: Path, report: dict[str, Any]) -> dict[str, Any]:
+def write(
+    home: Home, state: PipelineState, out: Path, report: dict[str, object]
+) -> dict[str, object]:
     """Write the folder; return the report with `folder`. Raises the errors of `check_target`.
 
     Where a model passed the last phase unchanged, that model's folder is copied. A phase that gives no
@@ -103,7 +105,7 @@ def _copy(home: Home, run: str, model: MadeModel, out: Path) -> None:
     shutil.copytree(folder, out)
 
 
-def document(folder: Path) -> dict[str, Any] | None:
+def document(folder: Path) -> dict[str, object] | None:
     """Return the report in a folder; None if the folder has none. Raises DataError."""
     file = folder / REPORT
     if not file.is_file():
@@ -116,7 +118,7 @@ def document(folder: Path) -> dict[str, Any] | None:
 
 
 def verify(
-    home: Home, folder: Path, document: dict[str, Any], state: PipelineState | None
+    home: Home, folder: Path, document: dict[str, object], state: PipelineState | None
 ) -> Iterator[Finding]:
     """Yield a finding if a folder's report or result is another than the run's."""
     if state is None:

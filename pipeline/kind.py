@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
@@ -28,6 +28,8 @@ from agent_forge.pipeline.view import PipelineView
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, NotFoundError
 from agent_forge.runs.event_types import MadeModel
+from agent_forge.runs.history.audit import Finding
+from agent_forge.runs.home import Home
 from agent_forge.runs.kinds import controls
 from agent_forge.runs.kinds.asked import Checked, Lookup, NamedInputs, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Decision, Delegate, Start, Task
@@ -36,9 +38,7 @@ from agent_forge.runs.kinds.origin import Origin
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.record.events import ChildEnded, Retried
 from agent_forge.runs.record.lineage import Child
-
-if TYPE_CHECKING:
-    from agent_forge.runs.home import Home
+from agent_forge.weights.storage.weight_cache import Artifacts
 
 #: The action by which a user lets a pipeline go on although a gate has stopped it.
 OVERRIDE = "override"
@@ -171,7 +171,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
     # ---- forks ---------------------------------------------------------------------------------
 
     @override
-    def changed(self, config: PipelineConfig, changes: Mapping[str, Any]) -> PipelineConfig:
+    def changed(self, config: PipelineConfig, changes: Mapping[str, object]) -> PipelineConfig:
         """Return the settings with changes; `PHASE.SETTING` is a setting of a phase's run."""
         whole = config.model_dump(mode="json")
         for name, value in changes.items():
@@ -186,7 +186,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
         return self.parse(whole)
 
     @override
-    def check_fork(self, state: PipelineState, changes: Mapping[str, Any]) -> None:
+    def check_fork(self, state: PipelineState, changes: Mapping[str, object]) -> None:
         """Raise ConfigError for a change of a phase that has ended, or that its kind refuses."""
         before, after = state.submitted.config, self.changed(state.submitted.config, changes)
         if after.test != before.test:
@@ -224,7 +224,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
         return file.parse(text)
 
     @override
-    def written(self, config: Mapping[str, Any]) -> str | None:
+    def written(self, config: Mapping[str, object]) -> str | None:
         """Return the text of a pipeline's file with these settings; None if TOML cannot say them."""
         try:
             return file.text(config)
@@ -238,7 +238,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
         return replace(request, config=checks.again(submitted, request.config))
 
     @override
-    def inputs_in(self, config: Mapping[str, Any], there: Callable[[str], bool]) -> NamedInputs:
+    def inputs_in(self, config: Mapping[str, object], there: Callable[[str], bool]) -> NamedInputs:
         """Return the models and data from outside, of all phases and of `test`."""
         return checks.named(self, self.parse(config), there)
 
@@ -299,7 +299,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
         return plan.origin(state, name)
 
     @override
-    def context(self, state: PipelineState, cache: Any) -> Any:
+    def context(self, state: PipelineState, cache: Artifacts) -> Any:
         """Return the work on the pipeline's first task."""
         from agent_forge.pipeline.submission.checks import Context
 
@@ -318,7 +318,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
         return report.markdown(state, rows, gathered(log, state))
 
     @override
-    def write_result(self, home: Home, state: PipelineState, out: Path) -> dict[str, Any]:
+    def write_result(self, home: Home, state: PipelineState, out: Path) -> dict[str, object]:
         """Write the folder of the last phase's result and the pipeline's report; return the report."""
         from agent_forge.pipeline import folder
 
@@ -327,7 +327,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
     # ---- verification ----------------------------------------------------------------------------
 
     @override
-    def document(self, folder: Path) -> dict[str, Any] | None:
+    def document(self, folder: Path) -> dict[str, object] | None:
         """Return the report in a pipeline's folder; None if the folder has none."""
         from agent_forge.pipeline.folder import document
 
@@ -336,7 +336,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
     @override
     def verify_folder(
         self, home: Home, folder: Path, document: dict[str, Any], state: Any, is_known: bool
-    ) -> Iterator[Any]:
+    ) -> Iterator[Finding]:
         """Compare a pipeline's folder with its run."""
         from agent_forge.pipeline.folder import verify
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from agent_forge.pipeline.config import ITEMS, GateConfig, PhaseConfig, PipelineConfig
 from agent_forge.pipeline.events import PhaseEnded, PhaseFailed, PhaseMeasured, PipelineState, Work
@@ -305,7 +304,7 @@ def asked_otherwise(state: PipelineState, task: Delegate, child: State) -> str |
     return None
 
 
-def _unrecorded(child: State) -> dict[str, Any]:
+def _unrecorded(child: State) -> dict[str, object]:
     """Return the settings of a run that its submission does not have, as they are read today.
 
     They are younger than the run, whose rules were others than today's defaults.

@@ -45,6 +45,7 @@ from agent_forge.runs.panels.head import Fact, Head, Result, listed
 from agent_forge.runs.panels.panels import Column, Metric, Panel, Units
 from agent_forge.runs.panels.stages import Stage, Strip, timeline
 from agent_forge.runs.record.lineage import Child
+from agent_forge.studies.study_view import Plain
 from agent_forge.studies.training_panels import BITS as QUALITY
 
 NAMES = (
@@ -80,7 +81,7 @@ def rows(state: PipelineState, after: int) -> list[tuple[int, dict[str, Any]]]:
         if state.ended_phase(number) is None or undecided:
             break
         missed = [gate.verdict for gate in gates if gate.verdict != "pass"]
-        row: dict[str, Any] = {
+        row: dict[str, object] = {
             "phase": number,
             "name": phase.name,
             "kind": phase.kind,
@@ -162,7 +163,7 @@ class PipelineView(View[PipelineState]):
         return f"phase {number} of {len(state.numbers)}, {name}{measured}"
 
     @override
-    def row(self, entry: dict[str, Any], event: Event) -> None:
+    def row(self, entry: Plain, event: Event) -> None:
         """Note the phases in the run's row of the run list."""
         note(entry, event)
 
@@ -183,7 +184,7 @@ class PipelineView(View[PipelineState]):
 
     @override
     def outlook(
-        self, state: PipelineState, rehearsal: Any, under_way: Sequence[tuple[str, float]] = ()
+        self, state: PipelineState, rehearsal: object, under_way: Sequence[tuple[str, float]] = ()
     ) -> Outlook:
         """Return how many phases have ended; of those that have not begun, no time is known."""
         base_outlook = super().outlook(state, rehearsal, under_way)
@@ -211,7 +212,7 @@ class PipelineView(View[PipelineState]):
         return base_head.model_copy(update={"verdict": ladder.gain(state)})
 
     @override
-    def yardstick(self, state: PipelineState) -> dict[str, Any]:
+    def yardstick(self, state: PipelineState) -> dict[str, object]:
         """Return the files of the items that results are measured on, or the phase that they are of."""
         places, config = state.submitted.test, state.submitted.config
         phases = [config.items_of(place) for place in places] or [1]
@@ -250,7 +251,7 @@ class PipelineView(View[PipelineState]):
         return {"figure": figures(state)}
 
     @override
-    def tracked(self, state: PipelineState, after: int) -> list[tuple[int, dict[str, Any]]]:
+    def tracked(self, state: PipelineState, after: int) -> list[tuple[int, dict[str, object]]]:
         """Return (phase, row) for a tracker."""
         return rows(state, after)
 
@@ -276,12 +277,12 @@ class PipelineView(View[PipelineState]):
         )
 
     @override
-    def view(self, state: PipelineState) -> dict[str, Any]:
+    def view(self, state: PipelineState) -> dict[str, object]:
         """Return phases and gates."""
         return {"phases": _phases(state), "gates": report(state)["gates"]}
 
     @override
-    def report(self, state: PipelineState, rows: Sequence[Envelope]) -> dict[str, Any]:
+    def report(self, state: PipelineState, rows: Sequence[Envelope]) -> dict[str, object]:
         return report(state)
 
     @override
@@ -295,7 +296,7 @@ def _gate_id(number: int, metric: str) -> str:
     return f"phase {number}: {metric}"
 
 
-def report(state: PipelineState) -> dict[str, Any]:
+def report(state: PipelineState) -> dict[str, object]:
     """Return a completed pipeline as plain data: phases, gates, models."""
     return {
         "run": state.run,
@@ -367,7 +368,7 @@ def _figures(state: PipelineState, number: int) -> str:
     return ", ".join(figure_text(plan.giver(kind, n), n, Figure(value=f.value)) for n, f in values)
 
 
-def _phases(state: PipelineState) -> list[dict[str, Any]]:
+def _phases(state: PipelineState) -> list[Plain]:
     """Return phase, kind, state, run, models and figures of each phase, as texts."""
     rows = []
     for number, phase in enumerate(state.submitted.config.phases if state.submitted else (), 1):
@@ -397,7 +398,7 @@ def _phases(state: PipelineState) -> list[dict[str, Any]]:
 FIGURES = {BITS: "quality", BYTES: "bytes"}
 
 
-def note(entry: dict[str, Any], event: Event) -> None:
+def note(entry: Plain, event: Event) -> None:
     """Note an event of a pipeline in its row of the run list."""
     if isinstance(event, Submitted):
         entry["stages"] = json.dumps(_all_waiting(event.config))
@@ -408,7 +409,7 @@ def note(entry: dict[str, Any], event: Event) -> None:
         entry["result"] = models[0].recipe_id if len(models) == 1 else None
     if entry["stages"] is None or not (isinstance(event, Forked) or hasattr(event, "phase")):
         return
-    stages: list[dict[str, Any]] = json.loads(entry["stages"])
+    stages: list[Plain] = json.loads(entry["stages"])
     if isinstance(event, Forked):
         stages = _forked(stages, event.config)
     else:
@@ -421,7 +422,7 @@ def note(entry: dict[str, Any], event: Event) -> None:
     _note_figures(entry, stages)
 
 
-def _note_phase(stages: list[dict[str, Any]], event: Any) -> None:
+def _note_phase(stages: list[Plain], event: Any) -> None:
     """Note an event about one phase; one of no phase, which a forged log may have, is nothing."""
     if not 1 <= event.phase <= len(stages):
         return
@@ -457,12 +458,12 @@ def _note_phase(stages: list[dict[str, Any]], event: Any) -> None:
         stage["run"] = event.child if event.child_version else stage["run"]  # 0: not submitted
 
 
-def _all_waiting(config: PipelineConfig) -> list[dict[str, Any]]:
+def _all_waiting(config: PipelineConfig) -> list[Plain]:
     """Return the phases of a pipeline of which no event tells yet."""
     return [_waiting(config, number) for number in range(1, len(config.phases) + 1)]
 
 
-def _waiting(config: PipelineConfig, number: int) -> dict[str, Any]:
+def _waiting(config: PipelineConfig, number: int) -> dict[str, object]:
     """Return a phase of which no event tells yet."""
     phase = config.phase(number)
     record = {
@@ -485,7 +486,7 @@ def _waiting(config: PipelineConfig, number: int) -> dict[str, Any]:
     return {**shown, "seen": record}
 
 
-def _forked(stages: list[dict[str, Any]], config: PipelineConfig) -> list[dict[str, Any]]:
+def _forked(stages: list[Plain], config: PipelineConfig) -> list[Plain]:
     """Return the phases of a fork: those that have ended, and others as if they had not begun."""
     ended = [
         {**stage, "seen": {**stage["seen"], "trouble": "", "measuring": False}}
@@ -495,7 +496,7 @@ def _forked(stages: list[dict[str, Any]], config: PipelineConfig) -> list[dict[s
     return [*ended, *_all_waiting(config)[len(ended) :]]
 
 
-def _state(record: dict[str, Any]) -> str:
+def _state(record: Plain) -> str:
     """Return how a phase stands by the pipeline's events: `pipeline.panels.along` in its order."""
     if record["overridden"]:
         return "overridden"
@@ -508,7 +509,7 @@ def _state(record: dict[str, Any]) -> str:
     return "measuring" if record["awaited"] else record["ended"] or "waiting"
 
 
-def _note_figures(entry: dict[str, Any], stages: list[dict[str, Any]]) -> None:
+def _note_figures(entry: Plain, stages: list[Plain]) -> None:
     """Note quality and bytes of the newest measured model that goes on: `pipeline.ladder.newest`."""
     ended = [stage["seen"] for stage in reversed(stages) if stage["seen"]["ended"]]
     settled = (
@@ -527,7 +528,7 @@ def _note_figures(entry: dict[str, Any], stages: list[dict[str, Any]]) -> None:
     )
 
 
-def _passed(stages: list[dict[str, Any]], reference: str) -> dict[str, Any]:
+def _passed(stages: list[Plain], reference: str) -> dict[str, object]:
     """Return the figures of a model that passes unchanged; none if it is of no phase."""
     name = reference.partition(":")[0]
     return next((stage["seen"]["figures"] for stage in stages if stage["name"] == name), {})

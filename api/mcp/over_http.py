@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from mcp.server.context import ServerRequestContext
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -22,6 +21,7 @@ from agent_forge.api.access.authorization import Guard, same_origin
 from agent_forge.api.mcp.server import server
 from agent_forge.api.options import Options
 from agent_forge.api.problems import Problem
+from agent_forge.api.schemas.runs import Json
 from agent_forge.api.services import opened
 from agent_forge.runs.home import Home
 from agent_forge.worker.commands.accounts import User
@@ -44,7 +44,7 @@ def create(home: Home, options: Options) -> Starlette:
 
     layers = [Middleware(Guard, options=options)]
     if options.origins:
-        cors: dict[str, Any] = {"allow_origins": list(options.origins), "allow_methods": ["POST"]}
+        cors: Json = {"allow_origins": list(options.origins), "allow_methods": ["POST"]}
         layers.insert(0, Middleware(CORSMiddleware, allow_headers=["*"], **cors))
     return Starlette(
         routes=[Route(PATH, _Endpoint(options), methods=["POST"])],
@@ -67,7 +67,7 @@ class _Endpoint:
         await scope["app"].state.manager.handle_request(scope, receive, send)
 
 
-def _user(context: ServerRequestContext[Any]) -> User:
+def _user(context: ServerRequestContext[object]) -> User:
     """Return the user whom the guard has found by the request's token."""
     assert context.request is not None
     return context.request.state.user

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
 
 from agent_forge.api.mcp import inputs, tool
 from agent_forge.api.mcp.tool import Call
 from agent_forge.api.problems import Problem
 from agent_forge.api.routes import listings, runs
 from agent_forge.api.schemas import listings as schemas
-from agent_forge.api.schemas.runs import Activity
+from agent_forge.api.schemas.runs import Activity, Json
 from agent_forge.api.state import children as heads
 from agent_forge.runs.lists import family, model_registry, queries
 from agent_forge.runs.panels import thinning
@@ -85,7 +84,7 @@ async def follow_run(call: Call, request: inputs.FollowInput) -> Activity:
         seats.give_back(call.user.name)
 
 
-async def _followed(call: Call, request: inputs.FollowInput) -> dict[str, Any]:
+async def _followed(call: Call, request: inputs.FollowInput) -> Json:
     """Return the run's activity once it has news, or the time is up."""
     clock = asyncio.get_running_loop().time
     name = await asyncio.to_thread(call.desk.name, request.run)
@@ -102,7 +101,7 @@ async def _followed(call: Call, request: inputs.FollowInput) -> dict[str, Any]:
     return head
 
 
-def _words(activity: dict[str, Any]) -> str:
+def _words(activity: dict[str, object]) -> str:
     """Return a run's activity in a few words."""
     share = "" if activity["inside"] is None else f", {activity['inside']:.0%} done"
     waits = f"waits for {activity['waits_for']}" if activity["waits_for"] else activity["status"]
@@ -129,7 +128,7 @@ def read_events(call: Call, request: inputs.History) -> tool.Events:
     return tool.Events(events=events, total=page["total"], next=after)
 
 
-def _event(row: dict[str, Any], with_data: bool) -> tool.Event:
+def _event(row: Json, with_data: bool) -> tool.Event:
     """Return an event; its data if it is wanted and not too large."""
     size = len(json.dumps(row["data"], ensure_ascii=False))
     content = row["data"] if with_data and size <= EVENT else None

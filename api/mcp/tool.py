@@ -21,7 +21,7 @@ from starlette.datastructures import State
 from agent_forge.api.access.authorization import need
 from agent_forge.api.problems import UNPROCESSABLE, Problem, problem_of
 from agent_forge.api.schemas.listings import OneRun
-from agent_forge.api.schemas.runs import Answer, Status
+from agent_forge.api.schemas.runs import Answer, Json, Status
 from agent_forge.api.state.run_cache import RunReader
 from agent_forge.runs.panels.head import Head
 from agent_forge.runs.panels.side_by_side import Judgement, SettingBeside
@@ -35,7 +35,7 @@ LARGEST = 200_000
 class Untitled(GenerateJsonSchema):
     """JSON Schema without a title for each field: a client's model reads all of it."""
 
-    def field_title_should_be_set(self, schema: Any) -> bool:
+    def field_title_should_be_set(self, schema: object) -> bool:
         """Return False: the title would be the field's name again."""
         return False
 
@@ -114,7 +114,7 @@ class Tool:
 
 
 async def answered(
-    tool: Tool, call: Call, arguments: Mapping[str, Any] | None
+    tool: Tool, call: Call, arguments: Mapping[str, object] | None
 ) -> types.CallToolResult:
     """Return a tool's answer, or its refusal in words; the user's role is looked at first."""
     try:
@@ -133,7 +133,7 @@ async def answered(
     return types.CallToolResult(content=[content], structured_content=data)
 
 
-def parsed(model: type[BaseModel], arguments: Mapping[str, Any]) -> BaseModel:
+def parsed(model: type[BaseModel], arguments: Mapping[str, object]) -> BaseModel:
     """Return the input of a call. Raises Problem 422 that names each wrong field."""
     try:
         return model.model_validate(arguments)
@@ -146,7 +146,7 @@ def parsed(model: type[BaseModel], arguments: Mapping[str, Any]) -> BaseModel:
         raise Problem(422, UNPROCESSABLE, detail) from error
 
 
-def as_json(data: Any, largest: int = LARGEST) -> str:
+def as_json(data: object, largest: int = LARGEST) -> str:
     """Return an answer as JSON without characters that steer a terminal.
 
     Raises Problem 422 for an answer that is too large for a client to read.
@@ -215,7 +215,7 @@ class RunSummary(Answer):
 class Panel(Answer):
     """One panel; docs/api.md has the eleven kinds. `total` counts its data if some is left out."""
 
-    panel: dict[str, Any]
+    panel: Json
 
 
 class Event(Answer):
@@ -226,7 +226,7 @@ class Event(Answer):
     actor: str
     recorded_at: str
     gist: str = Field(description="The event in a few words.")
-    data: dict[str, Any] | None = Field(description="Null if not asked for, or too large.")
+    data: Json | None = Field(description="Null if not asked for, or too large.")
     characters: int = Field(description="Length of the data as JSON.")
 
 
@@ -242,7 +242,7 @@ class Compared(Answer):
     """Two runs side by side: their heads as `show_run` has them."""
 
     names: dict[str, str] = Field(description="Run → what it is called.")
-    heads: tuple[dict[str, Any], ...]
+    heads: tuple[Json, ...]
     judgements: tuple[Judgement, ...]
     settings: tuple[SettingBeside, ...]
 

@@ -23,10 +23,10 @@ from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from agent_forge.api.options import Options
 from agent_forge.api.problems import UNPROCESSABLE, Problem
+from agent_forge.api.schemas.runs import Json
 from agent_forge.runs import errors
 from agent_forge.runs.system.child_environment import child_environment
 from agent_forge.runs.system.linked_processes import tied
@@ -55,7 +55,7 @@ class Readers:
         }
         self._lanes["draw_report"] = self._lanes["draw"]
 
-    async def ask(self, order: str, user: str, **more: Any) -> dict[str, Any]:
+    async def ask(self, order: str, user: str, **more: object) -> Json:
         """Return what a process says to an order. Raises ForgeError, Problem."""
         reply = await self._lanes[order].ask(user, {"order": order, **more})
         if "answer" in reply:
@@ -81,7 +81,7 @@ class Lane:
         self._idle: list[Reader] = []
         self._busy: set[Reader] = set()
 
-    async def ask(self, user: str, order: dict[str, Any]) -> dict[str, Any]:
+    async def ask(self, user: str, order: dict[str, object]) -> Json:
         """Wait for a place, and for the answer. Raises ForgeError, Problem."""
         async with self._place(user):
             loop = asyncio.get_running_loop()
@@ -101,7 +101,7 @@ class Lane:
                 raise Problem(503, "Service Unavailable", detail, {"Retry-After": "5"}) from error
             yield
 
-    def _carry(self, order: dict[str, Any]) -> dict[str, Any]:
+    def _carry(self, order: dict[str, object]) -> dict[str, object]:
         """Have a process answer the order; keep the process for the next order."""
         reader = self._take()
         try:
@@ -154,7 +154,7 @@ class Reader:
         self._clock: threading.Timer | None = None
         self._killed = False
 
-    def ask(self, order: dict[str, Any], seconds: float) -> dict[str, Any]:
+    def ask(self, order: dict[str, object], seconds: float) -> Json:
         """Return its answer. Raises ForgeError where it dies, Problem where it takes too long."""
         assert self._process.stdin
         assert self._process.stdout

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any
 
 from fastapi import APIRouter, Depends, Request
 
 from agent_forge.api.access.authorization import SUBMITTER, VIEWER
 from agent_forge.api.routes.runs import desk_of
 from agent_forge.api.schemas import bodies as schemas
+from agent_forge.api.schemas.runs import Json
 from agent_forge.api.state.run_cache import RunReader
 from agent_forge.events import chain
 from agent_forge.runs import kinds
@@ -25,7 +25,7 @@ LISTED = 20
 
 
 @router.get("/runs/{run}/checks", response_model=schemas.Checks, dependencies=[Depends(VIEWER)])
-def listed(request: Request, run: str) -> dict[str, Any]:
+def listed(request: Request, run: str) -> Json:
     """List the newest checks of a run's history, the newest first, and what is under way."""
     desk = desk_of(request)
     name = desk.name(run)
@@ -43,7 +43,7 @@ def listed(request: Request, run: str) -> dict[str, Any]:
     }
 
 
-def _shown(check: checks.Check) -> dict[str, Any]:
+def _shown(check: checks.Check) -> Json:
     event = check.event
     return {
         "by": check.by,
@@ -74,7 +74,7 @@ def _changed(desk: RunReader, run: str, history: list[checks.Check]) -> str | No
 @router.post("/runs/{run}/checks", status_code=202, response_model=schemas.Checks)
 async def begun(
     request: Request, run: str, order: schemas.NewCheck, user: User = Depends(SUBMITTER)
-) -> dict[str, Any]:
+) -> Json:
     """Verify a run in a process beside the server, which records the outcome, good or bad."""
     desk = desk_of(request)
 

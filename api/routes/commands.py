@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import json
 import sys
-from typing import Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
@@ -21,6 +20,7 @@ from agent_forge.api.routes.control import KEY, owned
 from agent_forge.api.routes.runs import desk_of
 from agent_forge.api.schemas import bodies
 from agent_forge.api.schemas import bodies as schemas
+from agent_forge.api.schemas.runs import Json
 from agent_forge.api.state.run_cache import RunReader
 from agent_forge.events import Envelope, EventStore
 from agent_forge.runs import kinds
@@ -46,7 +46,7 @@ router = APIRouter(tags=["asking"])
 
 async def plan_of(
     state: State, body: schemas.Wanted, user: User, opened: bool, patience: float
-) -> tuple[Plan, dict[str, Any]]:
+) -> tuple[Plan, Json]:
     """Return the plan that a body asks for, and what was found where models and data are `opened`.
 
     Everything that the body and the log tell is checked before any model is read: a wrong setting,
@@ -78,11 +78,11 @@ async def plan_of(
 
 def _order(
     body: schemas.Wanted,
-    config: dict[str, Any],
+    config: Json,
     roles: dict[str, list[str]],
     named: NamedInputs,
     places: inputs.RequestInputs,
-) -> dict[str, Any]:
+) -> Json:
     """Return the order to a process that plans the run, with the places of models and data."""
     paths = {role: [places.models[name].path for name in names] for role, names in roles.items()}
     return {
@@ -97,7 +97,7 @@ def _order(
     }
 
 
-def _settings(kind: Kind, body: schemas.Wanted) -> tuple[dict[str, Any], dict[str, str]]:
+def _settings(kind: Kind, body: schemas.Wanted) -> tuple[Json, dict[str, str]]:
     """Return the settings that a body gives, those of a file among them, and its aliases.
 
     For a thread beside the event loop: a file may be large. Raises ConfigError.
@@ -129,7 +129,7 @@ def _roles(body: schemas.Wanted) -> dict[str, list[str]]:
     return roles if body.base is None else {**roles, "base": [body.base]}
 
 
-def planned(kind: str, report: dict[str, Any], references: dict[str, ModelReference]) -> Plan:
+def planned(kind: str, report: Json, references: dict[str, ModelReference]) -> Plan:
     """Return the plan that a process beside the server has made.
 
     `references` has models that were found by name, by their paths.
@@ -140,7 +140,7 @@ def planned(kind: str, report: dict[str, Any], references: dict[str, ModelRefere
     )
 
 
-def _check_fields(kind: str, config: dict[str, Any]) -> None:
+def _check_fields(kind: str, config: Json) -> None:
     """Raise Problem 422 with the wrong settings, each by its name."""
     try:
         kinds.of(kind).config.model_validate(config)
@@ -159,14 +159,12 @@ def _wrong_fields(kind: Kind, error: ValidationError, where: str) -> list[dict[s
 
 
 @router.post("/runs/check", response_model=schemas.Checked)
-async def check(
-    request: Request, wanted: schemas.Wanted, user: User = Depends(SUBMITTER)
-) -> dict[str, Any]:
+async def check(request: Request, wanted: schemas.Wanted, user: User = Depends(SUBMITTER)) -> Json:
     """Check settings, models and data as a start would; nothing is started."""
     return await checked(request.app.state, wanted, user)
 
 
-async def checked(state: State, body: schemas.Wanted, user: User) -> dict[str, Any]:
+async def checked(state: State, body: schemas.Wanted, user: User) -> Json:
     """Return what a check finds: warnings, parameters, items, settings. Raises ConfigError, Problem.
 
     `state` is the application's.
@@ -298,7 +296,7 @@ def fork(
     return JSONResponse({"run": new_run}, 201, {"Location": f"/runs/{new_run}"})
 
 
-def _check_changes(desk: RunReader, run: str, changes: dict[str, Any], options: Options) -> None:
+def _check_changes(desk: RunReader, run: str, changes: Json, options: Options) -> None:
     """Raise ConfigError for a change of settings that name models and files, if there are roots."""
     kind = kinds.kind_of(stream_of(desk.store, run) or "")
     naming = sorted(set(changes) & kind.naming) if kind else []
@@ -312,7 +310,7 @@ def _check_changes(desk: RunReader, run: str, changes: dict[str, Any], options: 
 @router.post("/runs/{run}/export", status_code=202, response_model=schemas.Export)
 async def export(
     request: Request, run: str, asked: schemas.Exporting, user: User = Depends(SUBMITTER)
-) -> dict[str, Any]:
+) -> Json:
     """Write the result, or another model of the run, into the server's home; GET says how it stands."""
     model = asked.model or ""
     name, out = await asyncio.to_thread(_deliverable, desk_of(request), run, model, user)
@@ -337,7 +335,7 @@ def exported(
     run: str,
     model: str = Query("", max_length=100, description="Of a model that is not the result."),
     user: User = Depends(SUBMITTER),
-) -> dict[str, Any]:
+) -> Json:
     """Return the state of the export of the run's result, or of another of its models."""
     return _standing(request, desk_of(request).name(run), model)
 
@@ -358,7 +356,7 @@ def _job(run: str, model: str) -> str:
     return f"export {run} {model}".strip()
 
 
-def _standing(request: Request, run: str, model: str) -> dict[str, Any]:
+def _standing(request: Request, run: str, model: str) -> Json:
     desk, work = desk_of(request), request.app.state.work
     folder = desk.home.exports(run, model)
     status = work.status(_job(run, model))

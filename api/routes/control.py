@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter, Depends, Header, Request
 
 from agent_forge.api.access.authorization import SUBMITTER, own
 from agent_forge.api.routes.runs import desk_of
 from agent_forge.api.schemas import bodies as schemas
+from agent_forge.api.schemas.runs import Json
 from agent_forge.api.state.run_cache import RunReader
 from agent_forge.runs.history import repository
 from agent_forge.runs.kinds.controls import CONTROLS, Control
@@ -32,7 +31,7 @@ def ask(
     run: str,
     user: User,
     word: str,
-    value: Any = None,
+    value: object = None,
     reason: str | None = None,
     key: str | None = None,
 ) -> schemas.Asked:
@@ -60,7 +59,7 @@ def _route(command: Control) -> None:
     def answer(
         request: Request,
         run: str,
-        body: Any,
+        body: object,
         key: str | None = KEY,
         user: User = Depends(SUBMITTER),
     ) -> schemas.Asked:
@@ -84,7 +83,7 @@ def describe(
     words: schemas.Words,
     key: str | None = KEY,
     user: User = Depends(SUBMITTER),
-) -> dict[str, Any]:
+) -> Json:
     """Change a run's name, note or tags. Its id stays."""
     desk = desk_of(request)
     name = owned(desk, run, user)

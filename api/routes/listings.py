@@ -17,6 +17,7 @@ from agent_forge.api.access.authorization import ADMIN, SUBMITTER, VIEWER, own
 from agent_forge.api.problems import UNPROCESSABLE, Problem
 from agent_forge.api.routes.runs import desk_of, tagged, told
 from agent_forge.api.schemas import bodies as schemas
+from agent_forge.api.schemas.runs import Json
 from agent_forge.api.state import children, model_folders
 from agent_forge.api.state.run_cache import RunReader
 from agent_forge.events import EventsError, EventStore
@@ -42,7 +43,7 @@ def listed(
     q: str = Query("", max_length=200),
     tag: str | None = Query(None, max_length=100),
     limit: int = Query(200, ge=1, le=1000),
-) -> dict[str, Any]:
+) -> Json:
     """List the models that runs read or made, and the registered models."""
     store = desk_of(request).store
     rows, total = reports_model_registry.listed(store, kind, q, limit, tag)
@@ -56,7 +57,7 @@ def listed(
 @router.get(
     "/models/list", response_model=list[schemas.ListedModel], dependencies=[Depends(VIEWER)]
 )
-def documented(request: Request, limit: int = Query(200, ge=1, le=1000)) -> list[dict[str, Any]]:
+def documented(request: Request, limit: int = Query(200, ge=1, le=1000)) -> list[Json]:
     """List the same models in the source documents' form: an array, with `size`."""
     rows, _ = reports_model_registry.listed(desk_of(request).store, None, "", limit)
     return [{**row, "size": row["bytes"] or 0} for row in rows]
@@ -108,7 +109,7 @@ def model_measurements(request: Request, id: str) -> Response:
 
 
 @router.get("/models/{id:path}", response_model=schemas.OwnedModel, dependencies=[Depends(VIEWER)])
-def shown(request: Request, id: str) -> dict[str, Any]:
+def shown(request: Request, id: str) -> Json:
     """Return one model, by its id, its name or a name of a run's model (RUN:ROLE, RUN/champion)."""
     store = desk_of(request).store
     entry = model_origin.entry(store, id)
@@ -127,7 +128,7 @@ def _lanes(desk: RunReader, runs: set[str]) -> dict[str, str]:
     return queries.names(desk.store, runs) | stages
 
 
-def in_words(store: EventStore, generations: list[family.Generation]) -> dict[str, Any]:
+def in_words(store: EventStore, generations: list[family.Generation]) -> Json:
     """Return the ancestors of a model run by run, in words, without their recipes; each once."""
     groups, names = [], queries.names(store, {generation.run for generation in generations})
     for run, ancestors in family.by_run(generations).items():
@@ -180,7 +181,7 @@ async def created(
 @router.patch("/models/{id}", response_model=schemas.Model)
 def described(
     request: Request, id: str, words: schemas.ModelWords, user: User = Depends(SUBMITTER)
-) -> dict[str, Any]:
+) -> Json:
     """Change the note or the tags of a model that belongs to the user; an admin changes any."""
     store = desk_of(request).store
     entry = model_origin.entry(store, id)
@@ -197,13 +198,13 @@ def removed(
     id: str,
     reason: Annotated[schemas.Plain, Query(max_length=2000)] | None = None,
     user: User = Depends(ADMIN),
-) -> dict[str, Any]:
+) -> Json:
     """Take a model out of the registry; no file is touched."""
     return commands_model_registry.remove(desk_of(request).store, id, reason, user.name)
 
 
 @router.get("/queue", response_model=schemas.Queue, dependencies=[Depends(VIEWER)])
-def queue(request: Request, limit: int = Query(200, ge=1, le=1000)) -> dict[str, Any]:
+def queue(request: Request, limit: int = Query(200, ge=1, le=1000)) -> Json:
     """List the runs that have not ended, in their order, and what each waits for."""
     desk = desk_of(request)
     devices, held = named_devices(desk.store, desk.roster), desk.leases.held()
@@ -212,7 +213,7 @@ def queue(request: Request, limit: int = Query(200, ge=1, le=1000)) -> dict[str,
 
 
 @router.get("/workers", response_model=schemas.Workers, dependencies=[Depends(VIEWER)])
-def workers(request: Request) -> dict[str, Any]:
+def workers(request: Request) -> Json:
     """List the devices, and what each works on."""
     desk = desk_of(request)
     devices = named_devices(desk.store, desk.roster)
@@ -259,7 +260,7 @@ def settings(
 
 
 @cache
-def settings_of(kind: str) -> dict[str, Any]:
+def settings_of(kind: str) -> Json:
     """Return the settings of a kind: JSON Schema, defaults, strategies. Raises NotFoundError."""
     if kind not in kinds.table():
         raise NotFoundError(f"there is no kind of run {kind!r}: `GET /kinds` lists them.")
@@ -272,7 +273,7 @@ def _taken(submitted: Any) -> list[str]:
 
 
 @router.get("/kinds", response_model=schemas.Kinds, dependencies=[Depends(VIEWER)])
-def listed_kinds() -> dict[str, Any]:
+def listed_kinds() -> Json:
     """List the kinds of run that this server knows."""
     run_kinds = [kinds.of(name) for name in kinds.table()]
     return {

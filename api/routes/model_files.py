@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
@@ -18,6 +17,7 @@ from fastapi.responses import FileResponse, StreamingResponse
 from agent_forge.api.access.authorization import SUBMITTER, VIEWER, bearer
 from agent_forge.api.problems import Problem
 from agent_forge.api.schemas import listings as schemas
+from agent_forge.api.schemas.runs import Json
 from agent_forge.api.state import model_folders
 from agent_forge.runs.errors import ConflictError, DataError, NotFoundError
 from agent_forge.runs.system import bounded_files
@@ -28,7 +28,7 @@ from agent_forge.worker.commands.accounts import User
 router = APIRouter(tags=["models, queue, workers"])
 
 #: What a response of files is, in the OpenAPI document.
-BYTES: dict[int | str, dict[str, Any]] = {
+BYTES: dict[int | str, Json] = {
     200: {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}
 }
 #: Weights do not become smaller: nothing is packed on the way.
@@ -44,7 +44,7 @@ TICKET = Query(None, max_length=100, description="Of `POST /models/{id}/tickets`
 @router.get(
     "/models/{id:path}/files", response_model=schemas.ModelFiles, dependencies=[Depends(VIEWER)]
 )
-def listed(request: Request, id: str) -> dict[str, Any]:
+def listed(request: Request, id: str) -> Json:
     """List the files of a model's folder with their bytes; `folder` is null if none can be read."""
     state = request.app.state
     entry, folder = model_folders.folder_of(state, id)
@@ -64,7 +64,7 @@ def listed(request: Request, id: str) -> dict[str, Any]:
     }
 
 
-def _config(folder: Path | None) -> dict[str, Any]:
+def _config(folder: Path | None) -> Json:
     """Return a folder's config.json; {} if it has none that can be read."""
     place = None if folder is None else folder / "config.json"
     try:
@@ -73,7 +73,7 @@ def _config(folder: Path | None) -> dict[str, Any]:
         return {}
 
 
-def _job(request: Request, name: str, done: bool) -> dict[str, Any]:
+def _job(request: Request, name: str, done: bool) -> Json:
     """Return the state of the process that writes a model's files."""
     work = request.app.state.work
     status = work.status(name)
@@ -120,7 +120,7 @@ def zipped(request: Request, id: str, ticket: str | None = TICKET) -> StreamingR
 
 
 @router.post("/models/{id:path}/folder", status_code=202, response_model=schemas.ModelFiles)
-async def written(request: Request, id: str, user: User = Depends(SUBMITTER)) -> dict[str, Any]:
+async def written(request: Request, id: str, user: User = Depends(SUBMITTER)) -> Json:
     """Write the folder of a model into the server's home, built again from its run if need be."""
     state = request.app.state
 
@@ -142,7 +142,7 @@ async def written(request: Request, id: str, user: User = Depends(SUBMITTER)) ->
 @router.post("/models/{id:path}/gguf", status_code=202, response_model=schemas.ModelFiles)
 async def converted(
     request: Request, id: str, type: str = TYPE, user: User = Depends(SUBMITTER)
-) -> dict[str, Any]:
+) -> Json:
     """Write a model as a GGUF file of a type into the server's home, one file at a time."""
     work = request.app.state.work
     entry, folder = await asyncio.to_thread(_readable, request, id)
@@ -161,13 +161,13 @@ async def converted(
 
 
 @router.get("/models/{id:path}/gguf-types", response_model=schemas.GgufTypes)
-async def gguf_types(request: Request, id: str, user: User = Depends(SUBMITTER)) -> dict[str, Any]:
+async def gguf_types(request: Request, id: str, user: User = Depends(SUBMITTER)) -> Json:
     """List the types of GGUF file that a model can be written as; a process beside the server looks."""
     _, folder = await asyncio.to_thread(_readable, request, id)
     return await request.app.state.readers.ask("gguf_types", user.name, path=str(folder))
 
 
-def _readable(request: Request, id: str) -> tuple[dict[str, Any], Path]:
+def _readable(request: Request, id: str) -> tuple[Json, Path]:
     """Return a model's entry, and its folder with nothing in it that may not be read.
 
     Raises ConflictError, NotFoundError.
@@ -206,7 +206,7 @@ def _ggufs(request: Request) -> Path:
 
 
 @router.post("/models/{id:path}/tickets", status_code=201, response_model=schemas.Ticket)
-def ticket(request: Request, id: str, user: User = Depends(SUBMITTER)) -> dict[str, Any]:
+def ticket(request: Request, id: str, user: User = Depends(SUBMITTER)) -> Json:
     """Issue a ticket: the query `?ticket=` stands for the token in one download of this model."""
     entry = model_origin.entry(request.app.state.desk.store, id)
     token = bearer(request)

@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
@@ -17,12 +16,14 @@ from agent_forge.api.routes.commands import submitted
 from agent_forge.api.routes.control import KEY
 from agent_forge.api.routes.runs import desk_of
 from agent_forge.api.schemas import bodies as schemas
+from agent_forge.api.schemas.runs import Json
 from agent_forge.api.state import children as heads
 from agent_forge.api.state.run_cache import RunReader
 from agent_forge.events import Envelope
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConflictError, NotFoundError
 from agent_forge.runs.history import repository
+from agent_forge.runs.kinds.state import State as RunState
 from agent_forge.runs.lists import queries
 from agent_forge.worker.commands.accounts import User
 
@@ -103,12 +104,12 @@ def _named(request: Request, kind: str, run: str | None) -> str:
     response_model_exclude_unset=True,
     dependencies=[Depends(VIEWER)],
 )
-def status(request: Request, kind: str = KIND, run: str | None = RUN) -> dict[str, Any]:
+def status(request: Request, kind: str = KIND, run: str | None = RUN) -> Json:
     """Return the progress of a run, work inside a generation included."""
     return _status_of(desk_of(request), _named(request, kind, run))
 
 
-def _status_of(desk: RunReader, name: str) -> dict[str, Any]:
+def _status_of(desk: RunReader, name: str) -> Json:
     with desk.state(name) as state:
         message = kinds.of(state.kind).message(state)
     message.pop("type")
@@ -117,7 +118,7 @@ def _status_of(desk: RunReader, name: str) -> dict[str, Any]:
     return {**message, "progress": share, "percent": 100 * share, "message": _message(head)}
 
 
-def _message(head: dict[str, Any]) -> str:
+def _message(head: Json) -> str:
     """Return what the run does, or waits for, or how it ended, in words."""
     if head["doing"]:
         return head["doing"]
@@ -130,7 +131,7 @@ def _message(head: dict[str, Any]) -> str:
     response_model_exclude_unset=True,
     dependencies=[Depends(VIEWER)],
 )
-def phases(request: Request) -> dict[str, Any]:
+def phases(request: Request) -> Json:
     """Return the state of the newest run of each phase, and above it that of the newest of all."""
     desk = desk_of(request)
     newest = queries.newest(desk.store)
@@ -168,7 +169,7 @@ def results(request: Request, kind: str = KIND, run: str | None = COMPLETED) -> 
 
 
 @contextmanager
-def completed(desk: RunReader, run: str) -> Iterator[tuple[Any, list[Envelope]]]:
+def completed(desk: RunReader, run: str) -> Iterator[tuple[RunState, list[Envelope]]]:
     """Yield the state and the history of a run that has completed. Raises ConflictError otherwise."""
     with desk.state(run) as state:
         if state.completed is None:

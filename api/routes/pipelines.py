@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from agent_forge.api.access.authorization import VIEWER
 from agent_forge.api.routes.runs import desk_of, tagged
 from agent_forge.api.schemas import listings as schemas
+from agent_forge.api.schemas.runs import Json
 from agent_forge.runs.lists import stages
 from agent_forge.runs.lists.stages import Chosen
 from agent_forge.worker.commands.accounts import User
@@ -42,7 +43,7 @@ def listed(
     return tagged(request, {"pipelines": [_told(r) for r in rows], "total": total, "next": more})
 
 
-def _told(row: dict[str, Any]) -> dict[str, Any]:
+def _told(row: Json) -> Json:
     return {
         **{name: row[name] for name in SHOWN},
         "labels": row["labels"].split(),
@@ -61,7 +62,7 @@ def needs(
     request: Request,
     user: User = Depends(VIEWER),
     limit: int = Query(20, ge=1, le=200, description="Runs at most, the newest failure first."),
-) -> dict[str, Any]:
+) -> Json:
     """List what waits for the user: failed runs, gates that have stopped a pipeline, workers gone.
 
     An admin's runs are those of all users; a viewer may ask no run for anything.
@@ -79,12 +80,12 @@ def needs(
     }
 
 
-def _needing(row: dict[str, Any]) -> dict[str, Any]:
+def _needing(row: Json) -> Json:
     shown = ("run", "name", "kind", "owner", "version", "updated_at", "stopped")
     return {**{name: row[name] for name in shown}, "reason": row["reason"] or ""}
 
 
-def _gone(device: Device) -> dict[str, Any]:
+def _gone(device: Device) -> Json:
     shown = ("name", "device", "run", "run_name", "seconds")
     fields = {name: getattr(device, name) for name in shown}
     return {**fields, "since": device.now - device.seconds}

@@ -14,11 +14,13 @@ from fastapi.responses import JSONResponse
 from agent_forge.api.access.authorization import VIEWER, User
 from agent_forge.api.problems import Problem
 from agent_forge.api.schemas import bodies as schemas
+from agent_forge.api.schemas.runs import Json
 from agent_forge.api.state import children, run_cache
 from agent_forge.api.state import children as heads
 from agent_forge.api.state.run_cache import RunReader
 from agent_forge.runs import kinds
 from agent_forge.runs.kinds import wording
+from agent_forge.runs.kinds.state import State
 from agent_forge.runs.lists import queries, stages
 from agent_forge.runs.panels import report_html, tables, thinning
 from agent_forge.runs.panels.head import Panels
@@ -39,7 +41,7 @@ def desk_of(request: Request) -> RunReader:
     return request.app.state.desk
 
 
-def tagged(request: Request, body: Any) -> Response:
+def tagged(request: Request, body: object) -> Response:
     """Return the answer with its entity tag, or 304 if the client has it (RFC 9110, 13.1.2)."""
     answer = JSONResponse(body)
     quoted = f'"{hashlib.sha256(answer.body).hexdigest()[:32]}"'
@@ -53,7 +55,7 @@ def tagged(request: Request, body: Any) -> Response:
     return answer
 
 
-def told(row: dict[str, Any]) -> dict[str, Any]:
+def told(row: Json) -> Json:
     """Return a row of the list of runs, without its internal columns."""
     hidden = ("first", "started", "paused", "ended", "profile", "head", "first_id", "reason")
     hidden += ("stages", "quality", "bytes", "key")
@@ -92,7 +94,7 @@ def runs(
     return tagged(request, page_of_runs(desk_of(request), limit, before, **chosen, **order_))
 
 
-def page_of_runs(desk: RunReader, limit: int, before: int | None, **chosen: Any) -> dict[str, Any]:
+def page_of_runs(desk: RunReader, limit: int, before: int | None, **chosen: Any) -> Json:
     """Return a page of the list of runs; `chosen`: filters and order, as `queries.page` has them."""
     page = queries.page(desk.store, limit + 1, before, **chosen)
     rows, total = page[0][:limit], page[1]
@@ -149,7 +151,7 @@ def run(request: Request, run: str, at: int | None = AT, upto: int | None = UPTO
     return tagged(request, {**_with_origin(desk, body), **more, **past})
 
 
-def _with_origin(desk: RunReader, body: dict[str, Any]) -> dict[str, Any]:
+def _with_origin(desk: RunReader, body: Json) -> Json:
     """Return a run as it is shown, with the name of the run that it was forked from."""
     origin = body["forked_from"]
     if origin is None:
@@ -157,7 +159,7 @@ def _with_origin(desk: RunReader, body: dict[str, Any]) -> dict[str, Any]:
     return {**body, "forked_from": {**origin, "run_name": queries.name(desk.store, origin["run"])}}
 
 
-def _words(row: dict[str, Any] | None, run: str) -> dict[str, Any]:
+def _words(row: Json | None, run: str) -> Json:
     """Return what users have said about a run; by its row of the list of runs."""
     if row is None:
         return {"name": run, "note": "", "tags": [], "key": None}
@@ -165,7 +167,7 @@ def _words(row: dict[str, Any] | None, run: str) -> dict[str, Any]:
 
 
 @router.get("/runs/{run}/head", response_model=schemas.Activity)
-def head(request: Request, run: str) -> dict[str, Any]:
+def head(request: Request, run: str) -> Json:
     """Return what a run does now: tasks under way, share done, time left. Past events have none."""
     desk = desk_of(request)
     return heads.head(desk, desk.name(run))
@@ -187,9 +189,7 @@ def events(
     return JSONResponse(body)
 
 
-def page_of_events(
-    desk: RunReader, run: str, after: int, before: int | None, limit: int
-) -> dict[str, Any]:
+def page_of_events(desk: RunReader, run: str, after: int, before: int | None, limit: int) -> Json:
     """Return a part of a run's history, as `Desk.events` cuts it, and the place to go on from."""
     name = desk.name(run)
     with desk.state(name) as state:
@@ -232,7 +232,7 @@ def population(
         return tagged(request, _part(state, "population", **options))
 
 
-def _part(state: Any, name: str, **options: Any) -> dict[str, Any]:
+def _part(state: State, name: str, **options: object) -> Json:
     """Return a part of a run's page that its kind has. Raises NotFoundError."""
     return kinds.of(state.kind).part(state, name, **options)
 
@@ -266,7 +266,7 @@ async def layers(
     """Return each source's share of each layer, computed once from the weights, in another process."""
     desk = desk_of(request)
 
-    def look() -> tuple[str, str, dict[str, Any] | None, list[str]]:
+    def look() -> tuple[str, str, Json | None, list[str]]:
         name = desk.name(run)
         with desk.state(name, at) as state:
             if state.started is None:

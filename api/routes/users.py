@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse
 
 from agent_forge.api.access.authorization import ADMIN, VIEWER, Access
 from agent_forge.api.routes.runs import desk_of
 from agent_forge.api.schemas import bodies as schemas
+from agent_forge.api.schemas.runs import Json
 from agent_forge.worker.commands import accounts
 from agent_forge.worker.commands.accounts import User
 
@@ -17,20 +16,20 @@ router = APIRouter(tags=["users"])
 
 
 @router.get("/me", response_model=schemas.Me)
-def me(request: Request, user: User = Depends(VIEWER)) -> dict[str, Any]:
+def me(request: Request, user: User = Depends(VIEWER)) -> Json:
     """Return the token's user, and the folders that this server takes models from."""
     roots = [str(root) for root in request.app.state.options.roots]
     return {"name": user.name, "role": user.role, "version": request.app.version, "roots": roots}
 
 
 @router.get("/users", response_model=schemas.Users)
-def users(request: Request, user: User = Depends(ADMIN)) -> dict[str, Any]:
+def users(request: Request, user: User = Depends(ADMIN)) -> Json:
     """List the users and the names of their tokens, never a token itself."""
     access: Access = request.app.state.access
     return {"users": [_told(access, name) for name in sorted(access.known().roles)]}
 
 
-def _told(access: Access, name: str) -> dict[str, Any]:
+def _told(access: Access, name: str) -> Json:
     user_accounts = access.known()
     tokens = [
         {"id": t.id, "note": t.note, "issued_at": t.issued_at, "expires": t.expires}
@@ -47,9 +46,7 @@ def add(request: Request, new: schemas.NewUser, user: User = Depends(ADMIN)) -> 
 
 
 @router.patch("/users/{name}", response_model=schemas.UserRow)
-def change(
-    request: Request, name: str, new: schemas.NewRole, user: User = Depends(ADMIN)
-) -> dict[str, Any]:
+def change(request: Request, name: str, new: schemas.NewRole, user: User = Depends(ADMIN)) -> Json:
     """Change a user's role."""
     accounts.change_role(desk_of(request).store, name, new.role, user.name)
     return _told(request.app.state.access, name)

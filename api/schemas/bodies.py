@@ -71,7 +71,7 @@ def named(text: str) -> str:
         raise ValueError(str(error)) from error
 
 
-def one_line(text: Any) -> Any:
+def one_line(text: object) -> object:
     """Return what people write in several lines as one; anything else as it is."""
     return re.sub(r"[ \t]*(\r\n|[\r\n\t])[ \t]*", " ", text) if isinstance(text, str) else text
 
@@ -82,7 +82,7 @@ def plain_lines(text: str) -> str:
     return text
 
 
-def plain_values(setting: Any, depth: int = 0) -> Any:
+def plain_values(setting: object, depth: int = 0) -> object:
     """Return settings as they are. Raises ValueError where a name or a text in them is not plain."""
     if depth > MOST_DEPTH:
         raise ValueError(f"it is nested deeper than {MOST_DEPTH} levels")
@@ -108,7 +108,7 @@ Name = Annotated[Plain, Field(min_length=1, max_length=1000)]
 #: A name that is given to something, not one that is looked up.
 NewName = Annotated[str, AfterValidator(named)]
 Label = Annotated[NewName, Field(max_length=100)]
-Config = Annotated[dict[str, Any], AfterValidator(plain_values)]
+Config = Annotated[dict[str, object], AfterValidator(plain_values)]
 
 
 #: Metrics of a model.
@@ -266,7 +266,7 @@ class Phase(Wanted):
 
     @model_validator(mode="before")
     @classmethod
-    def _spelled(cls, given: Any) -> Any:
+    def _spelled(cls, given: object) -> object:
         """Read either spelling. Raises ValueError for a phase that cannot be started."""
         if not isinstance(given, dict):
             return given
@@ -368,11 +368,11 @@ class CreatedModel(NewModel):
     """The same, or the source documents' `type` (the kind) and `params` (the rest)."""
 
     type: str | None = Field(None, examples=["specialist"])
-    params: dict[str, Any] | None = Field(None, examples=[{"path": "models/base"}])
+    params: Json | None = Field(None, examples=[{"path": "models/base"}])
 
     @model_validator(mode="before")
     @classmethod
-    def _spelled(cls, given: Any) -> Any:
+    def _spelled(cls, given: Any) -> object:
         """Read either spelling."""
         params = given.get("params") or {} if isinstance(given, dict) else None
         if not isinstance(params, dict):
@@ -409,7 +409,7 @@ class Checked(Answer):
     #: Of the models; null for a kind of run that takes none.
     parameters: int | None
     items: dict[str, dict[str, int]]
-    config: dict[str, Any]
+    config: Json
 
 
 class Made(Answer):

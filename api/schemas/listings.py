@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -243,8 +243,8 @@ class Workers(Answer):
 class Settings(Answer):
     """Settings that a run can be submitted with."""
 
-    schema_: dict[str, Any] = Field(alias="schema")
-    defaults: dict[str, Any]
+    schema_: dict[str, object] = Field(alias="schema")
+    defaults: dict[str, object]
     strategies: list[str] = []
 
 

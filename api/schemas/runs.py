@@ -71,7 +71,7 @@ class Again(Answer):
     models: list[str] | dict[str, list[str]]
     base: str | None
     data: list[str]
-    config: dict[str, Any]
+    config: Json
     #: The settings as the text of a file, of kinds that have one; `config` is empty then.
     file: str | None
     priority: int

@@ -16,6 +16,7 @@ from heapq import merge
 from itertools import islice
 from typing import Any
 
+from agent_forge.api.schemas.runs import Json
 from agent_forge.api.state.run_cache import RunReader
 from agent_forge.runs import kinds
 from agent_forge.runs.history import repository
@@ -54,7 +55,7 @@ def _newest(desk: RunReader, state: State) -> Panels:
         return desk.seen(state.run, "panels", state, lambda s: _seen(desk, s, children), versions)
 
 
-def _seen(desk: RunReader, state: Any, children: Sequence[Child]) -> Panels:
+def _seen(desk: RunReader, state: State, children: Sequence[Child]) -> Panels:
     row = queries.row(desk.store, state.run)
     curve = json.loads(row["curve"]) if row else ()
     return kinds.of(state.kind).overview(state, curve, children)
@@ -70,7 +71,7 @@ def report(desk: RunReader, run: str) -> str:
         return kind.full_report(desk.store, state, rows, children, curve[: kind.progress(state)[0]])
 
 
-def pictured(desk: RunReader, run: str) -> dict[str, Any] | None:
+def pictured(desk: RunReader, run: str) -> Json | None:
     """Return kind and report of a completed run whose report has a picture. Raises NotFoundError."""
     id_ = desk.name(run)
     with desk.state(id_) as state:
@@ -81,7 +82,7 @@ def pictured(desk: RunReader, run: str) -> dict[str, Any] | None:
         return {"kind": state.kind, "report": kind.report(state, rows)}
 
 
-def part_of(desk: RunReader, run: str) -> dict[str, Any] | None:
+def part_of(desk: RunReader, run: str) -> Json | None:
     """Return the run that a run is a task of, its stage there, and the runs before and after it.
 
     None for a run that is a task of none.
@@ -109,7 +110,7 @@ def part_of(desk: RunReader, run: str) -> dict[str, Any] | None:
     return None
 
 
-def moments(desk: RunReader, run: str, after: int, limit: int) -> tuple[list[dict[str, Any]], int]:
+def moments(desk: RunReader, run: str, after: int, limit: int) -> tuple[list[Json], int]:
     """Return (a page of events of a run and of the runs that it started, the number of all of them).
 
     The page has at most `limit` events after the position `after`, in the order of the log. Raises
@@ -131,14 +132,14 @@ def _newer(run: str, lines: Sequence[Line], after: int) -> Iterator[tuple[str, L
     return ((run, line) for line in islice(lines, first, None))
 
 
-def _told(run: str, line: Line, is_own: bool) -> dict[str, Any]:
+def _told(run: str, line: Line, is_own: bool) -> Json:
     """Return an event; only those of the run itself end units of it."""
     names = ("position", "place", "type", "inside", "actor", "recorded_at", "gist")
     fields = {name: getattr(line, name) for name in names}
     return {"run": run, **fields, "unit": line.unit if is_own else None}
 
 
-def head(desk: RunReader, run: str) -> dict[str, Any]:
+def head(desk: RunReader, run: str) -> Json:
     """Return what the run does now, and what it waits for if nothing of it is under way."""
     with _watched(desk, run) as (watched, parts):
         state, outlook = watched.state, watched.outlook

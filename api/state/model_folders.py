@@ -11,6 +11,7 @@ from typing import Any
 
 from starlette.datastructures import State
 
+from agent_forge.api.schemas.runs import Json
 from agent_forge.runs.errors import DataError
 from agent_forge.runs.kinds.origin import Origin
 from agent_forge.runs.system import bounded_files
@@ -29,13 +30,13 @@ def may_read(state: State, place: Path) -> bool:
     return state.options.inside(place) or home in place.resolve().parents
 
 
-def origin_of(state: State, id_: str) -> tuple[dict[str, Any], Origin | None]:
+def origin_of(state: State, id_: str) -> tuple[Json, Origin | None]:
     """Return a model's entry of the registry, and its origin. Raises ForgeError."""
     entry = model_origin.entry(state.desk.store, id_)
     return entry, model_origin.find(state.desk.store, entry["id"])
 
 
-def readable(state: State, entry: dict[str, Any], origin: Origin | None) -> list[Path]:
+def readable(state: State, entry: Json, origin: Origin | None) -> list[Path]:
     """Return the folders, or files, of a model that may be read, the best first."""
     paths = [*([entry["path"]] if entry["path"] else []), *(origin.folders if origin else ())]
     cached = state.desk.home.folder / "models" / entry["digest"]
@@ -43,7 +44,7 @@ def readable(state: State, entry: dict[str, Any], origin: Origin | None) -> list
     return [p for p in (*places, cached) if p.is_absolute() and may_read(state, p)]
 
 
-def folder_of(state: State, id_: str) -> tuple[dict[str, Any], Path | None]:
+def folder_of(state: State, id_: str) -> tuple[Json, Path | None]:
     """Return a model's entry, and its first folder that is there. Raises ForgeError."""
     entry, origin = origin_of(state, id_)
     places = readable(state, entry, origin)
@@ -79,7 +80,7 @@ def weight_bytes(places: list[Path]) -> int | None:
     return sum(sizes) if sizes else None
 
 
-def sized(state: State, entry: dict[str, Any]) -> dict[str, Any]:
+def sized(state: State, entry: Json) -> Json:
     """Return a registry's entry with the bytes of its files: own ones, as recorded, a copy's."""
     places = Path(entry["path"] or ""), state.desk.home.folder / "models" / entry["digest"]
     there = (p if p.is_absolute() and may_read(state, p) and p.exists() else None for p in places)
@@ -87,7 +88,7 @@ def sized(state: State, entry: dict[str, Any]) -> dict[str, Any]:
     return {**entry, "bytes": size or entry["bytes"] or copy}
 
 
-def plain_name(entry: dict[str, Any]) -> str:
+def plain_name(entry: Json) -> str:
     """Return a name for a folder or file of a model, of letters that every system takes."""
     return re.sub(r"[^A-Za-z0-9_.+-]+", "-", entry["name"]).strip("-.") or entry["id"]
 

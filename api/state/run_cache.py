@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
+from agent_forge.api.schemas.runs import Json
 from agent_forge.events import Envelope
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError
@@ -46,14 +47,14 @@ class RunReader:
         self.runs = RunCache(self.store, KEPT, showing=True)
         self.journals = Journals(self.store, self.runs, KEPT)
         #: (run, view) → what it said at which version.
-        self._views: dict[tuple[str, str], tuple[tuple[int, Any], Any]] = {}
+        self._views: dict[tuple[str, str], tuple[tuple[int, object], object]] = {}
 
     def name(self, run: str) -> str:
         """Return the run's whole name. Raises NotFoundError."""
         return run if run in self.runs else finding.full_name(self.store, run)
 
     @contextmanager
-    def state(self, run: str, at: int | None = None) -> Iterator[Any]:
+    def state(self, run: str, at: int | None = None) -> Iterator[State]:
         """Yield a run's state now, or after `at` events; the caller may not change or keep the state.
 
         Raises NotFoundError, and ConfigError for a place inside of an append.
@@ -89,7 +90,7 @@ class RunReader:
             placed_events += enumerate(rows, past + first + 1)
         return (placed_events[::-1] if before is not None else placed_events), total
 
-    def seen(self, run: str, view: str, state: State, make: Any, more: Any = None) -> Any:
+    def seen(self, run: str, view: str, state: State, make: Any, more: object = None) -> Any:
         """Return a view of the newest state, made once for each version of the run.
 
         `more` tells apart versions of what else the view shows.
@@ -145,7 +146,7 @@ ASKED = {
 }
 
 
-def run(state: State) -> dict[str, Any]:
+def run(state: State) -> Json:
     """Return all of a run but what depends on when it is asked for."""
     submitted, started = state.submitted, state.started
     assert submitted
@@ -182,7 +183,7 @@ def run(state: State) -> dict[str, Any]:
     }
 
 
-def _results(kind: Kind[Any], state: State) -> dict[str, str]:
+def _results(kind: Kind, state: State) -> dict[str, str]:
     """Return role → id in the model registry of what a completed run gives."""
     results = kind.results(state) if state.completed else {}
     return {role: id_of(model.digest) for role, model in results.items()}
@@ -195,7 +196,7 @@ def _allowed(state: State, undecided: bool) -> Iterator[str]:
             yield name
 
 
-def _origin(state: State) -> dict[str, Any] | None:
+def _origin(state: State) -> Json | None:
     """Return where a fork was branched: the place in its parent, the version of the stream there."""
     fork = state.forked
     place_ = state.place - state.version
@@ -215,7 +216,7 @@ def _reason(state: State) -> str | None:
     return state.cancelled.reason if state.cancelled else None
 
 
-def event(row: Envelope, place_: int, names: wording.Names | None = None) -> dict[str, Any]:
+def event(row: Envelope, place_: int, names: wording.Names | None = None) -> Json:
     """Return one event in full; `names`: names by recipe id, for its one-line summary."""
     data, kind = json.loads(row.data), kinds.kind_of(row.stream)
     return {

@@ -15,6 +15,7 @@ import click
 from agent_forge.cli import options
 from agent_forge.cli.options import (
     QUEUED,
+    Json,
     emit,
     json_option,
     name_of,
@@ -170,7 +171,7 @@ def evo_command(
     carry_on(home, run, output, as_json, followed)
 
 
-def _checkpoint(home: Any, text: str) -> str:
+def _checkpoint(home: Home, text: str) -> str:
     """Return the run to go on with; of a checkpoint of the source documents, the run that it means."""
     from agent_forge.evomerge.run.views import checkpoints
     from agent_forge.worker.commands.fork import fork, plan
@@ -188,7 +189,7 @@ def _checkpoint(home: Any, text: str) -> str:
     return run
 
 
-def _estimate(options: dict[str, Any], resume: bool, detach: bool, as_json: bool) -> None:
+def _estimate(options: Json, resume: bool, detach: bool, as_json: bool) -> None:
     """Print what a run would cost; nothing is recorded."""
     from agent_forge.evomerge.run import events
     from agent_forge.evomerge.tasks.estimate import estimate
@@ -211,7 +212,7 @@ def _estimate(options: dict[str, Any], resume: bool, detach: bool, as_json: bool
         click.echo(line)
 
 
-def estimated(estimates: dict[str, Any]) -> list[str]:
+def estimated(estimates: Json) -> list[str]:
     """Return an estimate as lines of text."""
     tasks = ", ".join(f"{count} {kind}" for kind, count in sorted(estimates["tasks"].items()))
     items = ", ".join(
@@ -270,7 +271,7 @@ __all__ = ["Plan", "check", "make", "read_file"]
 ABOUT_MODELS = ("base_models", "base_model", "data", "output_dir")
 
 
-def read_file(path: str | None) -> dict[str, Any]:
+def read_file(path: str | None) -> Json:
     """Return a config file's content, or that of a genome file of mergekit-evolve.
 
     Raises ConfigError.
@@ -325,7 +326,7 @@ def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
     return submit.plan(request, Lookup({}, named, elsewhere))
 
 
-def _without(file: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
+def _without(file: Mapping[str, object], chosen: Mapping[str, object]) -> Json:
     """Return a file's settings without those that options give, under whichever of their names."""
     meant = {RENAMED.get(name, name) for name in chosen}
     return {name: value for name, value in file.items() if RENAMED.get(name, name) not in meant}
@@ -344,7 +345,7 @@ _INSTEAD = {
 }
 
 
-def read(document: dict[str, Any], file: str) -> tuple[dict[str, Any], list[str]]:
+def read(document: dict[str, object], file: str) -> tuple[Json, list[str]]:
     """Return settings and models of a genome file, and warnings. Raises ConfigError."""
     genome = document.get("genome")
     if not isinstance(genome, dict):
@@ -368,7 +369,7 @@ def read(document: dict[str, Any], file: str) -> tuple[dict[str, Any], list[str]
             "no ancestor: both are sources."
         )
         base = None
-    settings: dict[str, Any] = {"base_models": [m for m in models if m != base]}
+    settings: dict[str, object] = {"base_models": [m for m in models if m != base]}
     if base is not None:
         settings["base_model"] = base
     species = _SAID_BY.get(method, method)
@@ -391,7 +392,7 @@ def read(document: dict[str, Any], file: str) -> tuple[dict[str, Any], list[str]
     return settings, warnings
 
 
-def _model(entry: Any, where: str) -> str:
+def _model(entry: object, where: str) -> str:
     """Return a model; mergekit writes a text, or a mapping with `model`. Raises ConfigError."""
     if isinstance(entry, dict):
         if entry.get("lora"):

@@ -8,18 +8,17 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
-from agent_forge.cli.options import emit, json_option, say, split
+from agent_forge.cli.options import Json, emit, json_option, say, split
 
 #: Groups of settings that the file has, all but `SKIPPED`; `forge settings` lists the others.
 COMMON = ("Run", "Budgets", "Data", "Fitness", "Search")
 #: Settings that stand at the top of the file, and one that is refused without another.
 SKIPPED = ("strategy", "generations", "budget_hours", "path_blocks")
 #: Setting that is unset by default → a value to show.
-EXAMPLES: dict[str, Any] = {
+EXAMPLES: dict[str, object] = {
     "budget_hours": "1h",
     "max_hours": 8.0,
     "max_device_hours": 8.0,
@@ -165,14 +164,14 @@ def _models(inputs: Inputs) -> Iterator[str]:
     yield f"{'' if inputs.data else '#'}data = {_toml(inputs.data or ('models/items',))}"
 
 
-def _about(name: str, table: dict[str, Any]) -> list[str]:
+def _about(name: str, table: Json) -> list[str]:
     """Return the first sentence of a setting's description as comments."""
     words = table[name].description.partition(". ")[0].rstrip(".")
     unset = " (default: unset)" if table[name].default is None else ""
     return textwrap.wrap(f"{words}{unset}.", WIDTH, initial_indent="# ", subsequent_indent="# ")
 
 
-def _toml(value: Any) -> str:
+def _toml(value: object) -> str:
     """Return a setting's value as TOML; the keys of an object are the names of settings."""
     if isinstance(value, dict):
         inner = ", ".join(f"{name} = {_toml(part)}" for name, part in value.items())

@@ -5,11 +5,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from agent_forge.cli.options import SLICES, emit, home, json_option, load_run, number, short, table
+
+if TYPE_CHECKING:
+    from agent_forge.evaluation.data.slices import Slice
+    from agent_forge.evomerge.fitness.paired_bootstrap import Contest, Names, Tally
+    from agent_forge.evomerge.reports.head_to_head import HeadToHead
+    from agent_forge.evomerge.run.state import RunState
+    from agent_forge.runs.home import Home
 
 
 @click.command("items")
@@ -36,7 +43,7 @@ def items_command(
     run: str,
     candidate: str,
     against: str | None,
-    slice_: Any,
+    slice_: Slice | None,
     limit: int,
     everything: bool,
     as_json: bool,
@@ -83,7 +90,9 @@ def items_command(
     _print(contests if everything else _ends(contests, limit))
 
 
-def _plain(comparison: Any, tallies: Any, contests: Any) -> dict[str, Any]:
+def _plain(
+    comparison: HeadToHead, tallies: list[Tally], contests: list[Contest]
+) -> dict[str, object]:
     """Return the comparison as plain data, for --json."""
     return {
         "candidate": comparison.mine,
@@ -97,7 +106,7 @@ def _plain(comparison: Any, tallies: Any, contests: Any) -> dict[str, Any]:
     }
 
 
-def _names(home: Any, state: Any, slice_: Any) -> Any:
+def _names(home: Home, state: RunState, slice_: Slice) -> Names | None:
     """Return the items' ids if models and data are at hand; else print why not, and return None."""
     from agent_forge.evaluation.data.items import digest
     from agent_forge.evomerge.tasks.context import MergeContext
@@ -107,6 +116,7 @@ def _names(home: Any, state: Any, slice_: Any) -> Any:
 
     try:
         bench = MergeContext(state, Artifacts.of(home))
+        assert state.started
         if digest(bench.items) != state.started.data_digest:
             raise DataError("the data has changed since the run started.")
         return names(bench.packed[slice_])
@@ -115,9 +125,9 @@ def _names(home: Any, state: Any, slice_: Any) -> Any:
         return None
 
 
-def _ends(contests: list[Any], limit: int) -> list[Any]:
+def _ends(contests: list[Contest], limit: int) -> list[Contest]:
     """Return the clearest wins and the clearest losses of every domain and kind, `limit` of each."""
-    result: list[Any] = []
+    result: list[Contest] = []
     for group in dict.fromkeys((c.domain, c.kind) for c in contests):
         group_contests = sorted(
             (c for c in contests if (c.domain, c.kind) == group), key=lambda c: -c.lead
@@ -132,7 +142,7 @@ def _ends(contests: list[Any], limit: int) -> list[Any]:
     return result
 
 
-def _print(contests: list[Any]) -> None:
+def _print(contests: list[Contest]) -> None:
     rows = [
         [c.domain, c.kind, c.name, f"{c.mine:.4f}", f"{c.theirs:.4f}", f"{c.lead:+.4f}"]
         for c in contests

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 from agent_forge.cli.evomerge.adapters import adapter_options, merge_adapters, numbers
-from agent_forge.cli.options import emit, json_option
+from agent_forge.cli.options import Json, emit, json_option
 
 if TYPE_CHECKING:
     from agent_forge.evomerge.mergekit.parser import Document
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: Options that only a merge of models by a method has.
 OF_MODELS = ("base", "data", "parameter")
-Command = TypeVar("Command", bound=Callable[..., Any])
+Command = TypeVar("Command", bound=Callable[..., object])
 
 _OPTIONS = (
     click.option(
@@ -59,7 +59,7 @@ def method_options(command: Command) -> Command:
 
 
 def merge_kind(
-    paths: Sequence[str], words: Mapping[str, Any], of_models: bool
+    paths: Sequence[str], words: Mapping[str, object], of_models: bool
 ) -> Literal["adapters", "config", "method"]:
     """Return what is to be merged: adapters, models by a config, or models by a method.
 
@@ -131,8 +131,8 @@ def config_text(
             )
     names = METHODS[method.lower()].known if method.lower() in METHODS else ()
     weighted = weights is not None or "weight" in names
-    each: list[dict[str, Any]] = [{"weight": share} if weighted else {} for share in shares]
-    parameters: dict[str, Any] = {}
+    each: list[dict[str, object]] = [{"weight": share} if weighted else {} for share in shares]
+    parameters: dict[str, object] = {}
     for word in parameter:
         key, equals, value = word.partition("=")
         if not equals or not key:
@@ -146,7 +146,7 @@ def config_text(
             settings["data"] = path
     elif data:
         parameters["data"] = data[0]
-    document: dict[str, Any] = {"merge_method": method}
+    document: dict[str, object] = {"merge_method": method}
     if base is not None:
         document["base_model"] = base
     document["models"] = [
@@ -235,7 +235,7 @@ def merge_command(
         emit({"merges": merges})
 
 
-def _documents(paths: tuple[str, ...], words: dict[str, Any]) -> list[Document]:
+def _documents(paths: tuple[str, ...], words: Json) -> list[Document]:
     """Return the merges of a config file, or the one that options say."""
     from agent_forge.evomerge.tasks import merge
 
@@ -278,12 +278,12 @@ def _is_recipe_file(config: Path) -> bool:
 def _merged(
     documents: list[Document],
     out: Path,
-    options: dict[str, Any],
+    options: Json,
     check: bool,
     dry_run: bool,
     strict: bool,
     quiet: bool,
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """Merge every document of a config, one after the other."""
     from agent_forge.evomerge.tasks import merge
 
@@ -300,7 +300,7 @@ def _merged(
             continue
         prepared = merge.prepare(document, place, folders, named, _tell)
         _warn(prepared.warnings, strict)
-        entry: dict[str, Any] = {"name": document.name, "folder": str(place)}
+        entry: dict[str, object] = {"name": document.name, "folder": str(place)}
         if dry_run:
             entry["tensors"] = len(prepared.layout.outputs)
             line = f"{entry['tensors']} tensors from {len(prepared.models)} models; fine"
@@ -381,7 +381,7 @@ class _Progress:
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()
 
-    def __call__(self, document: Any, done: int, all_: int, name: str) -> None:
+    def __call__(self, document: object, done: int, all_: int, name: str) -> None:
         if self._terminal:
             print(f"\r\x1b[K{done}/{all_} {name}", end="", file=sys.stderr, flush=True)
 

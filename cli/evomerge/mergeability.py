@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from agent_forge.cli.options import (
     SLICES,
+    Json,
     emit,
     json_option,
     say,
@@ -16,6 +17,13 @@ from agent_forge.cli.options import (
     show_table,
     wrapped,
 )
+
+if TYPE_CHECKING:
+    from agent_forge.evaluation.data.packing import Ids
+    from agent_forge.evomerge.mergeability.forecast import Point
+    from agent_forge.evomerge.mergeability.relations import Relations
+    from agent_forge.runs.event_types import ModelReference
+    from agent_forge.runs.kinds.asked import Plan
 
 #: Elements of all sources up to which `forge check` compares the weights: some seconds.
 CHECKED = 30_000_000
@@ -75,7 +83,7 @@ def mergeability_command(models: tuple[str, ...], base: str, as_json: bool, **op
     _show(names, *measured)
 
 
-def _resolved(models: Sequence[str]) -> list[Any]:
+def _resolved(models: Sequence[str]) -> list[ModelReference]:
     from agent_forge.runs.home import Home
     from agent_forge.weights.folders.sources import resolve
     from agent_forge.weights.storage.model_origin import Finder
@@ -95,7 +103,9 @@ def _tell(what: str) -> None:
     say(what, err=True)
 
 
-def _measured(references: list[Any], names: list[str], options: dict[str, Any]) -> tuple:
+def _measured(
+    references: list[ModelReference], names: list[str], options: Json
+) -> tuple[Relations, list[Point] | None, dict[str, int]]:
     """Return relations, points (None without losses) and tokens by domain."""
     from agent_forge.evaluation.data import domains
     from agent_forge.evaluation.loading import load_items, load_tokenizer
@@ -109,7 +119,7 @@ def _measured(references: list[Any], names: list[str], options: dict[str, Any]) 
     strange = merge.other_tokens(names, folders, strict=False)
     for warning in (*opened.warnings, *strange):
         _tell(f"warning: {warning}")
-    text: dict[str, Any] = {}
+    text: dict[str, list[Ids]] = {}
     if not options["weights_only"]:  # whatever is wrong with the data is told before any work
         data = tuple(options["text"]) or (domains.NAME,)
         items = load_items(data, allow_benchmarks=True, note=_tell, needed=(options["slice_"],))
@@ -124,7 +134,9 @@ def _measured(references: list[Any], names: list[str], options: dict[str, Any]) 
     return weight_relations, points, {domain: sum(map(len, rows)) for domain, rows in text.items()}
 
 
-def _show(names: list[str], relations: Any, points: Any, tokens: dict[str, int]) -> None:
+def _show(
+    names: list[str], relations: Relations, points: list[Point] | None, tokens: dict[str, int]
+) -> None:
     from agent_forge.evomerge.mergeability import forecast, report
 
     base, *sources = names
@@ -145,7 +157,7 @@ def _show(names: list[str], relations: Any, points: Any, tokens: dict[str, int])
         say(line)
 
 
-def of_check(plan: Any) -> tuple[Any, list[str], str]:
+def of_check(plan: Plan) -> tuple[Relations | None, list[str], str]:
     """Return relations (None if they would take long), names, and what `forge check` left out."""
     from agent_forge.evomerge.mergeability import lines
     from agent_forge.evomerge.mergeability.relations import relations

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from agent_forge.cli.options import SLICES, emit, json_option, number, table
+
+if TYPE_CHECKING:
+    from agent_forge.evaluation.data.slices import Slice
+    from agent_forge.evomerge.tasks.score import Score, SpeedComparison
 
 
 @click.command("score")
@@ -51,7 +55,7 @@ from agent_forge.cli.options import SLICES, emit, json_option, number, table
 @json_option
 def score_command(
     models: tuple[str, ...],
-    slice_: Any,
+    slice_: Slice,
     context: int,
     show_items: bool,
     as_json: bool,
@@ -91,14 +95,16 @@ def _tell(what: str) -> None:
     click.echo(what, err=True)
 
 
-def _all_as_data(scores: list[Any], speeds: list[Any], show_items: bool) -> list[dict[str, Any]]:
+def _all_as_data(
+    scores: list[Score], speeds: list[SpeedComparison], show_items: bool
+) -> list[dict[str, object]]:
     data = [_as_data(model_score, show_items) for model_score in scores]
     for row, beside in zip(data, speeds, strict=False):
         row["speed"] = dataclasses.asdict(beside) | {"speed": beside.speed.model_dump()}
     return data
 
 
-def _as_data(model_score: Any, show_items: bool) -> dict[str, Any]:
+def _as_data(model_score: Score, show_items: bool) -> dict[str, object]:
     data = {
         "model": model_score.name,
         "slice": model_score.slice,
@@ -114,7 +120,7 @@ def _as_data(model_score: Any, show_items: bool) -> dict[str, Any]:
     return data
 
 
-def _show(model_score: Any, show_items: bool) -> None:
+def _show(model_score: Score, show_items: bool) -> None:
     measured = model_score.components
     rows = [_row(domain, model_score) for domain in sorted(model_score.outcomes)]
     rows.append(
@@ -141,7 +147,7 @@ def _show(model_score: Any, show_items: bool) -> None:
         )
 
 
-def _row(domain: str, model_score: Any) -> list[str]:
+def _row(domain: str, model_score: Score) -> list[str]:
     """Return a domain's row; shares are counts ("5 of 8"), so that the number of items can be seen."""
     outcomes = model_score.outcomes[domain]
     bits = (
@@ -161,7 +167,7 @@ def _row(domain: str, model_score: Any) -> list[str]:
     ]
 
 
-def _show_speeds(scores: list[Any], speeds: list[Any]) -> None:
+def _show_speeds(scores: list[Score], speeds: list[SpeedComparison]) -> None:
     """Print cost by arithmetic and as measured; nothing if no speeds were asked for."""
     if not speeds:
         return

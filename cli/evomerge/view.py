@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 from typing_extensions import override
@@ -18,9 +18,26 @@ from typing_extensions import override
 from agent_forge.cli.kind_views import View
 from agent_forge.cli.live import Frame, line, tails, top, utc
 from agent_forge.cli.live import frame as common_frame
-from agent_forge.cli.options import name_of, named, number, say, short, show_table, tell, wrapped
+from agent_forge.cli.options import (
+    Json,
+    name_of,
+    named,
+    number,
+    say,
+    short,
+    show_table,
+    tell,
+    wrapped,
+)
 from agent_forge.cli.panels import LEVELS, PLAIN_LEVELS, spark
 from agent_forge.worker.queue.device_table import Hand
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.text import Text
+
+    from agent_forge.events import Envelope
+    from agent_forge.evomerge.run.state import RunState
 
 #: Columns beside a curve: its name, its last value and what is said behind it.
 BESIDE = 62
@@ -47,16 +64,16 @@ class Snapshot(Frame):
     #: The champion's id, and what it is in a few words.
     champion: str | None
     what: str
-    population: tuple[dict[str, Any], ...]
+    population: tuple[Json, ...]
 
 
 def snapshot(
-    state: Any,
+    state: RunState,
     began: str,
     newest: str,
     hands: Sequence[Hand] = (),
     news: Sequence[str] = (),
-    rehearsal: Any = None,
+    rehearsal: object = None,
 ) -> Snapshot:
     """Return the values to show; `began`, `newest`: when the first and last event were recorded."""
     from agent_forge.evomerge.recipes.recipe import label
@@ -65,6 +82,7 @@ def snapshot(
     rows = generation_rows.rows(state)
     curves = {name: tuple(row[name] for row in rows) for name in ("best", "mean", "champion")}
     recipe = state.recipes[state.champion] if state.champion else None
+    assert state.submitted
     common = vars(common_frame(state, began, newest, hands, news, rehearsal))
     at = max((g for g, _ in state.candidates), default=0)
     return Snapshot(
@@ -78,7 +96,7 @@ def snapshot(
     )
 
 
-def draw(shown: Snapshot, width: int, height: int, now: datetime, plain: bool = False) -> Any:
+def draw(shown: Snapshot, width: int, height: int, now: datetime, plain: bool = False) -> Group:
     """Draw the picture: at most `height` lines of `width` columns."""
     from rich.console import Group
 
@@ -90,7 +108,7 @@ def draw(shown: Snapshot, width: int, height: int, now: datetime, plain: bool = 
     return Group(*[*parts, *table, *under_way, *news][:height])
 
 
-def _curves(shown: Snapshot, width: int, levels: str) -> list[Any]:
+def _curves(shown: Snapshot, width: int, levels: str) -> list[Text]:
     """Return the curves: fitness on draws, on the selection slice, and diversity from 0."""
     if not shown.diversity:
         return []
@@ -122,7 +140,7 @@ def _ends(values: Sequence[float | None]) -> tuple[float, float]:
     return min(numbers, default=0.0), max(numbers, default=0.0)
 
 
-def _population(shown: Snapshot, room: int) -> list[Any]:
+def _population(shown: Snapshot, room: int) -> list[Text]:
     """Return a heading and one line a slot; if `room` is too small, only the best slots."""
     if room < 3 or not shown.population:
         return []
@@ -149,16 +167,17 @@ class EvoMergeView(View):
     """Texts of a merging run."""
 
     @override
-    def summary(self, state: Any, rows: list[Any]) -> dict[str, Any]:
+    def summary(self, state: RunState, rows: list[Envelope]) -> Json:
         """Return the report, as far as the run is."""
         return self.kind.report(state, rows)
 
     @override
-    def about(self, state: Any) -> list[tuple[str, str]]:
+    def about(self, state: RunState) -> list[tuple[str, str]]:
         """Return the models that the run began with, and the run that it is a fork of."""
         from agent_forge.evomerge.recipes.recipe import label
         from agent_forge.evomerge.reports import report
 
+        assert state.started
         lines = [
             ("models", ", ".join(source.name for source in state.started.sources)),
             ("base", state.started.base.name),
@@ -170,7 +189,7 @@ class EvoMergeView(View):
         return lines
 
     @override
-    def announce(self, state: Any, data: dict[str, Any], name: str) -> None:
+    def announce(self, state: RunState, data: Json, name: str) -> None:
         """Print the champion beside its rivals on the test slice."""
         click.echo(f"run {name} completed: champion {short(state.champion)}")
         test = data["test"]
@@ -198,7 +217,7 @@ class EvoMergeView(View):
     legend = LEGEND
 
     @override
-    def unit(self, state: Any, row: Any) -> str | None:
+    def unit(self, state: RunState, row: Envelope) -> str | None:
         """Return a closed generation in a line; None for every other event."""
         if row.type != "generation_completed":
             return None
@@ -220,25 +239,25 @@ class EvoMergeView(View):
     @override
     def frame(
         self,
-        state: Any,
+        state: RunState,
         began: str,
         newest: str,
-        hands: Any,
-        news: Any,
-        curve: Any = (),
-        rehearsal: Any = None,
-    ) -> Any:
+        hands: Sequence[Hand],
+        news: Sequence[str],
+        curve: Sequence[float | None] = (),
+        rehearsal: object = None,
+    ) -> Snapshot:
         """Return what a terminal draws of the state."""
         return snapshot(state, began, newest, hands, news, rehearsal)
 
     @override
-    def draw(self, shown: Any, width: int, height: int, plain: bool) -> Any:
+    def draw(self, shown: Snapshot, width: int, height: int, plain: bool) -> Group:
         return draw(shown, width, height, utc(), plain)
 
     # ---- `forge replay`, `diff`, `compare` ---------------------------------------------------
 
     @override
-    def snapshot(self, data: dict[str, Any]) -> None:
+    def snapshot(self, data: Json) -> None:
         """Print population, champion and diversity at a place of the history."""
         click.echo(
             f"run         {named(data['run'])}  {data['status']}  after event {data['place']}"
@@ -275,7 +294,7 @@ class EvoMergeView(View):
             click.echo(f"            and {len(pending) - 6} more (--json lists them)")
 
     @override
-    def after(self, state: Any, group: Any) -> str | None:
+    def after(self, state: RunState, group: Sequence[Envelope]) -> str | None:
         """Return the newest generation in a line, after an append of several events."""
         if not state.generation or group[-1].type == group[0].type:
             return None
@@ -290,7 +309,7 @@ class EvoMergeView(View):
         )
 
     @override
-    def differences(self, data: dict[str, Any]) -> None:
+    def differences(self, data: Json) -> None:
         """Print how two places differ: settings, sources, candidates, evaluations, champion."""
         for which in "ab":
             side = data[which]

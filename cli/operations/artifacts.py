@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from agent_forge.cli.options import SuggestingGroup, emit, json_option, table
+
+if TYPE_CHECKING:
+    from agent_forge.weights.storage.artifact_store import Vault
 
 
 @click.group("artifacts", cls=SuggestingGroup)
@@ -20,7 +23,7 @@ def artifacts_command() -> None:
     """
 
 
-def _vault(plain: bool = False) -> Any:
+def _vault(plain: bool = False) -> Vault:
     from agent_forge.runs.home import Home
     from agent_forge.weights.storage.artifact_store import open_vault
 

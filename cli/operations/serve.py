@@ -6,9 +6,12 @@ import re
 import signal
 import socket
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from agent_forge.runs.home import Home
 
 #: Default port of the dashboard and the API, as in the source documents.
 PORT = 8083
@@ -81,7 +84,7 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _first(home: Any) -> str | None:
+def _first(home: Home) -> str | None:
     """Create the first user; return a token.
 
     None if there are users already, or if stderr is no terminal: Docker and systemd would keep the

@@ -9,7 +9,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -18,6 +18,7 @@ from agent_forge.runs.system.linked_processes import tied
 
 if TYPE_CHECKING:
     from agent_forge.runs.home import Home
+    from agent_forge.worker.devices.local_servers import PartsFile, Postgres, Redis
 
 #: Seconds between two looks at the log.
 LOOK = 2.0
@@ -88,13 +89,13 @@ def up_command(
 
 
 def _run(
-    home: Any, postgres: bool, port: int | None, options: list[str], signals: list[int]
+    home: Home, postgres: bool, port: int | None, options: list[str], signals: list[int]
 ) -> None:
     """Start everything, watch over it, and stop it. Raises ConflictError if an earlier one is left."""
     from agent_forge.worker.devices.local_servers import PartsFile
 
     env: dict[str, str] = dict(os.environ)
-    started: list[Any] = []
+    started: list[Redis | Postgres | ServerProcess] = []
     running = PartsFile(home.folder)
     running.refuse_left()
     running.note("forge up", os.getpid())
@@ -111,7 +112,11 @@ def _run(
 
 
 def _servers(
-    home: Any, env: dict[str, str], postgres: bool, started: list[Any], running: Any
+    home: Home,
+    env: dict[str, str],
+    postgres: bool,
+    started: list[Redis | Postgres | ServerProcess],
+    running: PartsFile,
 ) -> None:
     """Start those that are wanted and not named, and name them."""
     from agent_forge.worker.devices.local_servers import Postgres, Redis
@@ -194,14 +199,16 @@ class Endings:
 
 
 def _carry(
-    home: Any,
+    home: Home,
     env: dict[str, str],
     options: list[str],
-    started: list[Any],
+    started: list[Redis | Postgres | ServerProcess],
     signals: list[int],
-    running: Any,
+    running: PartsFile,
 ) -> None:
     """Start the worker and watch over all processes until a signal asks to stop."""
+    from agent_forge.worker.devices.local_servers import Redis
+
     command = [
         sys.executable,
         "-c",
@@ -223,7 +230,7 @@ def _carry(
                 signal_count = len(signals)
                 worker.send_signal(signal.SIGINT)
             for server in started:
-                if hasattr(server, "running") and not server.running() and not signal_count:
+                if isinstance(server, Redis) and not server.running() and not signal_count:
                     _again(server)
                     if server.running():
                         running.note("Redis", server.pid)
@@ -240,7 +247,7 @@ def _carry(
         )
 
 
-def _again(server: Any) -> None:
+def _again(server: Redis) -> None:
     """Start Redis again after it died; without Redis the workers go on, a little slower."""
     from agent_forge.runs.errors import UnavailableError
 
@@ -252,7 +259,7 @@ def _again(server: Any) -> None:
         time.sleep(5)
 
 
-def _say(home: Any, env: dict[str, str]) -> None:
+def _say(home: Home, env: dict[str, str]) -> None:
     """Print the variables and commands for other terminals."""
     click.echo("up. Ctrl-C stops everything. In other terminals:", err=True)
     if os.environ.get("FORGE_DATABASE_URL"):
@@ -264,7 +271,7 @@ def _say(home: Any, env: dict[str, str]) -> None:
     click.echo("  forge submit …    forge queue    forge workers    forge watch RUN", err=True)
 
 
-def _lock(folder: Path) -> Any:
+def _lock(folder: Path) -> TextIO:
     """Lock the home for one `forge up` at a time; return the open lock file. Raises ConflictError."""
     import fcntl
 

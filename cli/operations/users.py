@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from agent_forge.cli.options import SuggestingGroup, emit, home, json_option, table
+
+if TYPE_CHECKING:
+    from agent_forge.events import EventStore
 
 ROLE = click.Choice(["viewer", "submitter", "admin"])
 
@@ -23,7 +26,10 @@ def users_command() -> None:
     """
 
 
-def _with_store(work: Callable[[Any], Any]) -> Any:
+Result = TypeVar("Result")
+
+
+def _with_store(work: Callable[[EventStore], Result]) -> Result:
 
     store = home().open_store()
     try:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from agent_forge.cli.options import emit, home, json_option, number, table
+
+if TYPE_CHECKING:
+    from agent_forge.worker.queue.device_table import Device
 
 log = logging.getLogger("worker.command")
 
@@ -124,7 +127,7 @@ def workers_command(check: bool, as_json: bool) -> None:
     table([*keys], [[str(row[key] or "-") for key in keys] for row in rows])
 
 
-def _row(device: Any) -> dict[str, Any]:
+def _row(device: Device) -> dict[str, object]:
     """Return one device as a row, for the table and for JSON."""
     refuses = {run: why for run, (until, why) in device.refused.items() if until > device.now}
     return {

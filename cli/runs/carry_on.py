@@ -7,11 +7,19 @@ import sys
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from agent_forge.cli.options import emit, name_of, tell
+from agent_forge.cli.options import Json, emit, name_of, tell
+
+if TYPE_CHECKING:
+    from agent_forge.events import EventStore
+    from agent_forge.runs.home import Home
+    from agent_forge.runs.kinds.asked import Plan
+    from agent_forge.runs.kinds.kind import Kind
+    from agent_forge.runs.kinds.state import State
+    from agent_forge.runs.record.events import Described
 
 
 def tracked(flag: bool = False, elsewhere: bool = False) -> bool:
@@ -32,7 +40,7 @@ def _warn(text: str) -> None:
 
 
 def carry_on(
-    home: Any, run: str, output: str | None, as_json: bool, followed: bool | None = None
+    home: Home, run: str, output: str | None, as_json: bool, followed: bool | None = None
 ) -> None:
     """Carry a run to its end, write its result's folder and announce the result.
 
@@ -50,9 +58,9 @@ def carry_on(
 
 
 def begin(
-    home: Any,
-    plan: Any,
-    queued: dict[str, Any],
+    home: Home,
+    plan: Plan,
+    queued: Json,
     detach: bool,
     dry_run: bool,
     as_json: bool,
@@ -80,7 +88,7 @@ def begin(
     carry_on(home, run, output, as_json, followed)
 
 
-def _tried(plan: Any, detach: bool, as_json: bool) -> None:
+def _tried(plan: Plan, detach: bool, as_json: bool) -> None:
     """Try the work of a run and print time, disk and memory, and what each number is derived from.
 
     Raises UsageError with `detach`, and the errors of a submission and of a start.
@@ -113,7 +121,7 @@ def _tried(plan: Any, detach: bool, as_json: bool) -> None:
         tell(f"{name:7s} {value}: {amount.how}")
 
 
-def _written(home: Any, state: Any, output: str | None) -> dict[str, Any]:
+def _written(home: Home, state: State, output: str | None) -> Json:
     """Write the folder of a run's result; return the report, without a folder if it has no result."""
     from agent_forge.runs import kinds
     from agent_forge.runs.history.repository import history
@@ -132,13 +140,13 @@ def _written(home: Any, state: Any, output: str | None) -> dict[str, Any]:
         store.close()
 
 
-def _folder(kind: Any, run: str) -> str:
+def _folder(kind: Kind, run: str) -> str:
     """Return the name of the folder for the result of a run that names none."""
     return f"{run}-{kind.result_name}"
 
 
 def recorded(
-    home: Any, plan: Any, queued: dict[str, Any], config_file: str | None = None
+    home: Home, plan: Plan, queued: Json, config_file: str | None = None
 ) -> tuple[str, str]:
     """Check a plan and record the run, or find that of the same request; return its id and name.
 
@@ -173,7 +181,7 @@ def _found(name: str, status: str, key: str | None) -> str:
     return f"run {name} of {whose} is {status}{another}"
 
 
-def _checked(plan: Any) -> str | None:
+def _checked(plan: Plan) -> str | None:
     """Check a plan, print the warnings, and return the folder of its result, if it names one.
 
     Raises ConfigError, ConflictError, UnavailableError.
@@ -186,7 +194,7 @@ def _checked(plan: Any) -> str | None:
     return None if plan.output_dir is None else str(check_target(Path(plan.output_dir)))
 
 
-def _words(store: Any, queued: dict[str, Any], config_file: str | None) -> Any:
+def _words(store: EventStore, queued: Json, config_file: str | None) -> Described:
     """Return what a user says about a new run: its name, and the key that the user gave."""
     from datetime import UTC, datetime
 
@@ -200,7 +208,7 @@ def _words(store: Any, queued: dict[str, Any], config_file: str | None) -> Any:
     return Described(name=name, key=key)
 
 
-def resumed(home: Any, run: str, options: dict[str, Any]) -> tuple[str, str | None]:
+def resumed(home: Home, run: str, options: Json) -> tuple[str, str | None]:
     """Return the run to go on with and its output folder. Raises ConfigError if options are given.
 
     Settings of a run are fixed.
@@ -233,7 +241,7 @@ def resumed(home: Any, run: str, options: dict[str, Any]) -> tuple[str, str | No
     return state.run, output
 
 
-def _follow(home: Any, run: str):
+def _follow(home: Home, run: str) -> Any:
     """Carry the run on to its end, showing what happens. Ctrl-C stops between two tasks."""
     from agent_forge.cli.runs.progress import Progress
     from agent_forge.runs.home import processes
@@ -243,7 +251,7 @@ def _follow(home: Any, run: str):
     store = home.open_store()
     interrupted: list[int] = []
 
-    def stop(_signal: int, _frame: Any) -> None:
+    def stop(_signal: int, _frame: object) -> None:
         if interrupted:
             raise KeyboardInterrupt
         interrupted.append(1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
 
 import click
 
@@ -23,8 +22,10 @@ from agent_forge.cli.options import (
 )
 from agent_forge.cli.panels import cell
 from agent_forge.cli.runs.inspect import overview
+from agent_forge.events import Envelope, EventStore
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import NotFoundError
+from agent_forge.runs.kinds.state import State
 from agent_forge.runs.panels.head import Result, in_words, quantity
 from agent_forge.runs.panels.panels import Panel
 from agent_forge.runs.panels.side_by_side import SideBySide, side_by_side
@@ -123,7 +124,7 @@ def _result(result: Result | None) -> tuple[str, str, str]:
     return words, " to ".join(ends) or "-", result.on or "-"
 
 
-def _setting(value: Any) -> str:
+def _setting(value: object) -> str:
     return cell(value if isinstance(value, str | int | float | None) else str(value))
 
 
@@ -131,7 +132,7 @@ def _setting(value: Any) -> str:
 LONGEST = 5.0
 
 
-def _cut(store: Any, text: str) -> tuple[Any, list[Any]]:
+def _cut(store: EventStore, text: str) -> tuple[State, list[Envelope]]:
     """Return the state and the rows that RUN, RUN@57 or RUN@g3 names."""
     from dataclasses import replace
 
@@ -194,7 +195,12 @@ def replay_command(
 
 
 def _follow(
-    store: Any, state: Any, rows: list[Any], speed: float | None, live: bool, as_json: bool
+    store: EventStore,
+    state: State,
+    rows: list[Envelope],
+    speed: float | None,
+    live: bool,
+    as_json: bool,
 ) -> None:
     """Print event after event with the state after it; then new events, until the run has ended."""
     from agent_forge.cli import kind_views
@@ -217,7 +223,7 @@ def _follow(
         print_event(row, now.place, as_json)
 
 
-def _coming(store: Any, state: Any) -> Iterator[Any]:
+def _coming(store: EventStore, state: State) -> Iterator[Envelope]:
     from agent_forge.runs.history import repository
 
     while not state.ended:
@@ -229,7 +235,7 @@ def _coming(store: Any, state: Any) -> Iterator[Any]:
             time.sleep(0.2)
 
 
-def _pause(before: Any, row: Any, speed: float | None) -> None:
+def _pause(before: Envelope | None, row: Envelope, speed: float | None) -> None:
     if before is None or speed is None:
         return
     times = [datetime.fromisoformat(r.recorded_at) for r in (before, row)]
@@ -264,7 +270,7 @@ def diff_command(a: str, b: str, as_json: bool) -> None:
     emit(data) if as_json else kind_views.of(first.kind).differences(data)
 
 
-def places(*texts: str) -> list[tuple[Any, list[Any]]]:
+def places(*texts: str) -> list[tuple[State, list[Envelope]]]:
     """Return state and rows of each place: RUN, RUN@57 or RUN@g3."""
     store = home().open_store()
     try:

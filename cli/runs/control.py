@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from agent_forge.cli.options import PRIORITY, emit, json_option, name_of
 from agent_forge.runs.kinds.controls import control_of
+
+if TYPE_CHECKING:
+    from agent_forge.events import EventStore
+    from agent_forge.runs.home import Home
+    from agent_forge.runs.kinds.state import State
 
 
 def command_of(word: str, line: str) -> click.Command:
@@ -23,7 +28,7 @@ def command_of(word: str, line: str) -> click.Command:
         words = {"required": command.needs_reason, "help": "Why; it is recorded."}
         params.append(click.Option(["--reason"], **words))
 
-    def ask(run: str, as_json: bool, value: Any = None, reason: str | None = None) -> None:
+    def ask(run: str, as_json: bool, value: object = None, reason: str | None = None) -> None:
         from agent_forge.worker.commands import control
 
         _recorded(
@@ -47,7 +52,9 @@ def command_of(word: str, line: str) -> click.Command:
     )
 
 
-def _recorded(run: str, ask: Callable[[Any, Any, str], Any], done: str, as_json: bool) -> None:
+def _recorded(
+    run: str, ask: Callable[[EventStore, Home, str], State], done: str, as_json: bool
+) -> None:
     """Ask something of a run, which records it, and report it."""
     from agent_forge.runs.home import Home
     from agent_forge.runs.lists.finding import full_name

@@ -5,18 +5,28 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from agent_forge.cli.options import emit, json_option, name_of, warn_skipped
+from agent_forge.cli.options import Json, emit, json_option, name_of, warn_skipped
 from agent_forge.runs.errors import ConfigError
 from agent_forge.worker.exports import formats
 from agent_forge.worker.exports.formats import Gguf, Options, check
 
+if TYPE_CHECKING:
+    from agent_forge.runs.home import Home
+    from agent_forge.runs.kinds.state import State
+    from agent_forge.worker.exports.hub import Target
+
 
 def write(
-    format_: str, model: str, out: str | None, options: formats.Options, to: Any, as_json: bool
+    format_: str,
+    model: str,
+    out: str | None,
+    options: formats.Options,
+    to: Target | None,
+    as_json: bool,
 ) -> None:
     """Write a model in a format of other programs, send it to a Hub if that was asked for, and say so.
 
@@ -99,7 +109,7 @@ def _adapter(written: formats.Written) -> None:
     say(written, False)
 
 
-def send(to: Any, out: Path, *more: Path) -> formats.Written:
+def send(to: Target | None, out: Path, *more: Path) -> formats.Written:
     """Upload an export, and files beside it; return what is said of that."""
     if to is None:
         return {}
@@ -158,7 +168,7 @@ def gguf_options(command: Callable) -> Callable:
     """Add the options to a command, which gets them as `gguf`."""
 
     @functools.wraps(command)
-    def collected(**given: Any) -> Any:
+    def collected(**given: Any) -> object:
         values = {name: given.pop(name) for name in Gguf.__dataclass_fields__}
         return command(**given, gguf=Gguf(**values))
 
@@ -237,7 +247,7 @@ def export_command(
         _model(home, run, Path(out), reason, as_json, tables, to)
 
 
-def _pushed(push: str | None, public: bool, out: str | None) -> Any:
+def _pushed(push: str | None, public: bool, out: str | None) -> Target | None:
     """Return the place at a Hub that an export is sent to; None if it is not."""
     if push is None:
         if public:
@@ -250,7 +260,7 @@ def _pushed(push: str | None, public: bool, out: str | None) -> Any:
     return hub.target(push, public)
 
 
-def _tables(home: Any, run: str, folder: Path, as_json: bool) -> dict[str, Any]:
+def _tables(home: Home, run: str, folder: Path, as_json: bool) -> Json:
     """Write the run's tables, say so, and return what was written."""
     from agent_forge.runs.history.repository import opened
     from agent_forge.runs.lists.finding import full_name
@@ -278,13 +288,13 @@ def _tables(home: Any, run: str, folder: Path, as_json: bool) -> dict[str, Any]:
 
 
 def _model(
-    home: Any,
+    home: Home,
     model: str,
     out: Path,
     reason: str | None,
     as_json: bool,
-    tables: dict[str, Any] | None,
-    to: Any,
+    tables: Json | None,
+    to: Target | None,
 ) -> None:
     """Write the folder of a run's result, or of another model of the run, and record that."""
     from agent_forge.worker.exports import delivery
@@ -302,7 +312,7 @@ def _model(
         say_sent(sent)
 
 
-def announce(state: Any, data: dict[str, Any], as_json: bool) -> None:
+def announce(state: State, data: Json, as_json: bool) -> None:
     """Print the result on stdout."""
     if as_json:
         emit(data)

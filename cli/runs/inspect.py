@@ -8,11 +8,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from agent_forge.cli.options import (
+    Json,
     emit,
     home,
     json_option,
@@ -35,23 +36,28 @@ from agent_forge.runs.panels.tables import called
 from agent_forge.runs.system.durations import rough
 from agent_forge.runs.system.plain_text import visible
 
+if TYPE_CHECKING:
+    from agent_forge.events import Envelope, EventStore
+    from agent_forge.runs.kinds.state import State
+    from agent_forge.runs.record.lineage import Child
+
 #: Words of the run list for how a run stands.
 STATUSES = ("submitted", "running", "paused", "completed", "failed", "cancelled")
 
 
-def _age(row: dict[str, Any]) -> str:
+def _age(row: Json) -> str:
     """Return how long ago a run was submitted."""
     return rough(time.time() - datetime.fromisoformat(row["submitted_at"]).timestamp())
 
 
-def _under_parents(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _under_parents(rows: list[Json]) -> list[Json]:
     """Return the rows with each run's parts, the oldest first, behind it, and how deep each is."""
     runs = {row["run"]: row for row in rows}
-    parts: dict[str | None, list[dict[str, Any]]] = {}
+    parts: dict[str | None, list[Json]] = {}
     for row in rows:
         parts.setdefault(row["part_of"] if row["part_of"] in runs else None, []).append(row)
 
-    def below(run: str | None, depth: int) -> list[dict[str, Any]]:
+    def below(run: str | None, depth: int) -> list[Json]:
         children = parts.get(run, [])[:: 1 if run is None else -1]
         return [
             line
@@ -121,7 +127,7 @@ def runs_command(
         click.echo(f"{total - len(rows)} more: forge runs --all", err=True)
 
 
-def _runs_table(rows: list[dict[str, Any]]) -> None:
+def _runs_table(rows: list[Json]) -> None:
     """Print rows of the run list; a narrow terminal gets the columns that the next command needs."""
     from agent_forge.runs.panels.head import in_words
 
@@ -287,7 +293,7 @@ def events_command(run: str, after: int, as_json: bool) -> None:
         store.close()
 
 
-def print_event(row: Any, place: int, as_json: bool) -> None:
+def print_event(row: Envelope, place: int, as_json: bool) -> None:
     """Print one event on a line; `place` counts from the beginning of the history."""
     if as_json:
         whole = {"place": place, **row._asdict(), "data": json.loads(row.data)}
@@ -352,7 +358,9 @@ FORMATS = ("text", "csv", "json", "svg", "png")
 
 
 @contextmanager
-def _seen(state: Any, rows: list[Any]) -> Iterator[tuple[Any, list[Any], Sequence[Any]]]:
+def _seen(
+    state: State, rows: list[Envelope]
+) -> Iterator[tuple[EventStore, Sequence[Child], Sequence[float | None]]]:
     """Give the log, the runs that a run delegates, and the run's curve."""
     from agent_forge.runs.history.run_cache import Journals, RunCache
 
@@ -363,27 +371,27 @@ def _seen(state: Any, rows: list[Any]) -> Iterator[tuple[Any, list[Any], Sequenc
             yield store, children, curve.values
 
 
-def overview(state: Any, rows: list[Any]) -> Panels:
+def overview(state: State, rows: list[Envelope]) -> Panels:
     """Return head and panels of a run, by its log and by those of the runs that it delegates."""
     with _seen(state, rows) as (_, children, curve):
         return kinds.of(state.kind).overview(state, curve, children)
 
 
-def markdown(state: Any, rows: list[Any]) -> str:
+def markdown(state: State, rows: list[Envelope]) -> str:
     """Return the report of a run for people as Markdown, as it stands now."""
     with _seen(state, rows) as (store, children, curve):
         text = kinds.of(state.kind).full_report(store, state, rows, children, curve)
     return called(text, state.run, name_of(state.run))
 
 
-def with_now(state: Any, rows: list[Any]) -> Panels:
+def with_now(state: State, rows: list[Envelope]) -> Panels:
     """Return the same with what the run does now, by the tables of devices and leases."""
     page = overview(state, rows)
     now = None if state.ended else _now(state)
     return page.model_copy(update={"head": page.head.model_copy(update={"now": now})})
 
 
-def _now(state: Any) -> Live | None:
+def _now(state: State) -> Live | None:
     from agent_forge.runs.history.run_cache import Journals, RunCache
     from agent_forge.runs.lists import queries
     from agent_forge.worker.queue.device_table import DeviceTable, at_work, named_devices
@@ -393,7 +401,7 @@ def _now(state: Any) -> Live | None:
     store = home().open_store()
     roster, leases = DeviceTable(store.database), Leases(store.database)
 
-    def watched(state: Any, task: str = "") -> activity.Watched:
+    def watched(state: State, task: str = "") -> activity.Watched:
         kind = kinds.of(state.kind)
         count = kind.rehearse(state) if kind.rehearsable(state) else None
         hands = at_work(state.run, roster, leases)
@@ -437,6 +445,6 @@ def _text(panel: Panel) -> None:
     table(columns, [[text(value) for value in row] for row in rows])
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     """Return a value without separators of thousands."""
     return f"{value:.6g}" if isinstance(value, float) else "-" if value is None else str(value)

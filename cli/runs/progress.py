@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +20,13 @@ from agent_forge.runs.lists.curve import Curve
 from agent_forge.runs.panels.tables import renamed
 from agent_forge.worker.queue.reporting import activity
 from agent_forge.worker.queue.reporting.rehearsals import Rehearsals
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.live import Live
+
+    from agent_forge.events import Envelope
+    from agent_forge.runs.kinds.state import State
 
 #: What others did to the run, and what to do about it.
 _SAID = {
@@ -39,20 +46,20 @@ REFRESH, LOOK = 2, 1.0
 class _Followed:
     """One of the runs that are followed: its view, its times, what happened last, its curve."""
 
-    def __init__(self, state: Any) -> None:
+    def __init__(self, state: State) -> None:
         self.view = kind_views.of(state.kind)
         self.began = self.newest = ""
         self.news: deque[str] = deque(maxlen=live.NEWS)
         self._curve = Curve(kinds.of(state.kind), state.registry)
         self.name = names_of([state.run]).get(state.run, state.run)
 
-    def time(self, row: Any) -> None:
+    def time(self, row: Envelope) -> None:
         """Note when the run began, and when its newest event came."""
         self.began = self.began or row.recorded_at
         if row.type not in ("exported", "described"):  # the run may have ended before
             self.newest = row.recorded_at
 
-    def take(self, state: Any, rows: Sequence[Any]) -> None:
+    def take(self, state: State, rows: Sequence[Envelope]) -> None:
         """Note what happened, and the values of its curve."""
         from agent_forge.runs.kinds import wording
 
@@ -62,7 +69,7 @@ class _Followed:
             self.news.append(f"{row.recorded_at[11:19]} {row.type} {words}")
         self._curve.take(rows)
 
-    def frame(self, state: Any, hands: Sequence[live.Hand], rehearsal: Any) -> Any:
+    def frame(self, state: State, hands: Sequence[live.Hand], rehearsal: object) -> live.Frame:
         """Return what a terminal draws of the run."""
         times, news = (self.began, self.newest), tuple(self.news)
         frame = self.view.frame(state, *times, hands, news, self._curve.values, rehearsal)
@@ -80,11 +87,11 @@ class Progress:
     def __init__(self, hands: Callable[[], Sequence[live.Hand]] | None = None) -> None:
         dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown")
         self._terminal = sys.stderr.isatty() and not dumb
-        self._live: Any = None
+        self._live: Live | None = None
         #: Run → what is known of it; the run that was told of last.
         self._runs: dict[str, _Followed] = {}
         self._last = ""
-        self._shown: tuple[_Followed, Any] | None = None
+        self._shown: tuple[_Followed, live.Frame] | None = None
         self._hands = hands
         self._known: Sequence[live.Hand] = ()
         self._looked = float("-inf")
@@ -104,13 +111,13 @@ class Progress:
             self._live.__enter__()
         return self
 
-    def __exit__(self, *details: object) -> None:
+    def __exit__(self, *details: Any) -> None:
         self._rehearsals.close()
         if self._live is not None:
             self._live.transient = self._shown is not None and self._shown[1].ended is not None
             self._live.__exit__(*details)
 
-    def watch(self, state: Any, rows: list[Any]) -> None:
+    def watch(self, state: State, rows: list[Envelope]) -> None:
         """Show new rows; `state` is the state after them."""
         followed = self._runs.get(state.run)
         if followed is None:
@@ -125,7 +132,7 @@ class Progress:
         if self._live is not None and state.submitted is not None:
             self._take(followed, state, rows)
 
-    def _say_run(self, state: Any) -> None:
+    def _say_run(self, state: State) -> None:
         """Print which run is told of from here on, if several are followed, and what is told."""
         if state.run == self._last:
             return
@@ -135,14 +142,14 @@ class Progress:
             print(legend, file=sys.stderr, flush=True)
         self._last = state.run
 
-    def _how_far(self, state: Any) -> str:
+    def _how_far(self, state: State) -> str:
         """Return how far a run is and the time left; empty if it has ended, or if that is unknown."""
         if state.ended:
             return ""
         outlook = kinds.of(state.kind).outlook(state, self._rehearsals.of(state))
         return "" if outlook.eta_s is None else f"  ({activity.progress(state, outlook)})"
 
-    def _say(self, state: Any, row: Any) -> None:
+    def _say(self, state: State, row: Envelope) -> None:
         """Print what was measured at the start, and what users asked."""
         lines = []
         if row.type == "started":
@@ -154,7 +161,7 @@ class Progress:
         for line in lines:
             print(line, file=sys.stderr, flush=True)
 
-    def _take(self, followed: _Followed, state: Any, rows: list[Any]) -> None:
+    def _take(self, followed: _Followed, state: State, rows: list[Envelope]) -> None:
         """Keep what is to be drawn; the drawing is another thread's."""
         followed.take(state, rows)
         earlier_work, self._known = self._known, self._at_work(state)
@@ -162,7 +169,7 @@ class Progress:
             rehearsal = self._rehearsals.of(state)
             self._shown = followed, followed.frame(state, self._known, rehearsal)
 
-    def _at_work(self, state: Any) -> Sequence[live.Hand]:
+    def _at_work(self, state: State) -> Sequence[live.Hand]:
         if state.ended:
             return ()
         if self._hands is None:
@@ -176,7 +183,7 @@ class Progress:
         self._looked = time.monotonic()
         return self._hands()
 
-    def _draw(self, console: Any) -> Any:
+    def _draw(self, console: Console) -> RenderableType:
         if self._shown is None:
             return ""
         followed, frame = self._shown

@@ -75,7 +75,7 @@ def start_command(
     detach: bool,
     dry_run: bool,
     as_json: bool,
-    **queued: Any,
+    **queued: object,
 ) -> None:
     """Start or submit a run of any KIND, from a config file and settings; or resume a run.
 
@@ -119,7 +119,7 @@ def _start(
     detach: bool,
     dry_run: bool,
     as_json: bool,
-    **queued: Any,
+    **queued: object,
 ) -> None:
     """Start a run of a kind. A setting that `config` has and the file, too, is that of `config`."""
     from agent_forge.runs.home import Home
@@ -230,7 +230,7 @@ def _chosen(kind: Kind, name: str, value: Any) -> dict[str, object]:
 def planned(
     home: Home,
     kind: str,
-    config: dict[str, Any],
+    config: dict[str, object],
     models: tuple[str, ...],
     data: tuple[str, ...],
     output_dir: str | None,
@@ -316,7 +316,7 @@ def settings_command(names: tuple[str, ...], as_json: bool) -> None:
     )
 
 
-def _said(value: Any) -> str:
+def _said(value: object) -> str:
     if value is None:
         return "-"
     return value if isinstance(value, str) else json.dumps(value)

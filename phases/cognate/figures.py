@@ -148,7 +148,7 @@ def no_specialist(run: Run) -> str:
 # ---- report --------------------------------------------------------------------------------------
 
 
-def report(run: Run) -> dict[str, Any]:
+def report(run: Run) -> dict[str, object]:
     """Return the report of a run that has completed, as plain data."""
     config, rises = run.settings, line(run)
     moved = run.state.answers[run.on(BASE, GEOMETRY, NONE).key].values

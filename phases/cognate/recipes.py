@@ -6,7 +6,6 @@ The models' recipes are a function of the run's settings and of what was pinned.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from agent_forge.phases.cognate.settings import CognateConfig, Preset
 from agent_forge.runs.errors import ConfigError
@@ -30,6 +29,7 @@ from agent_forge.studies.events import (
     without_watch,
 )
 from agent_forge.studies.making.making import Making
+from agent_forge.studies.study_view import Plain
 from agent_forge.studies.training_plan import CLIP, FLOOR
 from agent_forge.weights.operations import average
 from agent_forge.weights.recipes import Algorithm, Train, Transform
@@ -270,29 +270,29 @@ class Completed(run_events.Completed):
     models: dict[str, Result]
 
 
-def _with_sharded(data: dict[str, Any]) -> dict[str, Any]:
+def _with_sharded(data: Plain) -> Plain:
     """Return the data of schema 2: earlier trainings were not sharded."""
     return {**data, "config": {**data["config"], "sharded": False}}
 
 
-def _with_more_presets(data: dict[str, Any]) -> dict[str, Any]:
+def _with_more_presets(data: Plain) -> Plain:
     """Return the data of schema 3: it has one preset more."""
     return data
 
 
-def _not_watched(data: dict[str, Any]) -> dict[str, Any]:
+def _not_watched(data: Plain) -> Plain:
     """Return the data of schema 4: no leap of the loss ended earlier trainings."""
     data = without_watch(data)
     return {**data, "config": {**data["config"], "checkpointing": False}}
 
 
-def _of_qwen2(data: dict[str, Any]) -> dict[str, Any]:
+def _of_qwen2(data: Plain) -> Plain:
     """Return the data of schema 5: earlier bases had one architecture."""
     settings = {"architecture": "qwen2", "memory": "linear", "recursions": 1, "halting": False}
     return {**data, "config": {**data["config"], **settings}}
 
 
-def _of_presets_vocabulary(data: dict[str, Any]) -> dict[str, Any]:
+def _of_presets_vocabulary(data: Plain) -> Plain:
     """Return the data of schema 6: earlier tokenizers had the preset's number of tokens.
 
     Runs that named no device were for the CPU.
@@ -301,7 +301,7 @@ def _of_presets_vocabulary(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "config": {**data["config"], "vocabulary": None}}
 
 
-def _not_averaged(data: dict[str, Any]) -> dict[str, Any]:
+def _not_averaged(data: Plain) -> Plain:
     """Return the data of schema 8: the models of earlier trainings are those of their last steps."""
     return {**data, "config": {**data["config"], "average": 1, "average_as": "linear"}}
 

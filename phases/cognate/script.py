@@ -25,6 +25,7 @@ from agent_forge.runs.kinds.architecture import Architecture
 from agent_forge.runs.kinds.asked import Checked, Command, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Decision, Start, failure
 from agent_forge.runs.kinds.origin import Ancestor, Origin
+from agent_forge.runs.kinds.state import State
 from agent_forge.runs.panels.head import Result, listed
 from agent_forge.runs.panels.panels import Panel
 from agent_forge.runs.record.device_setting import AUTO, CPU
@@ -244,7 +245,7 @@ class Cognate(Study[MakingState]):
         return None
 
     @override
-    def models(self, event: Event, state: MakingState) -> list[dict[str, Any]]:
+    def models(self, event: Event, state: MakingState) -> list[dict[str, object]]:
         if not isinstance(event, Completed):
             return []
         folder, base = state.submitted.output_dir, event.models[BASE].digest
@@ -321,7 +322,7 @@ class Cognate(Study[MakingState]):
         return "prepare text and tokenizer" if key == Start.key else super().task_words(key, names)
 
     @override
-    def row(self, entry: dict[str, Any], event: Event) -> None:
+    def row(self, entry: dict[str, object], event: Event) -> None:
         super().row(entry, event)
         if isinstance(event, Trained):
             entry |= {"result": event.recipe_id}
@@ -335,7 +336,7 @@ class Cognate(Study[MakingState]):
         return panels.result(run)
 
     @override
-    def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
+    def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
         """Return the size of the models, the text, and the tokens that were trained on."""
         started, segments = run.started, run.state.advanced.values()
         adapters = {} if started.trainable is None else {"trained parameters": started.trainable}
@@ -355,7 +356,7 @@ class Cognate(Study[MakingState]):
         return [] if run is None else panels.panels(run, self.curves(state))
 
     @override
-    def view(self, state: MakingState) -> dict[str, Any]:
+    def view(self, state: MakingState) -> dict[str, object]:
         """Return the models by role, their curves and what was measured."""
         named = self.named(state) if state.started else {}
         trainings = self.trainings(state) if named else {}
@@ -385,7 +386,7 @@ def _check_domains(state: Any, domains: Sequence[str]) -> None:
             )
 
 
-def _spent(state: Any) -> str:
+def _spent(state: State) -> str:
     """Return why the run's budget ends it; empty if it does not."""
     config, spent = state.submitted.config, state.spent
     for name, hours, seconds in (

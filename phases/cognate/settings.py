@@ -17,6 +17,7 @@ from agent_forge.runs.kinds.architecture import Architecture
 from agent_forge.runs.kinds.setting_words import DATA, LIMITS, TRAINING, Labels
 from agent_forge.runs.record.device_setting import AUTO, DEVICE
 from agent_forge.studies.settings import LORA_RATE, Adapted, Watched, weighted
+from agent_forge.studies.study_view import Plain
 
 #: Shares of the common phase: mostly general text and code, and a little of the domains that two
 #: of the specialists will learn.
@@ -78,7 +79,7 @@ class Preset(BaseModel):
         mix = {d: share * left for d, share in common.items()} if left else {}
         return {**mix, domain: mix.get(domain, 0.0) + self.own_share}
 
-    def initialisation(self) -> tuple[str, dict[str, Any]]:
+    def initialisation(self) -> tuple[str, Plain]:
         """Return the operation that draws the first weights, and its parameters."""
         return "qwen2-init@1", {name: getattr(self, name) for name in SIZES}
 
@@ -115,7 +116,7 @@ class TitansPreset(Preset):
         return self.model_copy(update={**options, "parameters": count})
 
     @override
-    def initialisation(self) -> tuple[str, dict[str, Any]]:
+    def initialisation(self) -> tuple[str, Plain]:
         sizes = {name: getattr(self, name) for name in TITANS_SIZES}
         return "titans-mag-init@1", {**super().initialisation()[1], **sizes, **TWO_LAYER}
 
@@ -175,7 +176,7 @@ _MEMORIES: dict[str, tuple[Any, ...]] = {
 }
 
 
-def _fields(name: str, row: Row, mix: Mapping[str, float]) -> dict[str, Any]:
+def _fields(name: str, row: Row, mix: Mapping[str, float]) -> Plain:
     """Return the fields of a preset from a row of the tables above."""
     parameters, sizes, batch, tokens, rates, characters = row
     return {
@@ -390,7 +391,7 @@ class CognateConfig(Adapted, Watched):
 
     @model_validator(mode="before")
     @classmethod
-    def _optimised(cls, given: Any) -> Any:
+    def _optimised(cls, given: object) -> object:
         """Write out the optimiser of adapters if there is none."""
         if isinstance(given, dict) and given.get("train") == "lora":
             return {"optimiser": "adamw", **given}

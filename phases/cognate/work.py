@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from tokenizers import pre_tokenizers, trainers
-from transformers import PretrainedConfig
+from transformers import PretrainedConfig, PreTrainedTokenizerBase
 from transformers.models.qwen2.tokenization_qwen2 import Qwen2Tokenizer
 from typing_extensions import override
 
@@ -345,7 +345,7 @@ def make(
     supply: Supply,
     submitted: Submitted,
     donor: Path | None = None,
-    changes: Mapping[str, Any] = MappingProxyType({}),
+    changes: Mapping[str, object] = MappingProxyType({}),
 ) -> Text:
     """Make the text by the settings, keep it under its address, share it; return it.
 
@@ -355,7 +355,7 @@ def make(
 
 
 def fill(
-    folder: Path, submitted: Submitted, donor: Path | None, changes: Mapping[str, Any]
+    folder: Path, submitted: Submitted, donor: Path | None, changes: Mapping[str, object]
 ) -> Sequence[str]:
     """Write streams, items, tokenizer and configuration; return notes on how files were read.
 
@@ -442,7 +442,7 @@ def configuration(preset: Preset) -> PretrainedConfig:
     return qwen2_init.configuration(qwen2_init.Shape(**shape))
 
 
-def _write_own(folder: Path, config: CognateConfig, tokenizer: Any) -> None:
+def _write_own(folder: Path, config: CognateConfig, tokenizer: PreTrainedTokenizerBase) -> None:
     """Write config, generation settings and the trained tokenizer."""
     from transformers import GenerationConfig
 
@@ -454,7 +454,7 @@ def _write_own(folder: Path, config: CognateConfig, tokenizer: Any) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def _check_read(folder: Path, tokenizer: Any, texts: Sequence[str]) -> None:
+def _check_read(folder: Path, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> None:
     """Raise PresetError if the tokenizer of the written folder gives other tokens."""
     read = load_tokenizer(str(folder))
     for text in texts:

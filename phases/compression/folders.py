@@ -33,6 +33,7 @@ from agent_forge.runs.errors import ConfigError, ForgeError, SourceError
 from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.forecast import Amount, Forecast
+from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.system.durations import duration, least
 from agent_forge.studies.making import model_files
 from agent_forge.studies.making.making import Make
@@ -49,7 +50,7 @@ from agent_forge.weights.storage.weight_cache import Artifacts
 Say = Callable[[str], None]
 
 
-def write(home: Home, state: CompressionState, out: Path) -> dict[str, Any]:
+def write(home: Home, state: CompressionState, out: Path) -> dict[str, object]:
     """Write file, card and report, whole or not at all; return the report.
 
     Raises the errors of `check_target`.
@@ -160,7 +161,7 @@ def _again(context: Context, event: Any, say: Say) -> Iterator[Finding]:
 
 
 def check(
-    place: Path, document: dict[str, Any], state: CompressionState | None
+    place: Path, document: dict[str, object], state: CompressionState | None
 ) -> Iterator[Finding]:
     """Decode the file of a folder; yield an error if it is not what folder and run say."""
     if state is None:
@@ -189,7 +190,7 @@ def check(
 PROBED, CODED = 8, 1 << 18
 
 
-def forecast(kind: Any, submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
+def forecast(kind: Kind, submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     """Return what a compression costs here. Raises the errors of a start."""
     context, opening = begun(kind, Context, submitted, cache)
     state = context.state

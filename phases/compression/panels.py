@@ -10,7 +10,7 @@ from agent_forge.phases.compression.figures import Point, Rival
 from agent_forge.phases.compression.recipes import Subject
 from agent_forge.phases.compression.settings import CompressionConfig
 from agent_forge.runs.panels.head import Fact, Result
-from agent_forge.runs.panels.panels import Axis, Column, Front, Metric, Panel, Units, columns
+from agent_forge.runs.panels.panels import Axis, Cell, Column, Front, Metric, Panel, Units, columns
 from agent_forge.runs.panels.panels import Point as Dot
 from agent_forge.runs.panels.shapes import Limit
 from agent_forge.runs.system.durations import size
@@ -206,7 +206,7 @@ def _matrices(run: Run) -> Units:
     )
 
 
-def _tried(run: Run, subject: Subject) -> list[tuple[Any, ...]]:
+def _tried(run: Run, subject: Subject) -> list[tuple[Cell, ...]]:
     """Return the rows of a model's matrices; settings are those of the chosen point, if it is its."""
     id_ = recipes.source(subject)
     tried = run.known.get(figures.PROBES, {}).get(id_, {})
@@ -241,7 +241,7 @@ def rows(run: Run) -> list[dict[str, Any]]:
     return [_row(run, point, point.name in front_names) for point in figures.attempted(run)]
 
 
-def _row(run: Run, point: Point, on_front: bool) -> dict[str, Any]:
+def _row(run: Run, point: Point, on_front: bool) -> dict[str, object]:
     pairs, of = zip(point.subject.matrices, point.assignment, strict=True), point.subject
     events = [e for m, s in pairs if (e := figures.encoded(run, of, m.name, s)) is not None]
     size, whole = point.bytes, run.started.float32_bytes
@@ -271,7 +271,7 @@ def _pooled(subject: Subject, events: list[Any]) -> float:
     return sum(e.error * w for e, w in zip(events, weights, strict=True)) / total
 
 
-def report(run: Run) -> dict[str, Any]:
+def report(run: Run) -> dict[str, object]:
     """Return the report of a completed compression, as JSON has it."""
     done = run.state.completed
     return {
@@ -298,7 +298,7 @@ def report(run: Run) -> dict[str, Any]:
     }
 
 
-def _pair(pair: Rival) -> dict[str, Any]:
+def _pair(pair: Rival) -> dict[str, object]:
     """Return a mixture beside a single setting that takes at least as many bytes."""
     return {
         "setting": pair.single.name,

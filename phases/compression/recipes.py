@@ -83,7 +83,7 @@ class SettingRecord(Part):
     codec: str
     params: dict[str, Any]
     #: Parameters for the embedding.
-    embedding: dict[str, Any]
+    embedding: dict[str, object]
 
 
 class StudentRecord(Part):
@@ -175,7 +175,7 @@ class Completed(common.Completed):
     figures: dict[str, Figure]
 
 
-def _without_students(data: dict[str, Any]) -> dict[str, Any]:
+def _without_students(data: dict[str, object]) -> dict[str, object]:
     """Return the data of schema 2: earlier runs had no students."""
     return {**data, "students": []}
 

@@ -36,6 +36,7 @@ from agent_forge.phases.compression.recipes import (
 from agent_forge.phases.compression.settings import CompressionConfig
 from agent_forge.runs.errors import NotFoundError
 from agent_forge.runs.event_types import Figure, MadeModel, Measurement
+from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.kinds import default_panels
 from agent_forge.runs.kinds.architecture import Architecture
 from agent_forge.runs.kinds.asked import Checked, Command, Lookup, Plan, RunRequest
@@ -54,8 +55,9 @@ from agent_forge.studies.making.making import Make
 from agent_forge.studies.run import Fail, FigureRule, Run, Script, bits, ratio
 from agent_forge.studies.run import Make as MakeAll
 from agent_forge.studies.study import Study
-from agent_forge.studies.study_view import Prose
+from agent_forge.studies.study_view import Plain, Prose
 from agent_forge.weights.recipes import Source
+from agent_forge.weights.storage.weight_cache import Artifacts
 
 if TYPE_CHECKING:
     from agent_forge.phases.compression.work import Context
@@ -245,7 +247,7 @@ class Compression(Study[CompressionState]):
         return (Encoded, Refused, Packed, Observed, Unmeasurable)
 
     @override
-    def comparable(self, event: Any, recorded: Any) -> dict[str, Any]:
+    def comparable(self, event: Event, recorded: Event) -> dict[str, object]:
         data = super().comparable(event, recorded)
         return {name: value for name, value in data.items() if name != "reason"}
 
@@ -357,7 +359,7 @@ class Compression(Study[CompressionState]):
         """Return a point's recipe, those of its matrices, and the model that it is of."""
         recipe_id = self.find(state, name)
         encodings = dict(recipes.encodings(self.run(state)).values())
-        recipe: Any = state.made[recipe_id].recipe
+        recipe: object = state.made[recipe_id].recipe
         point = self.names(state)[recipe_id]
         shown = [Ancestor(recipe_id, point, f"decoded, {point}", recipe.model_dump(mode="json"))]
         for id_ in recipe.inputs_used():
@@ -423,14 +425,14 @@ class Compression(Study[CompressionState]):
         return "read model, items and inputs of layers" if key == "start" else ""
 
     @override
-    def row(self, entry: dict[str, Any], event: Event) -> None:
+    def row(self, entry: Plain, event: Event) -> None:
         if isinstance(event, Encoded | Packed | Observed | Unmeasurable):
             entry["done"] = (entry["done"] or 0) + 1
         if isinstance(event, Completed):
             entry |= listed(panels.KEPT, event.figures["retention"].value, f"{figures.TEST} slice")
 
     @override
-    def models(self, event: Event, state: CompressionState) -> list[dict[str, Any]]:
+    def models(self, event: Event, state: CompressionState) -> list[dict[str, object]]:
         if not isinstance(event, Completed):
             return []
         source = state.started.source
@@ -469,7 +471,7 @@ class Compression(Study[CompressionState]):
         return next((one.recipe_id for one in packed if one.digest == digest), None)
 
     @override
-    def yardstick(self, state: CompressionState) -> dict[str, Any]:
+    def yardstick(self, state: CompressionState) -> dict[str, object]:
         return {OTHER_DATA: state.started.data_digest if state.started else None}
 
     @override
@@ -505,7 +507,7 @@ class Compression(Study[CompressionState]):
         return [*(panels.panels(run) if run else ()), tasks]
 
     @override
-    def view(self, state: CompressionState) -> dict[str, Any]:
+    def view(self, state: CompressionState) -> dict[str, object]:
         """Return the points that are measured."""
         run = self.begun(state)
         return {"points": panels.rows(run) if run else []}
@@ -519,13 +521,13 @@ class Compression(Study[CompressionState]):
         return Context
 
     @override
-    def forecast(self, submitted: Submitted, cache: Any, folder: Path) -> Forecast:
+    def forecast(self, submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
         from agent_forge.phases.compression.folders import forecast
 
         return forecast(self, submitted, cache, folder)
 
     @override
-    def keep(self, state: CompressionState, cache: Any) -> None:
+    def keep(self, state: CompressionState, cache: Artifacts) -> None:
         """Remove what processes that were killed have left of files."""
         from agent_forge.phases.compression.work import packing
 
@@ -546,13 +548,13 @@ class Compression(Study[CompressionState]):
         return files.materialise(home, state, recipe_id, folders)
 
     @override
-    def result_files(self, state: CompressionState, cache: Any) -> list[tuple[str, Path]]:
+    def result_files(self, state: CompressionState, cache: Artifacts) -> list[tuple[str, Path]]:
         from agent_forge.phases.compression import folders as files
 
         return files.files(state, cache)
 
     @override
-    def write_result(self, home: Home, state: CompressionState, out: Path) -> dict[str, Any]:
+    def write_result(self, home: Home, state: CompressionState, out: Path) -> dict[str, object]:
         """Write file, card and report, and return the report. Raises ForgeError."""
         from agent_forge.phases.compression import folders as files
 
@@ -560,14 +562,18 @@ class Compression(Study[CompressionState]):
 
     @override
     def rebuild(
-        self, state: CompressionState, cache: Any, ids: Sequence[str], say: Callable[[str], None]
-    ) -> Iterator[Any]:
+        self,
+        state: CompressionState,
+        cache: Artifacts,
+        ids: Sequence[str],
+        say: Callable[[str], None],
+    ) -> Iterator[Finding]:
         from agent_forge.phases.compression import folders as files
 
         yield from files.rebuild(state, cache, ids, say)
 
     @override
-    def document(self, folder: Path) -> dict[str, Any] | None:
+    def document(self, folder: Path) -> dict[str, object] | None:
         from agent_forge.studies.making import model_files
         from agent_forge.weights.storage.output_folder import mark_of
 
@@ -578,10 +584,10 @@ class Compression(Study[CompressionState]):
         self,
         home: Home,
         folder: Path,
-        document: dict[str, Any],
+        document: dict[str, object],
         state: CompressionState | None,
         is_known: bool,
-    ) -> Iterator[Any]:
+    ) -> Iterator[Finding]:
         """Decode the file in a result's folder, and compare it with its report and the run."""
         from agent_forge.phases.compression import folders as files
 

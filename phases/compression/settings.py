@@ -23,7 +23,7 @@ class Setting:
     codec: str
     params: Mapping[str, Any] = field(default_factory=dict)
     #: Parameters for the embedding that differ from these.
-    embedding: Mapping[str, Any] = field(default_factory=dict)
+    embedding: Mapping[str, object] = field(default_factory=dict)
 
 
 #: Steps of the entropy-coded codec, in root mean squares of a matrix, or of each row of an embedding.
@@ -120,7 +120,7 @@ class CompressionConfig(BaseModel):
 
     @field_validator("budget", mode="before")
     @classmethod
-    def _in_bytes(cls, value: Any) -> Any:
+    def _in_bytes(cls, value: object) -> object:
         """Return a size that is a number with a unit in bytes."""
         if not isinstance(value, str):
             return value
@@ -131,7 +131,7 @@ class CompressionConfig(BaseModel):
 
     @field_validator("settings", mode="before")
     @classmethod
-    def _separated(cls, value: Any) -> Any:
+    def _separated(cls, value: object) -> object:
         """Return names that are given as one text, separated by commas."""
         return tuple(value.split(",")) if isinstance(value, str) else value
 

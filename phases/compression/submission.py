@@ -15,6 +15,8 @@ from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
 from agent_forge.runs.system import packages
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase as Tokenizer
+
     from agent_forge.runs.kinds.kind import Kind
     from agent_forge.weights.folders.checkpoint import Checkpoint
 
@@ -131,7 +133,11 @@ def student_names(texts: Sequence[str]) -> list[str]:
 
 
 def check_student(
-    name: str, own_size: int, given_size: int, tokenizer: Any, other_tokenizer: Any
+    name: str,
+    own_size: int,
+    given_size: int,
+    tokenizer: Tokenizer,
+    other_tokenizer: Tokenizer,
 ) -> None:
     """Raise ConfigError for a student that is not smaller, or reads text by other tokens.
 
@@ -150,7 +156,7 @@ def check_student(
         )
 
 
-def _form(tokenizer: Any) -> Any:
+def _form(tokenizer: Any) -> object:
     """Return what decides how a tokenizer cuts text."""
     if tokenizer.is_fast:
         return tokenizer.backend_tokenizer.to_str()

@@ -45,12 +45,13 @@ from agent_forge.runs.errors import (
     UnmeasurableError,
 )
 from agent_forge.runs.event_types import ModelReference, SourceRecord
-from agent_forge.runs.kinds.decide import Start
+from agent_forge.runs.kinds.decide import Start, Task
 from agent_forge.runs.system import open_files
 from agent_forge.studies.events import Observe, Observed, Unmeasurable, answered
 from agent_forge.studies.making.maker import Maker, snapshots
 from agent_forge.studies.making.making import Make
 from agent_forge.studies.run import Run
+from agent_forge.studies.study_view import Plain
 from agent_forge.weights import operations
 from agent_forge.weights.codecs.feedback.calibration import grams, token_counts
 from agent_forge.weights.folders import gguf_note
@@ -262,7 +263,7 @@ class Context(TaskContext[CompressionState]):
 
     # ---- tasks ---------------------------------------------------------------------------------
 
-    def carry_out(self, task: Any) -> Event:
+    def carry_out(self, task: Task) -> Event:
         """Do the task and return its event; append nothing. Raises the errors of the work."""
         if isinstance(task, Start):
             return self.started()
@@ -307,7 +308,7 @@ class Context(TaskContext[CompressionState]):
             records.append(record)
         return tuple(records)
 
-    def _pinned(self, opened: OpenedModel) -> dict[str, Any]:
+    def _pinned(self, opened: OpenedModel) -> Plain:
         """Return what is pinned of a model. Raises SourceError, NotFiniteError."""
         weights, checkpoint = opened.checkpoint.tensors(), opened.checkpoint
         _check_finite(weights)

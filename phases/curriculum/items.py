@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from agent_forge.evaluation import task_families
 from agent_forge.evaluation.answers import Encoded, encode, rows, stream
@@ -53,7 +54,7 @@ def of_cells(config: CurriculumConfig) -> Iterator[tuple[str, str, int]]:
             yield cell(family, level), family, level
 
 
-def check_items(config: CurriculumConfig, tokenizer: Any, context: int) -> None:
+def check_items(config: CurriculumConfig, tokenizer: Tokenizer, context: int) -> None:
     """Raise an error if the tokenizer cannot write a family's tasks, or a window cannot hold them.
 
     Some items of each highest level are tried: those are the longest. Raises SourceError, ConfigError.
@@ -80,7 +81,7 @@ def check_items(config: CurriculumConfig, tokenizer: Any, context: int) -> None:
 
 
 def fill(
-    folder: Path, config: CurriculumConfig, donor: Path, changes: Mapping[str, Any]
+    folder: Path, config: CurriculumConfig, donor: Path, changes: Mapping[str, object]
 ) -> list[str]:
     """Write streams, items, tokenizer and configuration; return notes on cells with few items.
 
@@ -109,7 +110,7 @@ def fill(
 
 
 def held_out(
-    config: CurriculumConfig, tokenizer: Any, family: str, level: int
+    config: CurriculumConfig, tokenizer: Tokenizer, family: str, level: int
 ) -> Iterator[dict[str, object]]:
     """Yield a cell's items of both slices as rows of an item file. Raises DataError if one has none."""
     counts: dict[Slice, int] = {"selection": config.selection_items, "test": config.test_items}
@@ -120,7 +121,7 @@ def held_out(
         yield from rows(tokenizer, tasks, family, level, on)
 
 
-def read(file: Path, tokenizer: Any, on: str) -> dict[str, list[Encoded]]:
+def read(file: Path, tokenizer: Tokenizer, on: str) -> dict[str, list[Encoded]]:
     """Return cell → the items of a slice, from an item file that `fill` wrote."""
     items_by_cell: dict[str, list[Item]] = {}
     for line in file.read_text("utf-8").splitlines():
@@ -135,7 +136,7 @@ def read(file: Path, tokenizer: Any, on: str) -> dict[str, list[Encoded]]:
 # ---- ordinary text ------------------------------------------------------------------------------
 
 
-def text_streams(config: CurriculumConfig, tokenizer: Any) -> dict[str, Ids]:
+def text_streams(config: CurriculumConfig, tokenizer: Tokenizer) -> dict[str, Ids]:
     """Return name → windows of built-in training text, int32 [tokens], as the objective reads them.
 
     Raises DataError for a domain whose text is shorter than a window.
@@ -168,7 +169,7 @@ Written = Mapping[str, tuple[Ids, int]]
 
 
 def written(
-    model: LocalModel, tokenizer: Any, config: CurriculumConfig, task: Dream
+    model: LocalModel, tokenizer: Tokenizer, config: CurriculumConfig, task: Dream
 ) -> dict[str, tuple[Ids, int]]:
     """Return what a model dreams of each cell: its answers that came to an end.
 
@@ -188,7 +189,10 @@ def written(
 
 
 def _answered(
-    model: LocalModel, tokenizer: Any, items: Sequence[Item], key: tuple[str | int, ...]
+    model: LocalModel,
+    tokenizer: Any,
+    items: Sequence[Item],
+    key: tuple[str | int, ...],
 ) -> tuple[list[Encoded], int]:
     """Return items with the model's own answers in the place of the right ones, and how many are."""
     encoded = encode(tokenizer, items)

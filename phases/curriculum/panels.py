@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from agent_forge.phases.curriculum import figures, recipes
 from agent_forge.phases.curriculum.figures import ADAPTIVE, BESIDE, Course, CurriculumRun
@@ -31,6 +30,7 @@ from agent_forge.studies import run as tables
 from agent_forge.studies.events import Observed
 from agent_forge.studies.making.making import MakingState
 from agent_forge.studies.study import Study
+from agent_forge.studies.study_view import Plain
 from agent_forge.studies.training_panels import Curves
 
 ACCURACY = Metric(name="accuracy", better="up")
@@ -263,7 +263,7 @@ def _stages(course: Course) -> Iterator[Units]:
 # ---- report ------------------------------------------------------------------------------------
 
 
-def report(run: CurriculumRun) -> dict[str, Any]:
+def report(run: CurriculumRun) -> dict[str, object]:
     """Return the report of a run that has completed, as plain data."""
     courses, done = run.courses.items(), run.state.completed
     return {
@@ -298,7 +298,7 @@ def verdicts(figures_: Mapping[str, Figure]) -> dict[str, str]:
     return {arm: figures.verdict(lead) for arm, lead in leads.items() if lead is not None}
 
 
-def bursts(course: Course) -> list[dict[str, Any]]:
+def bursts(course: Course) -> list[Plain]:
     """Return the bursts of an arm that are measured, with accuracy before and after each.
 
     Segments count from 1; `returned`: the next one began with the model before the burst.
@@ -313,7 +313,7 @@ def bursts(course: Course) -> list[dict[str, Any]]:
     return rows
 
 
-def dreams(course: Course) -> list[dict[str, Any]]:
+def dreams(course: Course) -> list[Plain]:
     """Return what an arm dreamt before a segment, which counts from 1, and how much is right."""
     rows = []
     for number, event in course.dreamt.items():

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -100,7 +100,7 @@ def segment(
 
 def _beside(
     config: CurriculumConfig, started: Started, chosen: MixChosen, schedule: Algorithm
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the fields of a recipe that chaos and a self-model change.
 
     During a burst a leap of the loss is wanted: only numbers that are not finite end such a training.
@@ -108,7 +108,7 @@ def _beside(
     first, last = bounds(config, started.context)[chosen.segment :][:2]
     until = first + max(1, round(config.burst_share * (last - first)))
     noise = self_model = None
-    fields: dict[str, Any] = {}
+    fields: dict[str, object] = {}
     if "chaos" in chosen.added:
         span = {"first": first, "upto": until}
         if config.burst_noise:
@@ -223,7 +223,7 @@ class Completed(ModelsCompleted):
     chosen: str
 
 
-def _by_frontier(data: dict[str, Any]) -> dict[str, Any]:
+def _by_frontier(data: dict[str, object]) -> dict[str, object]:
     """Return what was asked for with the settings `rule` and `divergence`: there was one rule."""
     config = {**without_watch(data)["config"], "rule": "frontier"}
     return {**data, "config": config}

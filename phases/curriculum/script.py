@@ -207,7 +207,7 @@ class Curriculum(Study[MakingState]):
 
     @override
     def outlook(
-        self, state: MakingState, rehearsal: Any, under_way: Sequence[tuple[str, float]] = ()
+        self, state: MakingState, rehearsal: object, under_way: Sequence[tuple[str, float]] = ()
     ) -> Outlook:
         """Return the run's progress in steps, and the time left.
 
@@ -250,7 +250,7 @@ class Curriculum(Study[MakingState]):
         return [self._chains(state)]
 
     @override
-    def tracked(self, state: MakingState, after: int) -> list[tuple[int, dict[str, Any]]]:
+    def tracked(self, state: MakingState, after: int) -> list[tuple[int, dict[str, object]]]:
         if state.started is None:
             return []
         config = state.submitted.config
@@ -282,7 +282,7 @@ class Curriculum(Study[MakingState]):
         return super().task_words(key, names).replace("text and model", "items and model")
 
     @override
-    def yardstick(self, state: MakingState) -> dict[str, Any]:
+    def yardstick(self, state: MakingState) -> dict[str, object]:
         tools = state.started.tool_items if state.started else None
         return {**super().yardstick(state), "they were measured on other tool tasks": tools}
 
@@ -292,7 +292,7 @@ class Curriculum(Study[MakingState]):
         return panels.headline(run, self.arms[START].words)
 
     @override
-    def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
+    def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
         """Return the number of cells and items, and the tokens that each training reads."""
         config, started = run.settings, run.started
         return {
@@ -309,7 +309,7 @@ class Curriculum(Study[MakingState]):
         return [] if run is None else panels.panels(self, run, self.curves(state))
 
     @override
-    def view(self, state: MakingState) -> dict[str, Any]:
+    def view(self, state: MakingState) -> dict[str, object]:
         """Return the curves, the accuracy of each arm, and the mixes."""
         if state.started is None:
             return {"curves": {}, "accuracy": {}, "mixes": {}}
@@ -382,7 +382,7 @@ def check_sandbox(config: CurriculumConfig) -> None:
         Sandbox.open().close()
 
 
-def _check_layer(config: CurriculumConfig, settings: Mapping[str, Any]) -> None:
+def _check_layer(config: CurriculumConfig, settings: Mapping[str, object]) -> None:
     """Raise ConfigError if a self-model is asked for, and the model has no such layer."""
     from agent_forge.weights.training.models.self_model import SelfModel
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from transformers import PreTrainedTokenizerBase as Tokenizer
+
 from agent_forge.evaluation import task_families
 from agent_forge.evaluation.answers import Encoded
 from agent_forge.evaluation.backends.backend import LocalModel
@@ -66,7 +68,7 @@ def digest(config: CurriculumConfig) -> str | None:
     return item_sets.digest(tasks_by_cell) if tasks_by_cell else None
 
 
-def speech_of(config: CurriculumConfig, tokenizer: Any) -> Speech:
+def speech_of(config: CurriculumConfig, tokenizer: Tokenizer) -> Speech:
     """Return how sessions are written. Raises ConfigError for a tokenizer that cannot write calls."""
     tasks = [
         task for f in families(config) for task in items(config, f, config.levels, "train", TRIED)

@@ -24,9 +24,11 @@ from agent_forge.phases.curriculum.mixing import mix
 from agent_forge.phases.curriculum.recipes import Dream, Dreamed, MixChosen, Started
 from agent_forge.phases.curriculum.settings import EVIDENCE
 from agent_forge.runs.errors import DataError
+from agent_forge.runs.kinds.decide import Task
 from agent_forge.studies import work
 from agent_forge.studies.comparison import CHOOSING
 from agent_forge.studies.events import Observe, Observed, answered
+from agent_forge.studies.study_view import Plain
 from agent_forge.weights.tensors import Model
 from agent_forge.weights.training.models import modules
 from agent_forge.weights.training.objectives.answers import ends
@@ -95,20 +97,20 @@ class Context(work.Context):
     # ---- tasks ---------------------------------------------------------------------------------
 
     @override
-    def carry_out(self, task: Any) -> Event:
+    def carry_out(self, task: Task) -> Event:
         if not isinstance(task, Dream):
             return super().carry_out(task)
         event = items.answered(task, self._cache, lambda: self._written(task))
         failpoints.hit("dreamed-kept")
         return event
 
-    def _filled(self, recipe_id: str) -> Any:
+    def _filled(self, recipe_id: str) -> object:
         """Return the module with the weights of a recipe."""
         modules.fill(self._module, self.model(recipe_id))
         return self._module
 
     @cached_property
-    def _module(self) -> Any:
+    def _module(self) -> object:
         """A module of the models' architecture; its weights are those measured last."""
         return modules.build(self.initial(self.state.started), self.device).eval()
 
@@ -171,7 +173,7 @@ class Context(work.Context):
     # ---- started -------------------------------------------------------------------------------
 
     @override
-    def pinned(self, common: dict[str, Any]) -> Started:
+    def pinned(self, common: Plain) -> Started:
         config = self.state.submitted.config
         recipes.check_length(config, common["context"])
         streams = self.text.streams

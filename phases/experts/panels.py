@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from agent_forge.phases.experts import figures, solving
 from agent_forge.phases.experts.recipes import GIVEN, LORA, MEAN, ONLY
@@ -167,7 +166,7 @@ def arms(run: Run) -> dict[str, Arm]:
     return {name: every[name] for name in run.arms}
 
 
-def fields(run: Run) -> dict[str, Any]:
+def fields(run: Run) -> dict[str, object]:
     """Return the fields of the report that are the phase's own."""
     started, experts = run.started, run.known["kept"]
     return {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
@@ -33,6 +33,7 @@ from agent_forge.studies.events import (
 )
 from agent_forge.studies.making.making import Making
 from agent_forge.studies.settings import MIX
+from agent_forge.studies.study_view import Plain
 from agent_forge.studies.training_plan import READINGS, as_float32
 from agent_forge.weights.recipes import Algorithm, Train, Transform
 
@@ -402,27 +403,27 @@ class Route:
     key: str = "route"
 
 
-def _without_adapters(data: dict[str, Any]) -> dict[str, Any]:
+def _without_adapters(data: Plain) -> Plain:
     """Return what was asked for with the setting `lora`: earlier runs trained no adapters."""
     return {**data, "config": {**data["config"], "lora": False}}
 
 
-def _without_elite(data: dict[str, Any]) -> dict[str, Any]:
+def _without_elite(data: Plain) -> Plain:
     """Return what was asked for with the setting `elite`: earlier searches kept none."""
     return {**data, "config": {**data["config"], "elite": 0}}
 
 
-def _no_adapters(data: dict[str, Any]) -> dict[str, Any]:
+def _no_adapters(data: Plain) -> Plain:
     """Return `started` with `adapters` and `longest`: earlier runs had neither these nor families."""
     return {**data, "adapters": None, "longest": {}}
 
 
-def _with_three(data: dict[str, Any]) -> dict[str, Any]:
+def _with_three(data: Plain) -> Plain:
     """Return what was asked for with `finalists` and `apart`: earlier runs took the three best."""
     return {**data, "config": {**data["config"], "finalists": 3, "apart": 0.0}}
 
 
-def _with_adapters(data: dict[str, Any]) -> dict[str, Any]:
+def _with_adapters(data: Plain) -> Plain:
     """Return what was asked for with the setting `lora`: earlier runs trained adapters by default."""
     return {**data, "config": {"lora": True, **data["config"]}}
 

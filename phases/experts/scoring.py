@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
+from torch.nn import Module
 
 from agent_forge.evaluation.answers import Encoded
 from agent_forge.evaluation.backends.backend import Evaluator
@@ -153,7 +153,7 @@ def mean_loss(model: ResidentModel, windows: Sequence[Ids]) -> float:
     return round(loss, 6) if math.isfinite(loss) else 1e6
 
 
-def features(module: Any, windows: Sequence[Ids], length: int) -> torch.Tensor:
+def features(module: Module, windows: Sequence[Ids], length: int) -> torch.Tensor:
     """Return [windows, width] float64: the mean of the last hidden states of the first tokens."""
     ids = torch.stack([torch.as_tensor(window[:length], dtype=torch.int64) for window in windows])
     device = next(module.parameters()).device

@@ -54,7 +54,7 @@ from agent_forge.studies.making.making import Making, MakingState
 from agent_forge.studies.run import Arm, Ask, Run, Script, Together
 from agent_forge.studies.settings import MIX
 from agent_forge.studies.study import Study
-from agent_forge.studies.study_view import Prose
+from agent_forge.studies.study_view import Plain, Prose
 from agent_forge.studies.training_panels import BITS
 from agent_forge.weights.recipes import Train
 
@@ -151,7 +151,7 @@ class Experts(Study[MakingState]):
         return lambda: run.end(chosen=run.result)
 
     def _search(
-        self, run: Run, base: Mapping[str, Any], kept_experts: Mapping[str, Train]
+        self, run: Run, base: Mapping[str, object], kept_experts: Mapping[str, Train]
     ) -> Script:
         """Search mixtures in every arm; return name → recipe of the finalists."""
         searches = run.known["searches"] = _searches(run, base)
@@ -197,7 +197,7 @@ class Experts(Study[MakingState]):
         return None
 
     @override
-    def check_fork(self, state: MakingState, changes: Mapping[str, Any]) -> None:
+    def check_fork(self, state: MakingState, changes: Mapping[str, object]) -> None:
         """Raise ConfigError if a fork at this state may not change these settings.
 
         Which mixtures are chosen may change until the first finalist is made: a search of an hour need
@@ -258,7 +258,7 @@ class Experts(Study[MakingState]):
         return (24 + 4 * parts) * started.model.parameters
 
     @override
-    def write_result(self, home: Home, state: MakingState, out: Any) -> dict[str, Any]:
+    def write_result(self, home: Home, state: MakingState, out: Any) -> dict[str, object]:
         """Write the result's folder, and then the bundle of experts; return the report."""
         from agent_forge.phases.experts.work import write_bundle
 
@@ -308,7 +308,7 @@ class Experts(Study[MakingState]):
 
     @override
     def outlook(
-        self, state: MakingState, rehearsal: Any, under_way: Sequence[tuple[str, float]] = ()
+        self, state: MakingState, rehearsal: object, under_way: Sequence[tuple[str, float]] = ()
     ) -> Outlook:
         """Return how far the run is in steps, and the time left, with that of mixtures to measure.
 
@@ -332,7 +332,7 @@ class Experts(Study[MakingState]):
         return replace(base_outlook, inside=done / (done + eta * hands), eta_s=eta)
 
     @override
-    def row(self, entry: dict[str, Any], event: Event) -> None:
+    def row(self, entry: Plain, event: Event) -> None:
         super().row(entry, event)
         if isinstance(event, Completed):
             bits = {a.recipe_id: a.bits_per_byte for a in event.arms.values()}[entry["result"]]
@@ -340,14 +340,14 @@ class Experts(Study[MakingState]):
             entry |= listed(BITS, math.fsum(bits.values()) / len(bits), on)
 
     @override
-    def headline(self, run: Run) -> Any:
+    def headline(self, run: Run) -> object:
         """Return the result, called by its arm, beside the given model."""
         shown, observation = super().headline(run), run.seen.get(run.ours or "")
         on = f"{TEST} slice, mean over {len(observation.values)} domains" if observation else ""
         return shown and shown.model_copy(update={"name": run.result, "on": on})
 
     @override
-    def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
+    def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
         """Return what is searched: experts, their numbers, further models, mixtures so far."""
         adapters, done = run.started.adapters, run.state.completed
         searches: Mapping[str, Search] = run.known.get("searches", {})

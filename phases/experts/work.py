@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from safetensors.torch import save_file
+from transformers import PreTrainedTokenizerBase as Tokenizer
 from typing_extensions import override
 
 from agent_forge.evaluation.answers import Encoded, encode, rows, solved, stream
@@ -63,11 +63,13 @@ from agent_forge.runs import keys
 from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.runs.event_types import SourceRecord
 from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.decide import Task
 from agent_forge.studies import training_context as given_text
 from agent_forge.studies import work
 from agent_forge.studies.comparison import TEST
 from agent_forge.studies.events import Observe, Observed, answered
 from agent_forge.studies.making.making import MakingState
+from agent_forge.studies.study_view import Plain
 from agent_forge.studies.training_plan import as_float32
 from agent_forge.weights import svf
 from agent_forge.weights.folders.checkpoint import open_checkpoint, publish
@@ -208,7 +210,7 @@ class Context(work.Context):
     # ---- tasks ---------------------------------------------------------------------------------
 
     @override
-    def carry_out(self, task: Any) -> Event:
+    def carry_out(self, task: Task) -> Event:
         if isinstance(task, Score):
             return self._scored(task)
         if isinstance(task, Fit):
@@ -379,7 +381,7 @@ class Context(work.Context):
     # ---- started -------------------------------------------------------------------------------
 
     @override
-    def pinned(self, common: dict[str, Any]) -> Started:
+    def pinned(self, common: Plain) -> Started:
         submitted, config = self.state.submitted, self.state.submitted.config
         if config.prompt >= common["context"]:
             raise ConfigError(
@@ -492,7 +494,7 @@ def _training(config: ExpertsConfig, family: str, level: int) -> list[Item]:
 
 
 def _measured(
-    config: ExpertsConfig, tokenizer: Any, family: str, level: int
+    config: ExpertsConfig, tokenizer: Tokenizer, family: str, level: int
 ) -> Iterator[dict[str, object]]:
     """Yield a level's tasks to measure on as rows of an item file. Raises DataError if one has none."""
     windows, count = _share(config, config.windows), _share(config, config.family_items)
@@ -512,7 +514,7 @@ def _measured(
 
 
 def read(
-    file: Path, families: Sequence[str], tokenizer: Any, on: str
+    file: Path, families: Sequence[str], tokenizer: Tokenizer, on: str
 ) -> dict[str, tuple[list[Encoded], DomainSequences]]:
     """Return family → the tasks of a slice as token ids, and as what is predicted of them."""
     items_by_family: dict[str, list[Item]] = {family: [] for family in families}

@@ -33,6 +33,7 @@ from agent_forge.runs.event_types import (
     Figure,
     Measurement,
 )
+from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.kinds import default_panels
 from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Decision, Start, Task
@@ -48,8 +49,10 @@ from agent_forge.studies import arm_panels, comparison
 from agent_forge.studies.events import Observe, Observed
 from agent_forge.studies.events import validate_answer as wrong_observation
 from agent_forge.studies.run import Ask, Script, follow
+from agent_forge.studies.study_view import Plain
 from agent_forge.studies.training_panels import BITS
 from agent_forge.weights.recipes import Source
+from agent_forge.weights.storage.weight_cache import Artifacts
 
 
 class Measure(Kind[MeasureState]):
@@ -185,14 +188,14 @@ class Measure(Kind[MeasureState]):
         return {role: [digests[id_] for id_ in ids] for role, ids in state.started.roles.items()}
 
     @override
-    def forecast(self, submitted: Submitted, cache: Any, folder: Path) -> Forecast:
+    def forecast(self, submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
         """Return what a measurement costs here, by some of its documents."""
         from agent_forge.phases.measure.work import forecast
 
         return forecast(self, submitted, cache)
 
     @override
-    def context(self, state: MeasureState, cache: Any) -> Any:
+    def context(self, state: MeasureState, cache: Artifacts) -> Any:
         """Open the run's items in this process."""
         from agent_forge.phases.measure.work import Context
         from agent_forge.weights.threads import set_threads
@@ -201,7 +204,7 @@ class Measure(Kind[MeasureState]):
         return Context(state, cache)
 
     @override
-    def reopened(self, state: MeasureState, cache: Any) -> tuple[Any, Sequence[str]]:
+    def reopened(self, state: MeasureState, cache: Artifacts) -> tuple[Any, Sequence[str]]:
         """Return the context of a started run, with its number of threads."""
         from agent_forge.phases.measure.work import Context
 
@@ -210,7 +213,7 @@ class Measure(Kind[MeasureState]):
     @override
     def rebuild(
         self, state: MeasureState, cache: Any, ids: Sequence[str], say: Any
-    ) -> Iterator[Any]:
+    ) -> Iterator[Finding]:
         """Compare the weights of models with the pinned ones: a measurement makes none."""
         from agent_forge.phases.measure.work import same_weights
 
@@ -272,7 +275,7 @@ class Measure(Kind[MeasureState]):
         return "read models and items" if key == Start.key else ""
 
     @override
-    def row(self, entry: dict[str, Any], event: Event) -> None:
+    def row(self, entry: Plain, event: Event) -> None:
         """Note measured models and the bits per byte in the run's row of the run list."""
         match event:
             case Submitted() | Forked():
@@ -312,7 +315,7 @@ class Measure(Kind[MeasureState]):
         ]
 
     @override
-    def yardstick(self, state: MeasureState) -> dict[str, Any]:
+    def yardstick(self, state: MeasureState) -> dict[str, object]:
         """Return the items that results are measured on."""
         return {OTHER_DATA: state.started.data_digest if state.started else None}
 
@@ -362,7 +365,7 @@ class Measure(Kind[MeasureState]):
         return [*shown, default_panels.tasks(self, state)]
 
     @override
-    def report(self, state: MeasureState, rows: Sequence[Envelope]) -> dict[str, Any]:
+    def report(self, state: MeasureState, rows: Sequence[Envelope]) -> dict[str, object]:
         """Return the figures and every model's bits per byte by domain."""
         values = {name: figure.model_dump() for name, figure in state.completed.figures.items()}
         return {**super().report(state, rows), "figures": values, **self.view(state)}
@@ -374,7 +377,7 @@ class Measure(Kind[MeasureState]):
         return [f"- {figure_text(self, name, figure)}" for name, figure in values.items()]
 
     @override
-    def view(self, state: MeasureState) -> dict[str, Any]:
+    def view(self, state: MeasureState) -> dict[str, object]:
         """Return every model's bits per byte by domain, of those that are measured."""
         names = self.names(state)
         return {"models": {names[i]: dict(event.values) for i, event in observed(state).items()}}

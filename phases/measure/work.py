@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from agent_forge.evaluation import kept_items
 from agent_forge.evaluation.backends.local_backend import ResidentModel
@@ -20,8 +19,9 @@ from agent_forge.phases.measure.figures import MeasureState, Role, Started, Subm
 from agent_forge.runs.errors import ForgeError, SourceChangedError
 from agent_forge.runs.event_types import ModelReference, SourceRecord
 from agent_forge.runs.history.audit import Finding
-from agent_forge.runs.kinds.decide import Start
+from agent_forge.runs.kinds.decide import Start, Task
 from agent_forge.runs.kinds.forecast import Amount, Forecast
+from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.system.durations import duration, least
 from agent_forge.studies.events import Observe, Observed, answered
 from agent_forge.studies.work import begun
@@ -68,7 +68,7 @@ class Context(TaskContext[MeasureState]):
         """Domain → the documents that are measured on."""
         return texts_of(self.items, self.state.submitted.config.slice)
 
-    def carry_out(self, task: Any) -> Event:
+    def carry_out(self, task: Task) -> Event:
         """Do the task and return its event; append nothing. Raises the errors of the work."""
         if isinstance(task, Start):
             return self.started()
@@ -174,7 +174,7 @@ def notes(documents: Mapping[str, int]) -> list[str]:
     ]
 
 
-def forecast(kind: Any, submitted: Submitted, cache: Artifacts) -> Forecast:
+def forecast(kind: Kind, submitted: Submitted, cache: Artifacts) -> Forecast:
     """Return what a measurement costs here. Raises the errors of a start."""
     context, opening = begun(kind, Context, submitted, cache)
     state = context.state

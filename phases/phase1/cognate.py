@@ -6,13 +6,12 @@ The public API stands above the phases, so it is named as text and imported when
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
 
 #: Names that the document imports from here.
 NAMES = ("load_phase1_models",)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Return the function of the public API."""
     if name in NAMES:
         return getattr(import_module("agent_forge.documents"), name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evaluation.trajectories.sampled import Sample, Sampled
@@ -34,6 +34,8 @@ from agent_forge.weights.recipes import Algorithm, Train, Transform
 from agent_forge.weights.training.windows import BAKED, OTHERS
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase as Tokenizer
+
     from agent_forge.evaluation.trajectories.contexts import Beginnings
 
 #: General prompts. The last is never trained: it shows if a bake is deaf to what it has not rehearsed.
@@ -354,13 +356,13 @@ class Completed(GivenCompleted):
     met: dict[str, bool]
 
 
-def _as_before(data: dict[str, Any]) -> dict[str, Any]:
+def _as_before(data: dict[str, object]) -> dict[str, object]:
     """Return what was asked for with the settings by which earlier runs measured what they did."""
     watched = without_watch(data)
     return {**watched, "config": {**watched["config"], "beyond": None, "singly": False}}
 
 
-def _in_few_rows(data: dict[str, Any]) -> dict[str, Any]:
+def _in_few_rows(data: dict[str, object]) -> dict[str, object]:
     """Return `started` with `pass_tokens`: earlier runs left room for the logits of all tokens."""
     return {**data, "pass_tokens": None}
 
@@ -373,7 +375,7 @@ BakeState = history(
 )
 
 
-def beginnings(config: BakeConfig, tokenizer: Any) -> Beginnings:
+def beginnings(config: BakeConfig, tokenizer: Tokenizer) -> Beginnings:
     """Return the maker of beginnings. Raises ConfigError for a tokenizer without what is needed."""
     from agent_forge.evaluation.trajectories.contexts import Beginnings
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from agent_forge.evaluation.backends.generation import end_tokens
 from agent_forge.evaluation.backends.local_backend import ResidentModel
@@ -39,7 +40,7 @@ def pools(text: Text, config: BakeConfig, slice_: Slice) -> Pools:
     return {name: contexts.pieces(documents[name], size) for name in documents}
 
 
-def _encoded(text: Text, tokenizer: Any, domain: str, slice_: Slice) -> list[Ids]:
+def _encoded(text: Text, tokenizer: Tokenizer, domain: str, slice_: Slice) -> list[Ids]:
     """Return the token ids of a domain's texts in a slice."""
     texts = [item.text for item in text.texts if (item.domain, item.slice) == (domain, slice_)]
     ids = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
@@ -145,7 +146,7 @@ def rehearsal(
 
 def verdicts(
     model: ResidentModel,
-    tokenizer: Any,
+    tokenizer: Tokenizer,
     config: BakeConfig,
     places: Mapping[str, Sequence[Trajectory]],
     prompted: bool,
@@ -162,7 +163,10 @@ def verdicts(
 
     def text(ids: Ids, left_out: Collection[int] = ()) -> str:
         shown = [token for token in ids.tolist() if token not in left_out]
-        return tokenizer.decode(shown, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        words = tokenizer.decode(
+            shown, skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+        return str(words)
 
     for place, trajectories in places.items():
         heads = {UNPROMPTED: [each.plain for each in trajectories]}

@@ -314,13 +314,13 @@ class Bake(Study[MakingState]):
 
     @override
     def summary_line(
-        self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]
+        self, type_: str, data: Mapping[str, object], names: Mapping[str, str]
     ) -> str | None:
         name = names.get(str(data.get("recipe_id")), str(data.get("recipe_id"))[:12])
         return words.summary_line(type_, data, name) or super().summary_line(type_, data, names)
 
     @override
-    def started_line(self, data: Mapping[str, Any]) -> str:
+    def started_line(self, data: Mapping[str, object]) -> str:
         """Return the tokens of the prompts, and the parameters of adapters."""
         trained = data.get("trainable")
         adapters = f", adapters of {trained:,} parameters" if trained else ""
@@ -357,7 +357,7 @@ class Bake(Study[MakingState]):
         return headline(run, self.result_title)
 
     @override
-    def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
+    def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
         """Return the sizes of model and prompts, and the figures of the result."""
         return facts(run)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from agent_forge.phases.prompt_baking import figures, recipes
 from agent_forge.phases.prompt_baking.figures import FAR, FLOORS, LIMITS, NEAR
@@ -11,6 +11,7 @@ from agent_forge.phases.prompt_baking.recipes import FULL, PARENT, PURPOSE
 from agent_forge.runs.event_types import Figure
 from agent_forge.studies import comparison
 from agent_forge.studies.run import Run
+from agent_forge.studies.study_view import Plain
 
 #: Titles of a curve's points: interpolated weights, and trainings that were stopped.
 INTERPOLATED, STOPPED = "interpolated", "stopped early"
@@ -76,11 +77,14 @@ def curves(run: Run) -> dict[str, dict[float, tuple[float, float]]]:
 # ---- report ------------------------------------------------------------------------------------
 
 
-def _dumped(values: Mapping[Any, Figure]) -> dict[Any, dict[str, Any]]:
+Name = TypeVar("Name", str, int)
+
+
+def _dumped(values: Mapping[Name, Figure]) -> dict[Name, Plain]:
     return {name: figure.model_dump() for name, figure in values.items()}
 
 
-def report_fields(run: Run) -> dict[str, Any]:
+def report_fields(run: Run) -> dict[str, object]:
     """Return the fields of the report beside those that every study has."""
     started, settings = run.started, run.settings
     numbered_prompts = enumerate(recipes.measured(settings), 1)

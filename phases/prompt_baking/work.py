@@ -22,11 +22,13 @@ from agent_forge.events import Event, failpoints
 from agent_forge.phases.prompt_baking import figures, recipes, replies
 from agent_forge.phases.prompt_baking.recipes import Course, Started, Stream
 from agent_forge.phases.prompt_baking.settings import BakeConfig
+from agent_forge.runs.kinds.decide import Task
 from agent_forge.runs.system.durations import duration, least
 from agent_forge.studies import submission as study_submission
 from agent_forge.studies import work
 from agent_forge.studies.comparison import CHOOSING, TEST
 from agent_forge.studies.events import Observe, Observed, answered
+from agent_forge.studies.study_view import Plain
 from agent_forge.studies.training_plan import as_float32
 from agent_forge.studies.work import Costs, Part
 from agent_forge.weights.folders.checkpoint import open_checkpoint
@@ -105,7 +107,7 @@ class Context(work.Context):
         return self._kept[event.digest]
 
     @override
-    def carry_out(self, task: Any) -> Event:
+    def carry_out(self, task: Task) -> Event:
         if not isinstance(task, Sample):
             return super().carry_out(task)
         event = kept.answered(task, self._cache, partial(self.written, task))
@@ -215,7 +217,7 @@ class Context(work.Context):
         return open_checkpoint(self.donor).positions
 
     @override
-    def pinned(self, common: dict[str, Any]) -> Started:
+    def pinned(self, common: Plain) -> Started:
         """Return `started` with what prompts and text have. Raises ConfigError, DataError."""
         config, positions = self.config, self._positions
         tokens = recipes.check_room(self.beginnings, config, positions)

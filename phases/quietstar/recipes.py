@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from agent_forge.events import Event
 from agent_forge.phases.quietstar.settings import QuietstarConfig
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import Count, Digest, HalfPrecision, Part
+from agent_forge.runs.kinds.state import State
 from agent_forge.runs.record.device_setting import on_cpu
 from agent_forge.studies import given_dtype
 from agent_forge.studies.events import (
@@ -90,7 +90,7 @@ def _plain(submitted: Submitted, started: Started, purpose: str, first: str) -> 
 def initial(submitted: Submitted, of: str, pause: bool) -> Transform:
     """Return the recipe of a model with a new part for thoughts, or for pauses."""
     config = submitted.config
-    params: dict[str, Any] = {"weight": config.weight, "pause": pause}
+    params: dict[str, object] = {"weight": config.weight, "pause": pause}
     return Transform(
         operation="thoughts-init@1", inputs={"of": of}, params=params, seed=config.seed
     )
@@ -101,7 +101,7 @@ def thinking(
 ) -> Train:
     """Return the recipe of a training with thoughts, or pauses, from the recipe `first`."""
     config = submitted.config
-    params: dict[str, Any] = {
+    params: dict[str, object] = {
         "thinks": "pause" if pause else "sampled",
         "lengths": list(config.thought_lengths),
         "passes": config.passes,
@@ -215,7 +215,7 @@ QuietstarState = history(
 )
 
 
-def frozen(state: Any, on: str) -> HardTokensFrozen | None:
+def frozen(state: State, on: str) -> HardTokensFrozen | None:
     """Return the hard tokens of a slice; None before they are known."""
     event = state.answers.get(Freeze("", on).key)
     return event if isinstance(event, HardTokensFrozen) else None

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn import Module
 
 from agent_forge.evaluation.data.items import Text
 from agent_forge.evaluation.data.packing import Ids, documents
@@ -17,6 +18,9 @@ from agent_forge.phases.quietstar import figures
 from agent_forge.weights import randomness
 from agent_forge.weights.thoughts import modeling_thoughts
 from agent_forge.weights.training.objectives.thoughts import predictions
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase as Tokenizer
 
 #: Windows of a forward pass.
 ROWS = 8
@@ -36,7 +40,9 @@ class Scores:
     weights: list[Values]
 
 
-def cut(texts: Sequence[Text], tokenizer: Any, context: int, most: int, all_: int) -> Documents:
+def cut(
+    texts: Sequence[Text], tokenizer: Tokenizer, context: int, most: int, all_: int
+) -> Documents:
     """Return the windows of some documents: of each at most `most` tokens, `all_` of all, about.
 
     A window predicts at most `context` tokens. Raises DataError for a text that the tokenizer does not
@@ -59,7 +65,7 @@ def cut(texts: Sequence[Text], tokenizer: Any, context: int, most: int, all_: in
 
 
 def held_out(
-    texts: Sequence[Text], tokenizer: Any, context: int, most: int, all_: int
+    texts: Sequence[Text], tokenizer: Tokenizer, context: int, most: int, all_: int
 ) -> dict[str, Documents]:
     """Return domain → the windows of its documents; see `cut`."""
     by_domain: dict[str, list[Text]] = {}
@@ -97,7 +103,7 @@ class Thinking:
         return torch.from_numpy(np.stack(orders))
 
 
-def score(module: Any, measure: str, document_windows: Documents, how: Thinking) -> Scores:
+def score(module: Module, measure: str, document_windows: Documents, how: Thinking) -> Scores:
     """Return the losses of documents by a measure."""
     flat = [window for document in document_windows for window in document]
     values: dict[int, tuple[Values, Values]] = {}

@@ -52,7 +52,7 @@ from agent_forge.studies.events import MODEL, Observed
 from agent_forge.studies.making.making import Making, MakingState
 from agent_forge.studies.run import Arm, Ask, Extent, Make, Run, Script
 from agent_forge.studies.study import Study
-from agent_forge.studies.study_view import Prose
+from agent_forge.studies.study_view import Plain, Prose
 from agent_forge.studies.training_plan import as_float32, tokens
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from agent_forge.weights.folders.checkpoint import Checkpoint
 
 
-def fields(run: Run) -> dict[str, Any]:
+def fields(run: Run) -> Plain:
     """Return sizes, the result, and what thoughts cost."""
     pinned = frozen(run.state, TEST)
     assert pinned is not None
@@ -80,7 +80,7 @@ def fields(run: Run) -> dict[str, Any]:
     }
 
 
-def arm_fields(arms: Mapping[str, Any]) -> dict[str, Any]:
+def arm_fields(arms: Mapping[str, Any]) -> dict[str, object]:
     """Return the nats a token of each arm by domain, of hard ones and of all."""
     return {"arms": {name: arm.model_dump() for name, arm in arms.items()}}
 
@@ -278,7 +278,7 @@ class Quietstar(Study[MakingState]):
         return arm_panels.headline(run, THOUGHTS, tables.words(self.arms), rival)
 
     @override
-    def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
+    def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
         """Return size and tokens, how thoughts are, and what the gate has decided."""
         pinned = frozen(run.state, TEST)
         return {
@@ -307,7 +307,7 @@ class Quietstar(Study[MakingState]):
         return (arms, *gate, figures.domains(names, run.seen, result_name))
 
     @override
-    def view(self, state: MakingState) -> dict[str, Any]:
+    def view(self, state: MakingState) -> dict[str, object]:
         """Return the curves, and the nats a token of each arm by domain, hard ones and all."""
         run = self.begun(state)
         return {
@@ -351,7 +351,7 @@ class Quietstar(Study[MakingState]):
         return Context
 
     @override
-    def write_result(self, home: Home, state: MakingState, out: Path) -> dict[str, Any]:
+    def write_result(self, home: Home, state: MakingState, out: Path) -> dict[str, object]:
         """Write the result's folder, and the model that thinks; return the report."""
         from agent_forge.phases.quietstar.work import write_thinker
 

@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from agent_forge.studies.folders import publish_model
 from typing_extensions import override
 
 from agent_forge.events import Event
@@ -32,8 +33,10 @@ from agent_forge.phases.quietstar.recipes import (
 from agent_forge.phases.quietstar.scoring import Documents, Scores, Thinking
 from agent_forge.runs.errors import DataError, NotFiniteError
 from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.decide import Task
 from agent_forge.studies import work
 from agent_forge.studies.events import Observe, Observed, answered
+from agent_forge.studies.study_view import Plain
 from agent_forge.studies.training_plan import as_float32
 from agent_forge.studies.work import publish_model
 from agent_forge.weights import operations
@@ -58,7 +61,7 @@ class Context(work.Context):
     # ---- tasks ---------------------------------------------------------------------------------
 
     @override
-    def carry_out(self, task: Any) -> Event:
+    def carry_out(self, task: Task) -> Event:
         return self._frozen(task) if isinstance(task, Freeze) else super().carry_out(task)
 
     @cached_property
@@ -136,7 +139,7 @@ class Context(work.Context):
     # ---- started -------------------------------------------------------------------------------
 
     @override
-    def pinned(self, common: dict[str, Any]) -> Started:
+    def pinned(self, common: Plain) -> Started:
         """Return `started`.
 
         Raises ConfigError for an architecture that cannot compute thoughts at once, SourceError.

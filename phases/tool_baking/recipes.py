@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 from typing_extensions import override
@@ -145,7 +145,7 @@ class CycleSample(Sample):
         return f"sample/{self.cycle}/{self.recipe_id}"
 
 
-def _drawn_alike(data: dict[str, Any]) -> dict[str, Any]:
+def _drawn_alike(data: dict[str, object]) -> dict[str, object]:
     """Return `started` of a run whose iterations drew the same random numbers."""
     return {**without_adapters(data), "drawn_apart": False}
 

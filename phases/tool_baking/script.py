@@ -137,7 +137,7 @@ class Baking(Study[MakingState]):
 
     @override
     def summary_line(
-        self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]
+        self, type_: str, data: Mapping[str, object], names: Mapping[str, str]
     ) -> str | None:
         name = names.get(str(data.get("recipe_id")), str(data.get("recipe_id"))[:12])
         return words.summary_line(type_, data, name) or super().summary_line(type_, data, names)

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from agent_forge.evaluation import tool_tasks
 from agent_forge.evaluation.backends.generation import end_tokens
@@ -27,9 +28,6 @@ from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.runs.kinds.asked import Checked, Plan
 from agent_forge.studies import submission
 from agent_forge.weights.training.windows import Trajectory
-
-if TYPE_CHECKING:
-    from agent_forge.evaluation.tool_tasks.episodes import Speech
 
 #: Slice → family → tasks.
 Tasks = Mapping[str, Mapping[str, Sequence[ToolItem]]]
@@ -98,7 +96,7 @@ def all_tasks(config: BakingConfig) -> Tasks:
     return tasks
 
 
-def speech_of(config: BakingConfig, tokenizer: Any, tasks: Tasks) -> Speech:
+def speech_of(config: BakingConfig, tokenizer: Tokenizer, tasks: Tasks) -> Speech:
     """Return how sessions are written. Raises ConfigError for a tokenizer that cannot write calls."""
     from agent_forge.evaluation.tool_tasks import episodes
     from agent_forge.evaluation.tools.toolbox import usable

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any
 
 from typing_extensions import override
 
@@ -36,6 +35,7 @@ from agent_forge.studies import work as study_work
 from agent_forge.studies.comparison import CHOOSING
 from agent_forge.studies.events import Observe, Observed, answered
 from agent_forge.studies.making.maker import Maker
+from agent_forge.studies.study_view import Plain
 from agent_forge.studies.training_plan import as_float32
 from agent_forge.studies.work import Costs, Part
 from agent_forge.weights.folders.checkpoint import open_checkpoint
@@ -254,7 +254,7 @@ class Context(study_work.Context):
     # ---- started ---------------------------------------------------------------------------------
 
     @override
-    def pinned(self, common: dict[str, Any]) -> Started:
+    def pinned(self, common: Plain) -> Started:
         positions = open_checkpoint(self.donor).positions
         tool_tasks.check_room(self.speech, self.config, self.tasks, positions)
         tool_tasks.check_programs(self.speech, self.config, self.tasks)

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from agent_forge.evaluation.loading import check_packages
 from agent_forge.pipeline import plan as plans
 from agent_forge.pipeline.config import ITEMS, PhaseConfig, PipelineConfig
@@ -22,7 +24,7 @@ from agent_forge.runs.kinds import architecture
 from agent_forge.runs.kinds import asked as asked_for
 from agent_forge.runs.kinds.architecture import Architecture
 from agent_forge.runs.kinds.asked import Checked, Lookup, NamedInputs, Plan, RunRequest
-from agent_forge.runs.kinds.decide import Start
+from agent_forge.runs.kinds.decide import Start, Task
 from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.lists import finding
 from agent_forge.weights.devices import check_device
@@ -34,14 +36,14 @@ class Context:
     def __init__(self, state: PipelineState) -> None:
         self.state = state
 
-    def share(self, task: Any, tasks: Sequence[Any]) -> Sequence[Any]:
+    def share(self, task: Task, tasks: Sequence[Task]) -> Sequence[object]:
         """Return the task alone."""
         return [task]
 
-    def prepare(self, tasks: Sequence[Any]) -> None:
+    def prepare(self, tasks: Sequence[Task]) -> None:
         """Do nothing."""
 
-    def carry_out(self, task: Any) -> Started:
+    def carry_out(self, task: Task) -> Started:
         """Check the phases again where the pipeline is carried out.
 
         Raises ConfigError, UnavailableError.
@@ -309,7 +311,7 @@ Known = Mapping[str, Mapping[str, Architecture]]
 def of_phase(
     config: PipelineConfig,
     phase: PhaseConfig,
-    settings: Any,
+    settings: BaseModel,
     references: Mapping[str, ModelReference],
     architectures: Known,
 ) -> Mapping[str, Architecture]:

@@ -25,6 +25,7 @@ from agent_forge.runs.kinds.asked import Lookup, Names, Plan
 from agent_forge.runs.kinds.decide import Delegate
 from agent_forge.runs.kinds.forecast import Forecast, unknown
 from agent_forge.runs.kinds.kind import Kind
+from agent_forge.runs.kinds.state import State
 
 #: The name that stands for the pipeline's.
 RUN = "dry-run"
@@ -130,7 +131,7 @@ def _tried(
 def _as_before(log: Log, kind: Kind, submission: Any, forecast: Forecast) -> Forecast:
     """Return a forecast with the time that a run with the same settings took on such a machine."""
     for rows in reversed(list(children.alike(log, submission, kind.name))):
-        state: Any = repository.fold(rows)
+        state: State = repository.fold(rows)
         if state.started.machine is None or state.started.machine == _machine(
             submission.config.device
         ):
@@ -183,10 +184,10 @@ def _model(run: str, role: str) -> MadeModel:
     return MadeModel(recipe_id=id_, digest=id_)
 
 
-def told(all_costs: list[Cost]) -> dict[str, Any]:
+def told(all_costs: list[Cost]) -> dict[str, object]:
     """Return costs as plain data, with the sums: of time and disk, and the most memory at once."""
 
-    def plain(cost: Cost) -> dict[str, Any]:
+    def plain(cost: Cost) -> dict[str, object]:
         amounts = {n: getattr(cost.forecast, n) for n in ("seconds", "disk", "memory")}
         return {
             "phase": cost.name,
@@ -202,7 +203,7 @@ def told(all_costs: list[Cost]) -> dict[str, Any]:
     return {"costs": rows, "in_all": {n: _sum(rows, n) for n in ("seconds", "disk", "memory")}}
 
 
-def _sum(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
+def _sum(rows: list[dict[str, Any]], name: str) -> dict[str, object]:
     """Return what is known in all, and which parts are not."""
     values: list[float] = [row[name]["value"] for row in rows if row[name]["value"] is not None]
     whole = max(values, default=None) if name == "memory" else sum(values) if values else None

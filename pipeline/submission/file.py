@@ -49,7 +49,7 @@ def read(path: Path) -> dict[str, Any]:
     return parse(bounded_files.read_text(path, MOST_BYTES, ConfigError), str(path))
 
 
-def parse(text: str, place: str = "the file") -> dict[str, Any]:
+def parse(text: str, place: str = "the file") -> dict[str, object]:
     """Return the settings that the text of a pipeline's file gives, as plain JSON.
 
     `place` names the file in an error. Raises ConfigError with the line.
@@ -81,7 +81,7 @@ def _check_size(text: str) -> None:
             raise ValueError(f"it has more than {most:,} {what}: a pipeline needs a few hundred.")
 
 
-def _check_plain(value: Any) -> None:
+def _check_plain(value: object) -> None:
     """Raise ValueError for a value that no setting has: a date, a time, a number without bounds."""
     if isinstance(value, Mapping):
         value = list(value.values())
@@ -98,7 +98,7 @@ def _check_plain(value: Any) -> None:
         raise ValueError(f"{value} is no setting: give a text, a number, true or false.")
 
 
-def _unknown(content: Mapping[str, Any], text: str) -> Iterator[tuple[int, str]]:
+def _unknown(content: Mapping[str, object], text: str) -> Iterator[tuple[int, str]]:
     """Yield (line, what is wrong) for each key that a pipeline's file does not have."""
     starts = [number for number, line in _lines(text) if re.match(r"\[\[\s*phases?\s*\]\]", line)]
     top = (0, starts[0] if starts else 1 << 30)
@@ -113,14 +113,14 @@ def _unknown(content: Mapping[str, Any], text: str) -> Iterator[tuple[int, str]]
             yield from _keys(gate, GateConfig, text, span, "a gate")
 
 
-def _tables(content: Any) -> list[Mapping[str, Any]]:
+def _tables(content: object) -> list[Mapping[str, object]]:
     """Return the tables of a list, or the one that stands without a list."""
     several = content if isinstance(content, list) else [content]
     return [table for table in several if isinstance(table, Mapping)]
 
 
 def _keys(
-    table: Mapping[str, Any], model: type[BaseModel], text: str, span: tuple[int, int], what: str
+    table: Mapping[str, object], model: type[BaseModel], text: str, span: tuple[int, int], what: str
 ) -> Iterator[tuple[int, str]]:
     """Yield (line, what is wrong) for the keys of a table that its model does not have."""
     keys = [*model.model_fields, *(k for k, (f, _) in _TABLES.items() if f in model.model_fields)]
@@ -176,17 +176,17 @@ def _phase(phase: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"{key} = {_value(value)}" for key, value in _gate(gate).items())
 
 
-def _gate(gate: Mapping[str, Any]) -> dict[str, Any]:
+def _gate(gate: Mapping[str, object]) -> dict[str, object]:
     """Return a gate without what it has anyway."""
     return {k: v for k, v in gate.items() if v is not None and (k, v) != ("otherwise", "stop")}
 
 
-def _single(value: Any) -> Any:
+def _single(value: object) -> Any:
     """Return a list of one text as the text."""
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     """Return a value as TOML has it; a null in a table is left out. Raises ValueError."""
     if isinstance(value, Mapping):
         pairs = (f"{_key(k)} = {_value(v)}" for k, v in value.items() if v is not None)

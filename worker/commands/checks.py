@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_forge.events import Context, EventStore, New
+from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.lists import checks
 from agent_forge.runs.lists.checks import CheckFinding, RunChecked
 from agent_forge.runs.system.plain_text import visible
@@ -52,12 +53,12 @@ def record(
     return event
 
 
-def _rank(finding: Any) -> tuple[int, bool]:
+def _rank(finding: Finding) -> tuple[int, bool]:
     """Return the rank of a finding: errors come first, those about the history before others."""
     return _LEVELS.index(finding.level), finding.check not in checks.OF_HISTORY
 
 
-def _plain(finding: Any) -> CheckFinding:
+def _plain(finding: Finding) -> CheckFinding:
     """Return a finding as it is recorded: a damaged row may have any text."""
     message = visible(str(finding.message))[:LETTERS]
     return CheckFinding(

@@ -21,6 +21,7 @@ from agent_forge.events import (
     ConcurrencyError,
     Context,
     Envelope,
+    Event,
     EventStore,
     New,
     canonical_json,
@@ -170,7 +171,9 @@ def _ask(store: EventStore, state: State, child: State, new: New) -> None:
     project(store)
 
 
-def _answer(store: EventStore, state: State, task: Delegate, event: Any, context: Context) -> None:
+def _answer(
+    store: EventStore, state: State, task: Delegate, event: Event, context: Context
+) -> None:
     """Record an answer at the version that it was decided at; another process may have been first."""
     try:
         new = New(event, f"{state.run}/{task.key}")

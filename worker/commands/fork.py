@@ -27,12 +27,16 @@ class Branch:
     kind: Kind
     state: State
     last: Envelope
-    changes: dict[str, Any]
+    changes: dict[str, object]
     config: Any
 
 
 def plan(
-    store: EventStore, run: str, place: int | None, generation: int | None, changes: dict[str, Any]
+    store: EventStore,
+    run: str,
+    place: int | None,
+    generation: int | None,
+    changes: dict[str, object],
 ) -> Branch:
     """Check everything that a fork needs and return its plan; record nothing.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -22,7 +21,7 @@ from agent_forge.worker.append import actor
 
 
 def create(
-    store: EventStore, name: str, config: Mapping[str, Any], by: str | None = None
+    store: EventStore, name: str, config: Mapping[str, object], by: str | None = None
 ) -> Session:
     """Begin a session, or find the one of this name and config.
 

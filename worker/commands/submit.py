@@ -13,7 +13,6 @@ import uuid
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from agent_forge.events import Appended, Context, EventStore, IdempotencyError, New
 from agent_forge.runs import kinds
@@ -97,7 +96,7 @@ def submit(
     return run
 
 
-def event_of(plan: Plan, run: str, owner: str, **queued: Any) -> Submitted:
+def event_of(plan: Plan, run: str, owner: str, **queued: object) -> Submitted:
     """Return the event that records a plan's run; `queued` has what else every `submitted` has."""
     return kinds.of(plan.kind).submitted(
         run=run,

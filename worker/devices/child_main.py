@@ -21,12 +21,14 @@ import signal
 import sys
 import threading
 import time
-from typing import Any, Literal, TextIO
+from typing import Literal, TextIO
 
 import structlog
 
+from agent_forge.runs.kinds.state import State
 from agent_forge.runs.system.durations import duration
 from agent_forge.runs.system.plain_text import visible
+from agent_forge.worker.devices.reading_process import Order
 
 log = logging.getLogger("agent_forge.worker.devices.child_main")
 
@@ -43,7 +45,7 @@ def _take_over_output() -> TextIO:
     return stream
 
 
-def _listen(tasks: queue.SimpleQueue[dict[str, Any]]) -> None:
+def _listen(tasks: queue.SimpleQueue[Order]) -> None:
     """Put the tasks from stdin into the queue; end the process when stdin ends."""
     for line in sys.stdin:
         tasks.put(json.loads(line))
@@ -77,7 +79,7 @@ class Child:
             self._store, self._cache, Context(actor=actor), self._refresh, WARM
         )
 
-    def offer(self) -> dict[str, Any]:
+    def offer(self) -> dict[str, object]:
         """Return what this device offers, for the device table: bytes of memory and the profile."""
         import torch
 
@@ -90,21 +92,21 @@ class Child:
             memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         return {"memory": memory, "profile": machine_profile(device).of_machine}
 
-    def _refresh(self, run: str) -> Any:
+    def _refresh(self, run: str) -> State:
         """Return the run's state, up to date; the states of the `WARM` latest runs are kept."""
         state, rows = self._runs.refresh(run)
         self._runs.shrink()
         self._hands.keep(state, rows)
         return state
 
-    def do(self, order: dict[str, Any]) -> dict[str, Any]:
+    def do(self, order: Order) -> dict[str, object]:
         """Do a task; return how it ended, its seconds, and the cache's hits and misses."""
         from agent_forge.events import EventsError
         from agent_forge.runs.errors import ConfigError, ForgeError
         from agent_forge.weights.devices import out_of_memory
 
         began, hits, misses = time.monotonic(), self._cache.hits, self._cache.misses
-        outcome: dict[str, Any] = {"why": ""}
+        outcome: dict[str, object] = {"why": ""}
         self._what = {}
         try:
             self._hands.last = {}
@@ -128,7 +130,7 @@ class Child:
         outcome["hits"], outcome["misses"] = self._cache.hits - hits, self._cache.misses - misses
         return outcome
 
-    def _try(self, order: dict[str, Any]) -> str:
+    def _try(self, order: Order) -> str:
         from agent_forge.runs.kinds import wording
         from agent_forge.runs.kinds.decide import due
         from agent_forge.runs.lists import queries
@@ -145,7 +147,7 @@ class Child:
 
         return self._hands.do(state, task, mine)
 
-    def next_task(self, tasks: queue.SimpleQueue[dict[str, Any]]) -> dict[str, Any]:
+    def next_task(self, tasks: queue.SimpleQueue[Order]) -> Order:
         """Wait for a task; after `REST` seconds without one keep no models and weights meanwhile."""
         try:
             return tasks.get(timeout=REST)
@@ -170,7 +172,7 @@ def main() -> None:
 
     set_up("json" if os.environ.get("FORGE_LOG") == "json" else "text")
     out = _take_over_output()
-    tasks: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    tasks: queue.SimpleQueue[Order] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(tasks,), name="listener", daemon=True).start()
 
     import transformers  # noqa: F401  the import takes seconds: do it before the first task

@@ -40,7 +40,7 @@ REFUSE, REFUSE_MOST = 2.0, 300.0
 TASKS_PER_PROCESS = 1000
 
 #: Hears of an ended task: run, task, and the child's report (how it ended, seconds, ...).
-Watcher = Callable[[str, str, dict[str, Any]], None]
+Watcher = Callable[[str, str, dict[str, object]], None]
 
 
 class Slot(threading.Thread):
@@ -195,7 +195,7 @@ class Slot(threading.Thread):
         if fence is None:  # another owner holds the task
             self._roster.say(self.name, self._owner, "idle", grant_run=None, grant_task=None)
             return
-        outcome: dict[str, Any] = {"ended": "given back", "seconds": 0.0, "why": ""}
+        outcome: dict[str, object] = {"ended": "given back", "seconds": 0.0, "why": ""}
         try:
             outcome = self._watched(run, task, lease, fence)
         finally:
@@ -231,7 +231,7 @@ class Slot(threading.Thread):
         name = queries.name(self._store, run)
         log.warning("device %s cannot work on run %s: %s", self.name, name, why)
 
-    def _watched(self, run: str, task: str, lease: str, fence: int) -> dict[str, Any]:
+    def _watched(self, run: str, task: str, lease: str, fence: int) -> dict[str, object]:
         """Send the task to the process and wait for the first end; return how the task ended.
 
         The wait ends with the process's answer or death, the end of the run, or this device's kill.
@@ -241,7 +241,7 @@ class Slot(threading.Thread):
         began, stream = time.monotonic(), named_stream(self._store, run)
         version = self._store.version(stream)
         order = {"run": run, "task": task, "lease": lease, "fence": fence, "owner": self._owner}
-        outcome: dict[str, Any] = {"ended": "given back", "why": "", "seconds": 0.0}
+        outcome: dict[str, object] = {"ended": "given back", "why": "", "seconds": 0.0}
         try:
             process.tell(order)
         except BrokenPipeError:  # the process died earlier: not a death at this task
@@ -335,7 +335,7 @@ class Process:
         """Return True if the process has not ended."""
         return self._process.poll() is None
 
-    def tell(self, order: dict[str, Any]) -> None:
+    def tell(self, order: dict[str, object]) -> None:
         """Send the process a task.
 
         Raises BrokenPipeError if the process has died: it never received the task.

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent_forge.runs import home
 from agent_forge.runs.errors import ConflictError, UnavailableError
@@ -25,6 +25,9 @@ from agent_forge.runs.system import packages
 from agent_forge.runs.system.linked_processes import tied
 from agent_forge.worker.devices import postgres_guard
 from agent_forge.worker.queue.leases import alive, owner_of
+
+if TYPE_CHECKING:
+    import redis
 
 #: Seconds that a Redis may take to start; one that cannot ends by itself.
 STARTING = 120.0
@@ -76,7 +79,7 @@ class Redis:
         """The server's URL with the password, for FORGE_BROKER_URL."""
         return f"redis://:{self._password}@127.0.0.1:{self.port}/0"
 
-    def client(self) -> Any:
+    def client(self) -> redis.Redis:
         """Return a client that connects to the server."""
         import redis
 

@@ -21,13 +21,16 @@ from typing import Any
 
 from agent_forge.runs import errors
 
+#: An order, as JSON.
+Order = dict[str, Any]
+
 log = logging.getLogger("agent_forge.worker.devices.reading_process")
 
 #: The memory that a container may fill (cgroup v2): bytes, or "max" if there is no limit.
 CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 
-def check(order: dict[str, Any]) -> dict[str, Any]:
+def check(order: Order) -> Order:
     """Return the plan of a run as JSON; open its models and data too if the order says `open`.
 
     Settings name only models and data that the order has `placed`.
@@ -39,7 +42,7 @@ def check(order: dict[str, Any]) -> dict[str, Any]:
     request = RunRequest(order["kind"], order["config"], order["models"], order["data"])
     plan = plans.plan(request, Lookup(elsewhere=True, placed=PlacedInputs(**order["placed"])))
     event = kinds.of(plan.kind).submitted(run="", owner="", config=plan.config, **plan.fields)
-    answer: dict[str, Any] = {
+    answer: dict[str, object] = {
         "config": plan.config.model_dump(mode="json"),
         "submitted": event.model_dump(mode="json", exclude={"run", "owner"}),
     }
@@ -54,21 +57,21 @@ def check(order: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def measure(order: dict[str, Any]) -> dict[str, Any]:
+def measure(order: Order) -> dict[str, object]:
     """Hash the weights of the model at the order's `path`; return what was measured."""
     from agent_forge.worker.commands import model_registry
 
     return vars(model_registry.measure(Path(order["path"])))
 
 
-def gguf_types(order: dict[str, Any]) -> dict[str, Any]:
+def gguf_types(order: Order) -> dict[str, object]:
     """Return the types of GGUF file that the model at the order's `path` can be written as."""
     from agent_forge.worker.exports import gguf_export
 
     return {"types": gguf_export.fitting(Path(order["path"]))}
 
 
-def draw_report(order: dict[str, Any]) -> dict[str, Any]:
+def draw_report(order: Order) -> dict[str, object]:
     """Return the picture of a `report` of a kind of run as an SVG file in base64; None without one."""
     from agent_forge.runs import kinds
 
@@ -76,7 +79,7 @@ def draw_report(order: dict[str, Any]) -> dict[str, Any]:
     return {"file": drawn and base64.b64encode(drawn).decode()}
 
 
-def draw(order: dict[str, Any]) -> dict[str, Any]:
+def draw(order: Order) -> dict[str, object]:
     """Return the order's `panel` as an SVG or PNG file (its `form`), in base64."""
     from pydantic import TypeAdapter
 
@@ -117,7 +120,7 @@ ORDERS = {
 }
 
 
-def answered(order: dict[str, Any]) -> dict[str, Any]:
+def answered(order: Order) -> dict[str, object]:
     """Carry out an order; return its answer, or its error as a name and a detail."""
     try:
         return {"answer": ORDERS[order["order"]](order)}
@@ -131,7 +134,7 @@ def answered(order: dict[str, Any]) -> dict[str, Any]:
         return {"error": "", "detail": f"{type(error).__name__}: {error}"}
 
 
-def _listen(orders: queue.SimpleQueue[dict[str, Any]]) -> None:
+def _listen(orders: queue.SimpleQueue[Order]) -> None:
     for line in sys.stdin:
         orders.put(json.loads(line))
     os._exit(0)
@@ -142,7 +145,7 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING)
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    orders: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(orders,), name="listener", daemon=True).start()
     while True:
         out.write(json.dumps(answered(orders.get())) + "\n")

@@ -110,7 +110,7 @@ class Crew:
         """
         signals: list[int] = []
 
-        def on_signal(number: int, _frame: Any) -> None:
+        def on_signal(number: int, _frame: object) -> None:
             signals.append(number)
 
         before = {s: signal.signal(s, on_signal) for s in (signal.SIGINT, signal.SIGTERM)}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import ModelReference
 from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.state import State
 from agent_forge.studies.given_dtype import ROUNDED
 from agent_forge.weights.adapters import extraction
 from agent_forge.weights.adapters.extraction import Choice, Source
@@ -24,7 +24,7 @@ from agent_forge.weights.storage.model_origin import Finder
 
 def extract(
     home: Home, base: str, model: str, out: Path, choice: Choice, tell: Callable[[str], None]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Write the adapter of `base` that is nearest to `model`; return what was written.
 
     Both are what other commands take. Raises the errors of `extraction.extract`.
@@ -34,7 +34,7 @@ def extract(
     return _written(first, resolve(model, named=named), first, out, choice)
 
 
-def export(home: Home, model: str, out: Path) -> dict[str, Any]:
+def export(home: Home, model: str, out: Path) -> dict[str, object]:
     """Write a model of a run that was trained by adapters as an adapter of the run's given model.
 
     The rank is that of the training, of several trainings in a row the sum. Raises ConfigError for any
@@ -44,7 +44,7 @@ def export(home: Home, model: str, out: Path) -> dict[str, Any]:
         origin = model_origin.find(store, model)
         if origin is None or origin.run is None or origin.recipe_id is None:
             raise ConfigError(_no_adapter(f"{model} is no model of a run"))
-        state: Any = repository.load(store, origin.run)
+        state: State = repository.load(store, origin.run)
         line = kinds.of(state.kind).ancestry(state, origin.recipe_id)
     ranks, start = [], ""
     for recipe in (ancestor.recipe for ancestor in line):
@@ -86,7 +86,7 @@ def _written(
     named_base: ModelReference,
     out: Path,
     choice: Choice,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Write the adapter; peft finds the base as `named_base`."""
     known_as = named_base.hub_id or named_base.path
     first, second = (_opened(reference, known_as) for reference in (base, model))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from agent_forge.runs.home import Home
 from agent_forge.weights.folders.checkpoint import open_checkpoint, publish
@@ -16,7 +15,7 @@ from agent_forge.weights.storage.output_folder import check_target
 
 def export(
     home: Home, model: str, out: Path, type_: str, tell: Callable[[str], None]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Write a model as a compressed-tensors folder; return what was written, as JSON has it.
 
     `model` is what other commands take: a folder, a Hub id, RUN, RUN:ROLE, a registered name. An

@@ -45,7 +45,7 @@ def deliver(
     reason: str | None = None,
     by: str | None = None,
     model: str = "",
-) -> tuple[Any, dict[str, Any]]:
+) -> tuple[State, dict[str, Any]]:
     """Write a completed run's result with its report, or the model of a name, and record the export.
 
     A name of the result means the result. Return the state, and the report of the result or what was
@@ -65,7 +65,7 @@ def deliver(
     return state, written
 
 
-def folders(store: EventStore, state: Any) -> set[str]:
+def folders(store: EventStore, state: State) -> set[str]:
     """Return the folders that the log says the run's models were written to."""
     rows = [row for row in store.iterate(state.stream) if row.type == Exported.type]
     return {json.loads(row.data)["folder"] for row in rows} | {state.submitted.output_dir}
@@ -73,7 +73,7 @@ def folders(store: EventStore, state: Any) -> set[str]:
 
 def record(
     store: EventStore,
-    state: Any,
+    state: State,
     written: dict[str, Any],
     reason: str | None = None,
     by: str | None = None,

@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data.items import Item
@@ -101,7 +102,7 @@ def export(
     ollama: bool = False,
     fallback: bool = False,
     text: Text = Text(),
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Write a model as GGUF files; return what was written, as JSON has it.
 
     `model` is what other commands take: a folder, a Hub id, RUN (its champion), RUN:ROLE, a registered
@@ -146,7 +147,7 @@ class _Opened:
 
     name: str
     checkpoint: Checkpoint
-    tokenizer: Any
+    tokenizer: Tokenizer
     tokens: Tokens
     #: True if matrices that a ternary type cannot cut into blocks are F16.
     fallback: bool
@@ -186,7 +187,7 @@ class _Reading:
         self._calibration: Split = {}
         self.loss: Split = {}
         #: What is said of the text.
-        self.told: dict[str, Any] = {}
+        self.told: dict[str, object] = {}
         if text.imatrix and text.matrix is None:
             items = load_items(text.imatrix, note=tell, needed=(IMPORTANCE,))
             self._calibration = split_of(checkpoint, tokenizer, items, IMPORTANCE)
@@ -420,7 +421,7 @@ Split = Mapping[str, Sequence[Windows]]
 
 
 def split_of(
-    checkpoint: Checkpoint, tokenizer: Any, items: Sequence[Item], on: Slice
+    checkpoint: Checkpoint, tokenizer: Tokenizer, items: Sequence[Item], on: Slice
 ) -> dict[str, list[Windows]]:
     """Return domain → the documents of a slice, as windows for this model."""
     context = min(CONTEXT, architectures.context(checkpoint.config))

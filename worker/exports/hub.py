@@ -14,10 +14,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from agent_forge.runs.errors import ConfigError, ConflictError, UnavailableError
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
 
 #: Where models go if HF_ENDPOINT does not say.
 USUAL = "https://huggingface.co"
@@ -96,7 +100,7 @@ def files_of(place: Path) -> dict[str, Path]:
     return {name: path for name, path in names.items() if not re.search(r"(^|/)\.", name)}
 
 
-def send(to: Target, files: Mapping[str, Path], place: Path) -> dict[str, Any]:
+def send(to: Target, files: Mapping[str, Path], place: Path) -> dict[str, object]:
     """Upload files in one commit; return the repository, its URL and the commit, as JSON has them.
 
     The repository is made if it is not there, private unless `to.public`. Raises ConflictError for one
@@ -120,7 +124,7 @@ def send(to: Target, files: Mapping[str, Path], place: Path) -> dict[str, Any]:
     }
 
 
-def _prepare(api: Any, to: Target, files: Mapping[str, Path]) -> None:
+def _prepare(api: HfApi, to: Target, files: Mapping[str, Path]) -> None:
     """Make the repository, or check that the one there may be written to."""
     from huggingface_hub.errors import RepositoryNotFoundError
 
@@ -169,7 +173,7 @@ def _explained(to: Target, place: Path) -> Iterator[None]:
         ) from None
 
 
-def _refused(to: Target, error: Any, again: str) -> UnavailableError:
+def _refused(to: Target, error: HfHubHTTPError, again: str) -> UnavailableError:
     """Return the error of an answer."""
     status = error.response.status_code
     lines = str(error.server_message or "").replace(to.token, "…").splitlines()

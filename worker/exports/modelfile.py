@@ -10,11 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.system import plain_text
 from agent_forge.weights.folders import template_rendering
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase as Tokenizer
 
 #: First line of a Modelfile of ours, which may be replaced.
 FIRST = "# Written by `forge export --ollama`."
@@ -53,7 +56,7 @@ class Modelfile:
     note: str
 
 
-def of(tokenizer: Any, file: str, positions: int, begins: bool) -> Modelfile:
+def of(tokenizer: Tokenizer, file: str, positions: int, begins: bool) -> Modelfile:
     """Return the Modelfile of `file`, which lies beside it; `begins`: llama.cpp puts bos in front.
 
     Raise ConfigError if a Modelfile cannot hold the file's name; SourceError for a chat template
@@ -101,14 +104,14 @@ def _quoted(text: str) -> str | None:
     return f'"""{text}"""' if '"' in text or "\n" in text else f'"{text}"'
 
 
-def _template(tokenizer: Any, begins: bool) -> tuple[str | None, str | None, str]:
+def _template(tokenizer: Tokenizer, begins: bool) -> tuple[str | None, str | None, str]:
     """Return Go's template, the system prompt if one is always there, and a note."""
     if not tokenizer.chat_template:
         return "{{ .Prompt }}", None, "No chat template: texts are continued as they are."
     renderings = [_rendered(tokenizer, messages) for messages in _TRIED]
     if any(text is None for text in renderings):
         return None, None, _OPEN
-    bos = tokenizer.bos_token or ""
+    bos = str(tokenizer.bos_token or "")
     front = bos if bos and all(str(text).startswith(bos) for text in renderings) else ""
     if begins and not front:
         return None, None, _OPEN  # llama.cpp would put bos in front, the template does not
@@ -124,7 +127,7 @@ def _template(tokenizer: Any, begins: bool) -> tuple[str | None, str | None, str
     return template, system, "ChatML, as the tokenizer has it."
 
 
-def _rendered(tokenizer: Any, messages: Sequence[tuple[str, str]]) -> str | None:
+def _rendered(tokenizer: Tokenizer, messages: Sequence[tuple[str, str]]) -> str | None:
     """Return a conversation as the tokenizer writes it; None if its template fails."""
     conversation = [{"role": role, "content": content} for role, content in messages]
     try:

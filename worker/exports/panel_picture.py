@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from pydantic import BaseModel
 
@@ -17,6 +18,7 @@ from agent_forge.runs.panels.panels import (
     Axis,
     Front,
     Graph,
+    Limit,
     Lines,
     Matrix,
     Panel,
@@ -69,7 +71,7 @@ def _label(axis: Axis) -> str:
     return f"{axis.name} ({axis.unit})" if axis.unit else axis.name
 
 
-def _named(axes: Any, x: Axis, y: Axis) -> None:
+def _named(axes: Axes, x: Axis, y: Axis) -> None:
     """Name the axes, and make them logarithmic or whole as they say."""
     axes.set_xlabel(_label(x), parse_math=False)
     axes.set_ylabel(_label(y), parse_math=False)
@@ -83,20 +85,20 @@ def _named(axes: Any, x: Axis, y: Axis) -> None:
             axis.set_major_locator(MaxNLocator(integer=True))
 
 
-def _limits(axes: Any, limits: Any) -> None:
+def _limits(axes: Axes, limits: Sequence[Limit]) -> None:
     for limit in limits:
         draw = axes.axvline if limit.axis == 0 else axes.axhline
         draw(limit.at, color="black", linewidth=0.8, linestyle=":", label=limit.says)
 
 
-def _legend(axes: Any) -> None:
+def _legend(axes: Axes) -> None:
     handles, names = axes.get_legend_handles_labels()
     if handles:
         for text in axes.legend(handles, names, fontsize=7).get_texts():
             text.set_parse_math(False)
 
 
-def _lines(axes: Any, panel: Lines) -> None:
+def _lines(axes: Axes, panel: Lines) -> None:
     """Draw every line; of several seeds the median with a band over all, and each of them faintly."""
     colours = {name: f"C{n}" for n, name in enumerate(dict.fromkeys(s.name for s in panel.series))}
     for (name, _), group in side_by_side.groups(panel.series).items():
@@ -126,7 +128,7 @@ def _line(axes: Any, series: Series, colour: str, label: str | None) -> None:
         axes.fill_between(x, *band, color=colour, alpha=0.2)
 
 
-def _front(axes: Any, panel: Front) -> None:
+def _front(axes: Axes, panel: Front) -> None:
     """Draw the first two measures; the others are in the table of the panel."""
     for name in dict.fromkeys(p.series for p in panel.points):
         for on_front in (False, True):
@@ -142,13 +144,13 @@ def _front(axes: Any, panel: Front) -> None:
     _legend(axes)
 
 
-def _matrix(axes: Any, panel: Matrix) -> None:
+def _matrix(axes: Axes, panel: Matrix) -> None:
     """Draw the values as a table."""
     texts = [[_number(value) for value in row] for row in panel.values]
     _cells(axes, ["", *panel.columns], [[n, *t] for n, t in zip(panel.rows, texts, strict=True)])
 
 
-def _number(value: Any) -> str:
+def _number(value: object) -> str:
     if value is None:
         return "-"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -182,7 +184,7 @@ def _arms(axes: Any, panel: Arms) -> None:
     axes.set_xlabel(what, parse_math=False)
 
 
-def _shares(axes: Any, panel: Shares) -> None:
+def _shares(axes: Axes, panel: Shares) -> None:
     names = [part.name for part in panel.parts]
     if panel.x is None:
         axes.barh(range(len(names)), [part.values[0] for part in panel.parts])
@@ -195,7 +197,7 @@ def _shares(axes: Any, panel: Shares) -> None:
     _legend(axes)
 
 
-def _graph(axes: Any, panel: Graph) -> None:
+def _graph(axes: Axes, panel: Graph) -> None:
     """Draw nodes from left to right by column; those without a column come first."""
     columns: dict[int, list[str]] = {}
     for node in panel.nodes:
@@ -227,7 +229,7 @@ def _graph(axes: Any, panel: Graph) -> None:
 _BARS = {"done": "C0", "running": "C2", "failed": "C3", "cancelled": "0.6"}
 
 
-def _timeline(axes: Any, panel: Timeline) -> None:
+def _timeline(axes: Axes, panel: Timeline) -> None:
     """Draw a row for each lane; failures, and bars whose start is not known, get a mark at the end."""
     for y, lane in enumerate(panel.lanes):
         for bar in lane.bars:
@@ -248,14 +250,14 @@ def _timeline(axes: Any, panel: Timeline) -> None:
     )
 
 
-def _table(axes: Any, panel: Any) -> None:
+def _table(axes: Axes, panel: Panel) -> None:
     """Draw the newest rows of a panel's table."""
     columns, rows = tables.table(panel)
     texts = [[_number(value) for value in row] for row in rows][-ROWS:]
     _cells(axes, columns, texts)
 
 
-def _cells(axes: Any, columns: list[str], rows: list[list[str]]) -> None:
+def _cells(axes: Axes, columns: list[str], rows: list[list[str]]) -> None:
     axes.set_axis_off()
     if not rows:
         return

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from agent_forge.events import Envelope
 from agent_forge.runs.kinds.state import State
@@ -67,7 +66,7 @@ def _write(path: Path, table: tables.Table, run: str) -> int:
     import pyarrow as pa
     from pyarrow import parquet
 
-    kinds: dict[tables.Kind, Any] = {
+    kinds: dict[tables.Kind, object] = {
         "int": pa.int64(),
         "float": pa.float64(),
         "text": pa.string(),

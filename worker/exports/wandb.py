@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, ConflictError, ForgeError, UnavailableError
@@ -31,6 +31,9 @@ from agent_forge.runs.lists import finding
 from agent_forge.runs.streams import run_of
 from agent_forge.runs.system import packages
 from agent_forge.weights.storage.output_folder import MARK
+
+if TYPE_CHECKING:
+    from wandb import Artifact, Run
 
 #: Names that a tracker takes for a run, and inside the name of an artifact.
 _PLAIN = re.compile(r"[\w.-]{1,100}", re.ASCII)
@@ -117,7 +120,7 @@ class Sender:
             mode: Any = "offline" if target.offline else wandb.setup(settings).settings.mode
             self.offline = mode in ("offline", "dryrun")
             target.folder.mkdir(parents=True, exist_ok=True)
-            self._run: Any = wandb.init(
+            self._run: Run = wandb.init(
                 project=target.project or os.environ.get("WANDB_PROJECT") or PROJECT,
                 entity=target.entity,
                 id=identity(state.run),
@@ -209,7 +212,7 @@ class _Files:
 
     NOTE = "forge.json"
 
-    def __init__(self, run: Any, root: Path) -> None:
+    def __init__(self, run: Run, root: Path) -> None:
         self.folder = Path(run.dir).parent
         notes = (root / "wandb").glob(f"offline-run-*-{run.id}/{self.NOTE}")
         self._earlier = sorted(note.parent for note in notes)
@@ -235,7 +238,7 @@ def _is_synced(folder: Path) -> bool:
     return any(folder.glob("*.wandb.synced"))
 
 
-def _artifact(state: State, result: dict[str, Any], model: Path | None) -> Any:
+def _artifact(state: State, result: dict[str, Any], model: Path | None) -> Artifact:
     """Return the result as an artifact: the files of its folder if given, else its own file."""
     import wandb
 

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import IO
 
 from agent_forge.runs.errors import ConfigError, ConflictError, ForgeError, UnavailableError
 from agent_forge.runs.home import Home
@@ -74,7 +74,7 @@ def _later(run: str) -> str:
     return f" `forge wandb sync {run}` sends it later."
 
 
-def _start(home: Home, run: str, output: Any) -> subprocess.Popen[bytes]:
+def _start(home: Home, run: str, output: IO[bytes]) -> subprocess.Popen[bytes]:
     """Start the process that follows the run; the end of its standard input tells it to stop."""
     env = {**os.environ, "FORGE_HOME": str(home.folder), "FORGE_DATABASE_URL": home.url or ""}
     return subprocess.Popen(
@@ -87,7 +87,7 @@ def _start(home: Home, run: str, output: Any) -> subprocess.Popen[bytes]:
     )
 
 
-def _end(process: subprocess.Popen[bytes], run: str, patience: float, output: Any) -> str:
+def _end(process: subprocess.Popen[bytes], run: str, patience: float, output: IO[bytes]) -> str:
     """Tell the process to stop and wait; kill it after `patience` seconds.
 
     Return a warning, or "" if everything was sent.

@@ -37,7 +37,7 @@ from agent_forge.runs.errors import ConfigError, UnavailableError
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.lists import queries
 from agent_forge.runs.record.device_setting import AUTO, CPU
-from agent_forge.worker.queue.leases import alive, lifetime
+from agent_forge.worker.queue.leases import Leases, alive, lifetime
 from agent_forge.worker.queue.scheduler import Needs, Offer
 
 
@@ -187,12 +187,12 @@ class DeviceTable:
             only=offer.only,
         )
 
-    def say(self, name: str, owner: str, status: str, **also: Any) -> bool:
+    def say(self, name: str, owner: str, status: str, **also: object) -> bool:
         """Write the device's status; return True if the row is still this owner's."""
         with self._writing() as connection:
             return connection.execute(self.saying(name, owner, status, **also)).rowcount == 1
 
-    def saying(self, name: str, owner: str, status: str, **also: Any) -> Update:
+    def saying(self, name: str, owner: str, status: str, **also: object) -> Update:
         """Return the statement of `say`, to execute in the transaction of another statement."""
         values = {"status": status, "since": self._now, "beat": self._now, **also}
         return self._updating(name, owner, values)
@@ -205,11 +205,11 @@ class DeviceTable:
         """Write a heartbeat of the device; return True if the row is still this owner's."""
         return self._update(name, owner, beat=self._now)
 
-    def _update(self, name: str, owner: str, **values: Any) -> bool:
+    def _update(self, name: str, owner: str, **values: object) -> bool:
         with self._writing() as connection:
             return connection.execute(self._updating(name, owner, values)).rowcount == 1
 
-    def _updating(self, name: str, owner: str, values: Mapping[str, Any]) -> Update:
+    def _updating(self, name: str, owner: str, values: Mapping[str, object]) -> Update:
         own_row = (DEVICES.c.name == name) & (DEVICES.c.owner == owner)
         return update(DEVICES).where(own_row).values(**values)
 
@@ -277,7 +277,7 @@ class Hand:
     seconds: float | None = None
 
 
-def at_work(run: str, roster: Any, leases: Any) -> list[Hand]:
+def at_work(run: str, roster: DeviceTable, leases: Leases) -> list[Hand]:
     """Return the hands at work on the run: devices first, then processes that carry it themselves."""
     hands = {
         f"{run}/{d.task}": Hand(d.name, d.task, d.seconds)
@@ -295,7 +295,7 @@ def at_work(run: str, roster: Any, leases: Any) -> list[Hand]:
 class WorkFinder:
     """A callable that finds the devices and processes that work on a run's tasks now."""
 
-    def __init__(self, store: Any, run: str) -> None:
+    def __init__(self, store: EventStore, run: str) -> None:
 
         from agent_forge.worker.queue.leases import Leases
 

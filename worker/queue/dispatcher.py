@@ -22,6 +22,7 @@ from agent_forge.runs.history import repository
 from agent_forge.runs.history.run_cache import RunCache
 from agent_forge.runs.kinds.decide import Delegate, Task, decide
 from agent_forge.runs.kinds.kind import Kind
+from agent_forge.runs.kinds.state import State
 from agent_forge.runs.lists import queries
 from agent_forge.runs.record import events
 from agent_forge.runs.record.device_setting import AUTO
@@ -432,7 +433,7 @@ class DispatcherCache:
         """Return the run's state as it was last brought up to date; None if it is not kept."""
         return self._runs.known(run)
 
-    def bring(self, run: str) -> Any:
+    def bring(self, run: str) -> State:
         """Fold a run's new events, append the facts that follow, and note its tasks.
 
         Return the state. Raises the errors of reading, folding and deciding.
@@ -452,7 +453,7 @@ class DispatcherCache:
         self._backoff[run] = {task: wait for task, wait in waits.items() if task in due}
         return state
 
-    def _settled(self, state: Any, task: Task) -> bool:
+    def _settled(self, state: State, task: Task) -> bool:
         """Return True if the end of a task's run was recorded."""
         if not isinstance(task, Delegate) or not delegation.exists(self._store, task):
             return False

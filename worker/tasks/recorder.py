@@ -6,7 +6,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from agent_forge.events import (
     Appended,
@@ -63,7 +63,7 @@ class TaskExecutor:
         self._warm = warm
         self._contexts: dict[str, runs_kind.Context] = {}
         #: About the last task: candidate, position of its event, seconds of the append, tokens.
-        self.last: dict[str, Any] = {}
+        self.last: dict[str, object] = {}
 
     def do(self, state: State, task: Task, owns_task: Callable[[], bool] = lambda: True) -> Ended:
         """Do the task, record its result, and return how it ended.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any
 
-from agent_forge.events import Envelope
+from agent_forge.events import Envelope, Event
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import (
     ForgeError,
@@ -15,7 +14,9 @@ from agent_forge.runs.errors import (
 )
 from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.history.repository import about, difference, fold, measurements, words
+from agent_forge.runs.kinds.decide import Task
 from agent_forge.runs.kinds.kind import Kind
+from agent_forge.runs.kinds.state import State
 from agent_forge.studies.events import Unmeasurable
 from agent_forge.studies.making.model_files import from_nothing
 from agent_forge.weights.storage.weight_cache import Artifacts
@@ -32,7 +33,7 @@ def again(
     made again from nothing: "all", "champion", an id; None: none are. With a tolerance, all that was
     measured is measured again; with `which`, of the models that it means. Raises NotFoundError.
     """
-    state: Any = fold(list(rows))
+    state: State = fold(list(rows))
     kind = kinds.of(state.kind)
     if state.started is None:
         words_ = "the run has not started: there is nothing to make or to measure again"
@@ -52,8 +53,8 @@ def again(
 
 
 def _measured(
-    kind: Kind[Any],
-    state: Any,
+    kind: Kind,
+    state: State,
     rows: Sequence[Envelope],
     cache: Artifacts,
     ids: Collection[str] | None,
@@ -92,7 +93,7 @@ def _measured(
 
 
 def _compared(
-    kind: Kind[Any], task: Any, recorded: Any, result: Any, tolerance: float, why: str, say: Say
+    kind: Kind, task: Task, recorded: Event, result: Event, tolerance: float, why: str, say: Say
 ) -> Iterator[Finding]:
     """Yield an error if a result is not the recorded one within `tolerance`; else `say` by how much."""
     where = words(task)

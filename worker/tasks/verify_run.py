@@ -10,7 +10,7 @@ import sys
 from contextlib import closing
 from typing import Any
 
-from agent_forge.events import EventsError, EventStore
+from agent_forge.events import Envelope, EventsError, EventStore
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ForgeError, TamperedError
 from agent_forge.runs.history import children, repository
@@ -46,7 +46,7 @@ def report(
     return result
 
 
-def read(run: str, rows: list[Any], findings: list[Finding]) -> dict[str, Any]:
+def read(run: str, rows: list[Envelope], findings: list[Finding]) -> dict[str, Any]:
     """Return the report of an audit, with the state if the history can be read."""
     wrong = [f for f in findings if f.level == "error" or f.check == "events"]
     readable = not any(f.check in ("chain", "events", "decisions") for f in wrong)
@@ -70,7 +70,9 @@ def _children(store: EventStore, result: dict[str, Any]) -> list[Finding]:
     return list(children.check(store, state))
 
 
-def _history(store: EventStore, run: str, stream: str | None) -> tuple[list[Any], list[Finding]]:
+def _history(
+    store: EventStore, run: str, stream: str | None
+) -> tuple[list[Envelope], list[Finding]]:
     """Return the run's rows; if the past of a fork has changed, its own rows and a finding.
 
     A stream that holds nothing but rows of impossible versions is no run's; its rows are given all

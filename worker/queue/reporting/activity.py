@@ -30,7 +30,7 @@ class Watched:
     row: Mapping[str, Any] | None
     hands: Sequence[Hand]
     #: The kind's count of its tasks; without one the time left may be unknown.
-    rehearsal: Any = None
+    rehearsal: object = None
     #: Its task in the run that delegates it; empty for a run of its own.
     task: str = ""
 
@@ -61,7 +61,7 @@ def in_words(state: State, hand: Hand) -> str:
 
 
 def waits_for(
-    run: Watched, devices: Sequence[Any], parts: Sequence[Watched] = ()
+    run: Watched, devices: Sequence[Device], parts: Sequence[Watched] = ()
 ) -> tuple[str | None, str | None]:
     """Return what the run waits for, and the command that helps; None for what is not there.
 
@@ -78,7 +78,7 @@ def waits_for(
     return why or "a free worker", advice(row, devices) or None
 
 
-def live(run: Watched, devices: Sequence[Any], parts: Sequence[Watched] = ()) -> Live | None:
+def live(run: Watched, devices: Sequence[Device], parts: Sequence[Watched] = ()) -> Live | None:
     """Return what a run does now, for its head; None if it has ended."""
     if run.state.ended:
         return None
@@ -144,7 +144,7 @@ def reason(row: dict[str, Any], devices: Sequence[Device]) -> str:
 
 
 def told(
-    rows: Sequence[dict[str, Any]], devices: Sequence[Device], held: Collection[str]
+    rows: Sequence[dict[str, object]], devices: Sequence[Device], held: Collection[str]
 ) -> list[dict[str, Any]]:
     """Return rows of the queue with `waits_for` and `helps`; empty texts for a run that is worked on.
 
@@ -163,7 +163,7 @@ def told(
     return full_rows
 
 
-def busy(row: dict[str, Any], devices: Sequence[Device]) -> str:
+def busy(row: dict[str, object], devices: Sequence[Device]) -> str:
     """Return what a run waits for whose devices all work for other runs, or "" if one is free."""
     living = [device for device in devices if device.living]
     fitting = _fitting(row, living)[1]
@@ -174,7 +174,7 @@ def busy(row: dict[str, Any], devices: Sequence[Device]) -> str:
     return f"a free worker: {first}" + (f", {len(working) - 1} more work" if working[1:] else "")
 
 
-def advice(row: dict[str, Any], devices: Sequence[Device]) -> str:
+def advice(row: dict[str, object], devices: Sequence[Device]) -> str:
     """Return the command that gives a waiting run a worker, or "" if no command does."""
     if row["paused"] or row.get("past"):
         return f"forge resume {row['name']}"

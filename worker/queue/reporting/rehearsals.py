@@ -6,7 +6,6 @@ import logging
 import threading
 from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
 
 from agent_forge.runs import kinds
 from agent_forge.runs.kinds.state import State
@@ -22,10 +21,10 @@ class Rehearsals:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: OrderedDict[str, Future[Any]] = OrderedDict()
+        self._known: OrderedDict[str, Future[object]] = OrderedDict()
         self._thread = ThreadPoolExecutor(1, "rehearsal")
 
-    def of(self, state: State) -> Any:
+    def of(self, state: State) -> object:
         """Return the run's count if it is there; begin counting if it is not. Does not wait."""
         kind = kinds.of(state.kind)
         if not kind.rehearsable(state):
