@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from agent_forge.evomerge.tasks.score import Score
+    from agent_forge.weights.folders.vocabularies import Tokenizer
 
 log = logging.getLogger(__name__)
 
@@ -155,7 +156,7 @@ def load(
 
 def load_tokenizer(
     model: str | Path, home: Home | str | Path | None = None
-) -> PreTrainedTokenizerBase:
+) -> Tokenizer | PreTrainedTokenizerBase:
     """Load a model's tokenizer, by the same names; return it for transformers.
 
         tokenizer = forge.load_tokenizer("models/base")

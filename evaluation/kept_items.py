@@ -21,6 +21,7 @@ from agent_forge.evaluation.data.slices import SLICES, Slice
 from agent_forge.evaluation.lm_eval import spec
 from agent_forge.runs.errors import DataError, ForgeError, UnavailableError
 from agent_forge.runs.event_types import Profile, checked
+from agent_forge.runs.kinds.decide import Task
 from agent_forge.runs.kinds.state import State
 from agent_forge.weights.devices import of_run
 from agent_forge.weights.folders import checkpoint
@@ -141,7 +142,7 @@ class TaskContext(Generic[S]):
         """The run's device, as this process names it."""
         return of_run(self.state)
 
-    def share(self, task: object, tasks: Sequence[object]) -> Sequence[object]:
+    def share(self, task: Task, tasks: Sequence[Task]) -> Sequence[Task]:
         """Return the task alone."""
         return [task]
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+from typing_extensions import override
+
 from agent_forge.events import Event
 from agent_forge.pipeline.config import GateConfig, PipelineConfig
 from agent_forge.runs.event_types import Count, Digest, Figure, MadeModel, ModelReference
@@ -212,6 +214,7 @@ class PipelineState(State):
     overridden: dict[int, GateOverridden] = field(default_factory=dict)
 
     @classmethod
+    @override
     def shared(
         cls, type_: str, data: dict[str, object], rule: int, device: str
     ) -> dict[str, object]:

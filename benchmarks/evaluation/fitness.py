@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -129,7 +129,7 @@ def second(model: ResidentModel, name: str, windows: int) -> None:
         began = time.perf_counter()
         assert not not_finite(own)
         model.load(own)
-        evaluate(model, packed, draws, Judge(SimpleNamespace(eos_token_id=None)))
+        evaluate(model, packed, draws, Judge(cast(Any, SimpleNamespace(eos_token_id=None))))
         return (time.perf_counter() - began) / spent[0]
 
     model.logits = watched  # pyright: ignore[reportAttributeAccessIssue]
@@ -279,7 +279,7 @@ def memory(config: Qwen2Config, name: str, windows: int, count: int = 300) -> No
     ]
     packed = {"d": Packed(windows=_windows(windows, model.vocabulary))}
     draws = outcomes.whole({"d": packed["d"].pool()})
-    judge, seen = Judge(SimpleNamespace(eos_token_id=None)), []
+    judge, seen = Judge(cast(Any, SimpleNamespace(eos_token_id=None))), []
     for number in range(count):
         model.load(candidates[number % 2])
         evaluate(model, packed, draws, judge)

@@ -51,6 +51,7 @@ from agent_forge.weights import operations
 from agent_forge.weights.architectures import code
 from agent_forge.weights.folders import gguf_note
 from agent_forge.weights.folders.checkpoint import open_checkpoint
+from agent_forge.weights.folders.vocabularies import Tokenizer
 from agent_forge.weights.operations import qwen2_init, titans_mag_init
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.storage.inputs import Supply, recorded
@@ -454,7 +455,9 @@ def _write_own(folder: Path, config: CognateConfig, tokenizer: PreTrainedTokeniz
     tokenizer.save_pretrained(folder)
 
 
-def _check_read(folder: Path, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> None:
+def _check_read(
+    folder: Path, tokenizer: Tokenizer | PreTrainedTokenizerBase, texts: Sequence[str]
+) -> None:
     """Raise PresetError if the tokenizer of the written folder gives other tokens."""
     read = load_tokenizer(str(folder))
     for text in texts:

@@ -15,10 +15,9 @@ from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
 from agent_forge.runs.system import packages
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase as Tokenizer
-
     from agent_forge.runs.kinds.kind import Kind
     from agent_forge.weights.folders.checkpoint import Checkpoint
+    from agent_forge.weights.folders.vocabularies import Tokenizer
 
 #: Slices of the data that a compression measures on.
 NEEDED: tuple[Slice, ...] = ("selection", "test")

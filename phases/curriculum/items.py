@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from agent_forge.evaluation import task_families
 from agent_forge.evaluation.answers import Encoded, encode, rows, stream
@@ -39,6 +38,7 @@ from agent_forge.phases.curriculum.settings import CurriculumConfig
 from agent_forge.runs.errors import ConfigError, DataError, SourceChangedError
 from agent_forge.weights import randomness
 from agent_forge.weights.folders.checkpoint import digest
+from agent_forge.weights.folders.vocabularies import Tokenizer
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.weights.training.objectives.answers import ends
 from agent_forge.weights.training.windows import Ids, stream_digest

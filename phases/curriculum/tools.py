@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedTokenizerBase as Tokenizer
-
 from agent_forge.evaluation import task_families
 from agent_forge.evaluation.answers import Encoded
 from agent_forge.evaluation.backends.backend import LocalModel
@@ -25,6 +23,7 @@ from agent_forge.evaluation.tool_tasks.episodes import Bounds, Player, Speech
 from agent_forge.evaluation.tools.toolbox import Toolbox, usable
 from agent_forge.phases.curriculum.mixing.frontier_rule import cell
 from agent_forge.phases.curriculum.settings import CurriculumConfig
+from agent_forge.weights.folders.vocabularies import Tokenizer
 
 #: Tokens of a turn beyond the longest of a solution, and calls of a session.
 SPARE, CALLS = 8, 2

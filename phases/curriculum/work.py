@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
 
+from transformers import PreTrainedModel
 from typing_extensions import override
 
 from agent_forge.evaluation.answers import Encoded, solved
@@ -104,13 +105,13 @@ class Context(work.Context):
         failpoints.hit("dreamed-kept")
         return event
 
-    def _filled(self, recipe_id: str) -> object:
+    def _filled(self, recipe_id: str) -> PreTrainedModel:
         """Return the module with the weights of a recipe."""
         modules.fill(self._module, self.model(recipe_id))
         return self._module
 
     @cached_property
-    def _module(self) -> object:
+    def _module(self) -> PreTrainedModel:
         """A module of the models' architecture; its weights are those measured last."""
         return modules.build(self.initial(self.state.started), self.device).eval()
 

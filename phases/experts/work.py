@@ -21,7 +21,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from transformers import PreTrainedTokenizerBase as Tokenizer
 from typing_extensions import override
 
 from agent_forge.evaluation.answers import Encoded, encode, rows, solved, stream
@@ -73,6 +72,7 @@ from agent_forge.studies.study_view import Plain
 from agent_forge.studies.training_plan import as_float32
 from agent_forge.weights import svf
 from agent_forge.weights.folders.checkpoint import open_checkpoint, publish
+from agent_forge.weights.folders.vocabularies import Tokenizer
 from agent_forge.weights.storage.inputs import recorded
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.weights.tensors import Model, Weights

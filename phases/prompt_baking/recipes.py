@@ -34,9 +34,8 @@ from agent_forge.weights.recipes import Algorithm, Train, Transform
 from agent_forge.weights.training.windows import BAKED, OTHERS
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase as Tokenizer
-
     from agent_forge.evaluation.trajectories.contexts import Beginnings
+    from agent_forge.weights.folders.vocabularies import Tokenizer
 
 #: General prompts. The last is never trained: it shows if a bake is deaf to what it has not rehearsed.
 GENERIC = (

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from agent_forge.evaluation.backends.generation import end_tokens
 from agent_forge.evaluation.backends.local_backend import ResidentModel
@@ -22,6 +21,7 @@ from agent_forge.phases.prompt_baking.recipes import PURPOSE, Stream, count
 from agent_forge.phases.prompt_baking.settings import BakeConfig
 from agent_forge.runs.errors import DataError
 from agent_forge.weights import randomness
+from agent_forge.weights.folders.vocabularies import Tokenizer
 from agent_forge.weights.training.windows import BAKED, OTHERS, Ids, Trajectory, pack
 
 #: Domain → contexts.

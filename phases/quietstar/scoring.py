@@ -20,7 +20,7 @@ from agent_forge.weights.thoughts import modeling_thoughts
 from agent_forge.weights.training.objectives.thoughts import predictions
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase as Tokenizer
+    from agent_forge.weights.folders.vocabularies import Tokenizer
 
 #: Windows of a forward pass.
 ROWS = 8

@@ -15,7 +15,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from agent_forge.studies.folders import publish_model
 from typing_extensions import override
 
 from agent_forge.events import Event

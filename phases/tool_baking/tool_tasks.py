@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from agent_forge.evaluation import tool_tasks
 from agent_forge.evaluation.backends.generation import end_tokens
@@ -27,6 +26,7 @@ from agent_forge.phases.tool_baking.settings import BakingConfig
 from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.runs.kinds.asked import Checked, Plan
 from agent_forge.studies import submission
+from agent_forge.weights.folders.vocabularies import Tokenizer
 from agent_forge.weights.training.windows import Trajectory
 
 #: Slice → family → tasks.

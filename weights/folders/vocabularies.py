@@ -33,6 +33,8 @@ class Tokenizer(Protocol):
     bos_token_id: int | None
     eos_token_id: Any  # None for a few: not for those that are trained
     unk_token: str | None
+    bos_token: str | None
+    eos_token: str | None
     encode: Callable[..., list[int]]
     decode: Callable[..., str]
     batch_decode: Callable[..., list[str]]

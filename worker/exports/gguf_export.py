@@ -25,7 +25,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data.items import Item
@@ -46,6 +45,7 @@ from agent_forge.weights.folders.checkpoint import Checkpoint, open_checkpoint, 
 from agent_forge.weights.folders.gguf_source.header import is_gguf
 from agent_forge.weights.folders.made_folders import is_held
 from agent_forge.weights.folders.sources import resolve
+from agent_forge.weights.folders.vocabularies import Tokenizer
 from agent_forge.weights.formats import (
     gguf_architectures,
     gguf_file,

@@ -17,7 +17,7 @@ from agent_forge.runs.system import plain_text
 from agent_forge.weights.folders import template_rendering
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase as Tokenizer
+    from agent_forge.weights.folders.vocabularies import Tokenizer
 
 #: First line of a Modelfile of ours, which may be replaced.
 FIRST = "# Written by `forge export --ollama`."
