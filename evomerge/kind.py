@@ -97,7 +97,6 @@ class EvoMerge(RunView, Kind[RunState]):
 
     @override
     def wrong_result(self, state: RunState) -> Iterator[str]:
-        """Yield what `completed` says that the events before it contradict."""
         assert state.completed
         if state.completed.champion != state.champion:
             yield "the champion is not the one of the events before"
@@ -116,7 +115,6 @@ class EvoMerge(RunView, Kind[RunState]):
 
     @override
     def changed(self, config: EvoMergeConfig, changes: Mapping[str, object]) -> EvoMergeConfig:
-        """Return the settings with changes, under any of their names. Raises ConfigError."""
         return settings_of.changed(config, changes)
 
     @override
@@ -212,7 +210,6 @@ class EvoMerge(RunView, Kind[RunState]):
 
     @override
     def tokens(self, event: Event) -> int:
-        """Return the number of predicted tokens that were scored."""
         scored = event.outcomes.values() if isinstance(event, events.Evaluated) else ()
         return sum(sum(outcomes.tokens) for outcomes in scored)
 
@@ -230,7 +227,6 @@ class EvoMerge(RunView, Kind[RunState]):
 
     @override
     def roles(self, config: EvoMergeConfig) -> Sequence[str]:
-        """Return the role of the one model that a run gives."""
         return ["champion"]
 
     @override
@@ -352,7 +348,6 @@ class EvoMerge(RunView, Kind[RunState]):
 
     @override
     def chosen(self, state: RunState, which: str) -> list[str]:
-        """Return the recipe ids that "all", "champion" or the beginning of an id means."""
         from agent_forge.evomerge.tasks.results import verify
 
         return verify.chosen(state, which)
@@ -369,7 +364,6 @@ class EvoMerge(RunView, Kind[RunState]):
     @property
     @override
     def remeasured(self) -> tuple[type[Event], ...]:
-        """The answers that `forge verify --recompute` obtains again; no decision reads the speed."""
         return (events.Evaluated, events.LayersChosen)
 
     @override

@@ -50,7 +50,6 @@ class RunView(View[RunState]):
 
     @override
     def row(self, entry: dict[str, object], event: Event) -> None:
-        """Note an event in the run's row of the run list."""
         from agent_forge.evomerge.reports import rows
 
         rows.note(entry, event)
@@ -291,7 +290,6 @@ class RunView(View[RunState]):
 
     @override
     def rehearsable(self, state: RunState) -> bool:
-        """Return True if a rehearsal of the run takes seconds."""
         from agent_forge.evomerge.run.views import outlook
 
         return outlook.rehearsable(state)

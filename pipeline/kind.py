@@ -127,7 +127,6 @@ class Pipeline(PipelineView, Kind[PipelineState]):
 
     @override
     def wrong_result(self, state: PipelineState) -> Iterator[str]:
-        """Yield what `completed` says that the phases contradict."""
         last = plan.outgoing(state, len(state.numbers))
         if state.completed.models != {role: model for role, (_, model) in last.items()}:
             yield "the models are not those of the last phase"
@@ -225,7 +224,6 @@ class Pipeline(PipelineView, Kind[PipelineState]):
 
     @override
     def written(self, config: Mapping[str, object]) -> str | None:
-        """Return the text of a pipeline's file with these settings; None if TOML cannot say them."""
         try:
             return file.text(config)
         except ValueError:

@@ -247,7 +247,6 @@ class EvoMergeView(View):
         curve: Sequence[float | None] = (),
         rehearsal: object = None,
     ) -> Snapshot:
-        """Return what a terminal draws of the state."""
         return snapshot(state, began, newest, hands, news, rehearsal)
 
     @override

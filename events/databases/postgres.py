@@ -62,7 +62,6 @@ class Postgres(Database):
 
     @override
     def begin_append(self, cursor: DBAPICursor) -> None:
-        """Begin, and wait until no other transaction appends."""
         self._lock(cursor, APPEND_LOCK)
 
     @override

@@ -132,11 +132,7 @@ def student_names(texts: Sequence[str]) -> list[str]:
 
 
 def check_student(
-    name: str,
-    own_size: int,
-    given_size: int,
-    tokenizer: Tokenizer,
-    other_tokenizer: Tokenizer,
+    name: str, own_size: int, given_size: int, tokenizer: Tokenizer, other_tokenizer: Tokenizer
 ) -> None:
     """Raise ConfigError for a student that is not smaller, or reads text by other tokens.
 

@@ -189,10 +189,7 @@ def written(
 
 
 def _answered(
-    model: LocalModel,
-    tokenizer: Any,
-    items: Sequence[Item],
-    key: tuple[str | int, ...],
+    model: LocalModel, tokenizer: Any, items: Sequence[Item], key: tuple[str | int, ...]
 ) -> tuple[list[Encoded], int]:
     """Return items with the model's own answers in the place of the right ones, and how many are."""
     encoded = encode(tokenizer, items)

@@ -29,10 +29,7 @@ from agent_forge.phases.measure.figures import (
     observed,
 )
 from agent_forge.runs.errors import ConfigError, NotFoundError
-from agent_forge.runs.event_types import (
-    Figure,
-    Measurement,
-)
+from agent_forge.runs.event_types import Figure, Measurement
 from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.kinds import default_panels
 from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest

@@ -65,7 +65,6 @@ class Nsga2(Strategy):
 
     @override
     def check(self, config: EvoMergeConfig) -> str | None:
-        """Return why the settings do not suit the strategy: it also needs two objectives."""
         if len(config.search.front_objectives) < 2:
             return "objectives must name two things or more to weigh against each other"
         return super().check(config)
