@@ -61,7 +61,6 @@ class EvoMerge(RunView, Kind[RunState]):
 
     @override
     def due(self, state: RunState) -> Decision:
-        """Return what there is to do after `started`."""
         return due(state)
 
     @override
@@ -109,7 +108,6 @@ class EvoMerge(RunView, Kind[RunState]):
 
     @override
     def fault(self, error: Mapping[str, Any]) -> tuple[str, str]:
-        """Return the flat name of the setting that an error is about, and what is wrong with it."""
         where, sentence = settings_of.explain(error)
         return where, sentence if error["type"] == "extra_forbidden" else super().fault(error)[1]
 
@@ -150,7 +148,6 @@ class EvoMerge(RunView, Kind[RunState]):
 
     @override
     def end_of(self, rows: Sequence[Envelope], unit: int) -> int:
-        """Return the place right after a generation was closed."""
         return outlook.after_close(rows, unit)
 
     # ---- asking for a run --------------------------------------------------------------------
@@ -217,7 +214,6 @@ class EvoMerge(RunView, Kind[RunState]):
 
     @override
     def result(self, state: RunState) -> str | None:
-        """Return the digest of the champion's weights, or None."""
         return state.built[state.champion][0] if state.champion else None
 
     @override
@@ -368,21 +364,18 @@ class EvoMerge(RunView, Kind[RunState]):
 
     @override
     def reopened(self, state: RunState, cache: Artifacts) -> tuple[object, Sequence[str]]:
-        """Return the context to measure again in, under another profile too, and how that differs."""
         from agent_forge.evomerge.tasks.results import verify
 
         return verify.reopened(state, cache)
 
     @override
     def comparable(self, event: Event, recorded: Event) -> dict[str, object]:
-        """Return the data of an answer that must come out again; of a score, what was measured."""
         from agent_forge.evomerge.tasks.results import verify
 
         return verify.comparable(event, recorded)
 
     @override
     def cached(self, state: RunState, cache: Artifacts) -> Iterator[object]:
-        """Yield an error for each of the run's candidates whose cached files have another digest."""
         from agent_forge.evomerge.tasks.results import verify
 
         yield from verify.artifacts(state, cache)

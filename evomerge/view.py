@@ -164,14 +164,12 @@ class RunView(View[RunState]):
 
     @override
     def unit_of(self, row: Envelope) -> int | None:
-        """Return the generation that an event closes, or None."""
         if row.type != events.GenerationCompleted.type:
             return None
         return getattr(events.REGISTRY.load(row), "generation", None)
 
     @override
     def ending(self, state: RunState) -> dict[str, Any]:
-        """Return champion, score and results of the message that the run has ended."""
         from agent_forge.evomerge.reports import report
 
         done = state.completed
@@ -214,19 +212,16 @@ class RunView(View[RunState]):
     def layers(
         self, home: Home, state: RunState, recipe_id: str
     ) -> tuple[str, dict[str, Any] | None]:
-        """Return the cache key of a candidate's attribution, and the attribution if it is known."""
         from agent_forge.evomerge.tasks import attribution
 
         return attribution.key(state, recipe_id), attribution.kept(home, state, recipe_id)
 
     @override
     def layers_command(self, run: str, recipe_id: str) -> list[str]:
-        """Return the command that works out a candidate's attribution."""
         return [sys.executable, "-m", "agent_forge.evomerge.tasks.attribution", run, recipe_id]
 
     @override
     def settings(self) -> dict[str, Any]:
-        """Return the settings: one flat JSON schema, defaults and strategies."""
         from agent_forge.evomerge import search, settings_table
 
         schema = settings_table.flat_schema()
@@ -264,7 +259,6 @@ class RunView(View[RunState]):
 
     @override
     def tracked(self, state: RunState, after: int) -> Sequence[tuple[int, Mapping[str, object]]]:
-        """Return (generation, row) for a tracker."""
         from agent_forge.evomerge.reports.outputs import wandb_rows
 
         return wandb_rows.rows(state, after)
@@ -283,7 +277,6 @@ class RunView(View[RunState]):
 
     @override
     def tracked_result(self, state: RunState) -> dict[str, object] | None:
-        """Return the champion as a tracker's artifact is described, or None."""
         from agent_forge.evomerge.reports.outputs import wandb_rows
 
         return wandb_rows.artifact(state)

@@ -408,7 +408,6 @@ class Bitnet(Study[MakingState]):
 
     @override
     def check_model(self, config: BitnetConfig, opened: Checkpoint) -> None:
-        """Raise ConfigError for a model without matrices that can be ternary."""
         from agent_forge.weights.ternary import linears, quantiser
 
         for name in (matrices := linears.of_config(opened.config)):

@@ -399,7 +399,6 @@ class Student(Study[MakingState]):
 
     @override
     def parameters(self, state: MakingState) -> int:
-        """Return the number of the student's parameters."""
         return state.started.parameters
 
     @override

@@ -70,7 +70,6 @@ class Pipeline(PipelineView, Kind[PipelineState]):
 
     @override
     def due(self, state: PipelineState) -> Decision:
-        """Return what there is to do after `started`."""
         return decide.due(state)
 
     @override
@@ -171,7 +170,6 @@ class Pipeline(PipelineView, Kind[PipelineState]):
 
     @override
     def changed(self, config: PipelineConfig, changes: Mapping[str, object]) -> PipelineConfig:
-        """Return the settings with changes; `PHASE.SETTING` is a setting of a phase's run."""
         whole = config.model_dump(mode="json")
         for name, value in changes.items():
             phase, dot, setting = name.partition(".")
@@ -206,7 +204,6 @@ class Pipeline(PipelineView, Kind[PipelineState]):
 
     @override
     def place_of(self, rows: Sequence[Envelope], unit: int) -> int:
-        """Return the place at which a fork runs a phase again, by the phase's number."""
         return self.end_of(rows, unit) - 1
 
     @override
@@ -231,7 +228,6 @@ class Pipeline(PipelineView, Kind[PipelineState]):
 
     @override
     def again(self, submitted: Submitted) -> RunRequest:
-        """Return a pipeline as a user would ask for it, with names that mean the same anywhere."""
         request = super().again(submitted)
         return replace(request, config=checks.again(submitted, request.config))
 
@@ -278,13 +274,11 @@ class Pipeline(PipelineView, Kind[PipelineState]):
 
     @override
     def result_id(self, state: PipelineState) -> str | None:
-        """Return the recipe id of the last model so far, if it is one model."""
         model = plan.last(state)
         return model.recipe_id if model else None
 
     @override
     def results(self, state: PipelineState) -> dict[str, MadeModel]:
-        """Return role → model of the last phase."""
         return dict(state.completed.models)
 
     @override

@@ -164,7 +164,6 @@ class PipelineView(View[PipelineState]):
 
     @override
     def row(self, entry: Plain, event: Event) -> None:
-        """Note the phases in the run's row of the run list."""
         note(entry, event)
 
     @override
@@ -197,7 +196,6 @@ class PipelineView(View[PipelineState]):
 
     @override
     def unit_of(self, row: Envelope) -> int | None:
-        """Return the phase that an event ends, or None."""
         if row.type != PhaseEnded.type:
             return None
         event = PipelineState.registry.load(row)
@@ -252,7 +250,6 @@ class PipelineView(View[PipelineState]):
 
     @override
     def tracked(self, state: PipelineState, after: int) -> list[tuple[int, dict[str, object]]]:
-        """Return (phase, row) for a tracker."""
         return rows(state, after)
 
     @override

@@ -168,7 +168,6 @@ class TokensConfig(StepsConfig, Length):
 
     @override
     def steps_of(self, context: int) -> int:
-        """Return the number of steps that read the settings' tokens."""
         return max(1, self.tokens // (self.batch * context))
 
 

@@ -239,7 +239,6 @@ class Study(Kind[S]):
 
     @override
     def memory(self, state: S) -> int:
-        """Return the bytes that its trainings need on a device."""
         return self.memory_of(state.submitted, state.started) if state.started is not None else 0
 
     @override
@@ -255,7 +254,6 @@ class Study(Kind[S]):
 
     @override
     def tokens(self, event: Event) -> int:
-        """Return the number of tokens that a segment of a training read."""
         return event.tokens if isinstance(event, Advanced) else 0
 
     @property
@@ -269,7 +267,6 @@ class Study(Kind[S]):
 
     @override
     def result_id(self, state: S) -> str | None:
-        """Return the recipe id of the result once it is made."""
         run = self.begun(state)
         model = run.named.get(MODEL) if run else None
         return model.id if model is not None and model.id in state.made else None
@@ -281,7 +278,6 @@ class Study(Kind[S]):
 
     @override
     def results(self, state: S) -> dict[str, MadeModel]:
-        """Return role → model."""
         models = state.completed.models.items()
         return {role: MadeModel(recipe_id=m.recipe_id, digest=m.digest) for role, m in models}
 
@@ -314,7 +310,6 @@ class Study(Kind[S]):
 
     @override
     def models(self, event: Event, state: S) -> list[Plain]:
-        """Return the models that it gives for the model registry, once they are measured."""
         done = isinstance(event, self.completed)
         return study_view.models(self, event, state) if done else []
 
@@ -339,7 +334,6 @@ class Study(Kind[S]):
 
     @override
     def ancestry(self, state: S, name: str) -> list[Ancestor]:
-        """Return a model (the result without a name), and what it was made from."""
         recipe_id = self.find(state, name or MODEL)
         return origins.ancestry(state, self.named(state), recipe_id)
 
@@ -354,7 +348,6 @@ class Study(Kind[S]):
 
     @override
     def placed(self, data: str) -> str:
-        """Return PATH or DOMAIN=PATH with an absolute path; a data set of the Hub is fetched."""
         from agent_forge.evaluation.data.training_texts import absolute
 
         return absolute(data)
@@ -453,12 +446,10 @@ class Study(Kind[S]):
 
     @override
     def tracked(self, state: S, after: int) -> list[tuple[int, Plain]]:
-        """Return (step, row) for a tracker: the points of the trainings."""
         return training_rows(state, self.groups(state), after) if state.started else []
 
     @override
     def tracked_parts(self, state: S) -> Parts:
-        """Return the models that the run trains, for a tracker."""
         groups = self.groups(state) if state.started else ()
         return {"model": {name for group in groups for name in group}}
 
@@ -539,7 +530,6 @@ class Study(Kind[S]):
 
     @override
     def context(self, state: S, cache: Artifacts) -> Context:
-        """Open a run's inputs in this process."""
         from agent_forge.weights.threads import set_threads
 
         set_threads()
@@ -547,12 +537,10 @@ class Study(Kind[S]):
 
     @override
     def reopened(self, state: S, cache: Artifacts) -> tuple[Context, Sequence[str]]:
-        """Return the context of a started run, with its number of threads."""
         return self._work().opened(state, cache), ()
 
     @override
     def items_address(self, state: S) -> str:
-        """Return the content address of the run's text."""
         from agent_forge.evaluation.training_text import kept_text
 
         pins = state.started
@@ -588,7 +576,6 @@ class Study(Kind[S]):
     def materialise(
         self, home: Home, state: S, head: str, recipe_id: str, folders: Sequence[Path]
     ) -> str:
-        """Return a folder with a model of the run; make it again if need be. Raises ForgeError."""
         from agent_forge.studies import work as files
 
         recipes = self.recipes(state)

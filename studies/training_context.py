@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from typing_extensions import override
 
@@ -32,11 +32,12 @@ from agent_forge.runs.errors import NotFiniteError, UnreproducedError
 from agent_forge.runs.event_types import HalfPrecision, Profile, SourceRecord
 from agent_forge.runs.home import segment_steps
 from agent_forge.runs.kinds.decide import Start
+from agent_forge.runs.record.events import Started
 from agent_forge.runs.system import open_files
 from agent_forge.runs.system.durations import PATIENCE
 from agent_forge.studies import given_dtype, training_plan
 from agent_forge.studies.comparison import CHOOSING, TEST
-from agent_forge.studies.events import Observe, Observed, TextStarted
+from agent_forge.studies.events import GivenStarted, GivenSubmitted, Observe, Observed, TextStarted
 from agent_forge.studies.making.maker import Maker, forget, snapshots
 from agent_forge.studies.making.making import Make, Making, MakingState
 from agent_forge.studies.making.resuming import under
@@ -52,10 +53,6 @@ from agent_forge.weights.training.room import OutOfMemoryError, kept_below
 from agent_forge.weights.training.snapshots import Snapshots
 from agent_forge.weights.training.team import Team
 from agent_forge.weights.training.windows import Ids
-
-if TYPE_CHECKING:
-    from agent_forge.runs.record.events import Started
-    from agent_forge.studies.events import GivenStarted, GivenSubmitted
 
 S = TypeVar("S", bound=MakingState)
 Pinned = TypeVar("Pinned", bound=TextStarted)

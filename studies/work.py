@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from typing_extensions import override
 
@@ -35,9 +35,10 @@ from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.forecast import Amount, Forecast
 from agent_forge.runs.kinds.kind import AnyKind
+from agent_forge.runs.record.events import Submitted
 from agent_forge.runs.system.durations import duration, timed
 from agent_forge.studies import given_dtype, origins
-from agent_forge.studies.events import Observe, Observed, answered
+from agent_forge.studies.events import GivenStarted, Observe, Observed, answered
 from agent_forge.studies.making import model_files
 from agent_forge.studies.making.making import Making, MakingState
 from agent_forge.studies.training_context import GivenContext, TrainingContext
@@ -55,10 +56,6 @@ from agent_forge.weights.training.models import modules
 from agent_forge.weights.training.room import bounded
 from agent_forge.weights.training.windows import Ids
 
-if TYPE_CHECKING:
-    from agent_forge.runs.record.events import Submitted
-    from agent_forge.studies.events import GivenStarted
-
 
 class Context(GivenContext[Any]):
     """The opened text and model of a run, and the work on its tasks."""
@@ -71,7 +68,6 @@ class Context(GivenContext[Any]):
     @property
     @override
     def recipes(self) -> Mapping[str, Making]:
-        """Name → recipe of all that the run makes, as far as it is known."""
         return self.study.run(self.state).recipes
 
     @cached_property

@@ -218,7 +218,6 @@ class EvoMergeView(View):
 
     @override
     def unit(self, state: RunState, row: Envelope) -> str | None:
-        """Return a closed generation in a line; None for every other event."""
         if row.type != "generation_completed":
             return None
         generation = json.loads(row.data)["generation"]
@@ -257,7 +256,6 @@ class EvoMergeView(View):
 
     @override
     def snapshot(self, data: Json) -> None:
-        """Print population, champion and diversity at a place of the history."""
         click.echo(
             f"run         {named(data['run'])}  {data['status']}  after event {data['place']}"
         )

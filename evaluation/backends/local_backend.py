@@ -15,12 +15,20 @@ import inspect
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
+from transformers import (
+    Cache,
+    DynamicCache,
+    LogitsProcessor,
+    PreTrainedConfig,
+    PreTrainedModel,
+    StoppingCriteria,
+)
 
 from agent_forge.evaluation.backends import inductor
 from agent_forge.evaluation.backends.backend import (
@@ -37,16 +45,6 @@ from agent_forge.weights import block_names
 from agent_forge.weights.folders import model_config
 from agent_forge.weights.folders.parameters import fill, fill_buffers
 from agent_forge.weights.folders.vocabularies import Tokenizer
-
-if TYPE_CHECKING:
-    from transformers import (
-        Cache,
-        DynamicCache,
-        LogitsProcessor,
-        PreTrainedConfig,
-        PreTrainedModel,
-        StoppingCriteria,
-    )
 
 
 class ResidentModel:

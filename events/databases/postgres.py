@@ -67,7 +67,6 @@ class Postgres(Database):
     @override
     @contextmanager
     def migrating(self) -> Generator[Connection]:
-        """Yield a connection in a writing transaction, once no other transaction changes tables."""
         with self.writing() as connection:
             connection.exec_driver_sql(_LOCK, (MIGRATE_LOCK,))
             yield connection
@@ -118,13 +117,11 @@ class Postgres(Database):
 
     @override
     def unavailable(self, error: Exception) -> StoreUnavailableError:
-        """Return the error that users see: the server's own words, on one line."""
         words = str(getattr(error, "orig", error)).split()
         return StoreUnavailableError(self.name, " ".join(words), StoreUnavailableError.SERVER)
 
     @override
     def refuses_changes(self, connection: Connection) -> bool:
-        """Return True if both triggers exist and are enabled."""
         query = """SELECT count(*) FROM pg_trigger WHERE tgrelid = 'events'::regclass
                    AND NOT tgisinternal AND tgenabled = 'O'"""
         return connection.exec_driver_sql(query).scalar() == 2

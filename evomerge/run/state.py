@@ -168,7 +168,6 @@ class RunState(Measured, State):
 
     @override
     def fork_changes(self, event: events.Forked) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Let the changed settings hold from the first generation that is not begun."""
         now = self.generation
         begun = any(g == now for g, _ in (*self.candidates, *self.layers))
         begun = begun or any(generation == now for _, _, generation in self.evaluations)

@@ -194,7 +194,6 @@ class Cognate(Study[MakingState]):
 
     @override
     def named(self, state: MakingState) -> Mapping[str, Making]:
-        """Return role → recipe of every model that the run gives, the base first."""
         run = self.run(state)
         return {role: run.recipes[role] for role in run.arms}
 
@@ -217,7 +216,6 @@ class Cognate(Study[MakingState]):
         config: CognateConfig,
         architectures_by_role: Mapping[str, Sequence[Architecture | None]],
     ) -> Mapping[str, Architecture]:
-        """Return the given base's for all models, or that of the preset."""
         architecture = (
             architectures_by_role["base"][0]
             if architectures_by_role.get("base")
@@ -227,7 +225,6 @@ class Cognate(Study[MakingState]):
 
     @override
     def parameters(self, state: MakingState) -> int:
-        """Return the number of parameters of each model."""
         return state.started.parameters
 
     @override
@@ -264,7 +261,6 @@ class Cognate(Study[MakingState]):
 
     @override
     def origin(self, state: MakingState, rows: Sequence[Envelope], name: str) -> Origin:
-        """Return the origin of the model with a role. Raises NotFoundError, also without a role."""
         if not name:
             named = self.named(state) if state.started else {}
             roles = ", ".join(role for role, recipe in named.items() if recipe.id in state.made)
@@ -277,7 +273,6 @@ class Cognate(Study[MakingState]):
 
     @override
     def ancestry(self, state: MakingState, name: str) -> list[Ancestor]:
-        """Return a model (the base without a name), what it started from, and the first weights."""
         return origins.ancestry(state, self.recipes(state), self.find(state, name or BASE))
 
     @override
@@ -351,13 +346,11 @@ class Cognate(Study[MakingState]):
 
     @override
     def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
-        """Return training curves, figures, models and lineage."""
         run = self.begun(state)
         return [] if run is None else panels.panels(run, self.curves(state))
 
     @override
     def view(self, state: MakingState) -> dict[str, object]:
-        """Return the models by role, their curves and what was measured."""
         named = self.named(state) if state.started else {}
         trainings = self.trainings(state) if named else {}
         models = {

@@ -90,7 +90,6 @@ class Context(TrainingContext[MakingState]):
     @property
     @override
     def record(self) -> SourceRecord | None:
-        """The record of the given base in `started`; None if none was given."""
         return self.state.started.base
 
     @property

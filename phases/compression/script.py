@@ -261,12 +261,10 @@ class Compression(Study[CompressionState]):
 
     @override
     def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
-        """Return the plan of a run of one `model`, with `students` beside it or none."""
         return submission.plan(self, request, lookup)
 
     @override
     def check_machine(self, config: CompressionConfig) -> None:
-        """Raise UnavailableError if a codec needs a package that is not installed."""
         submission.check_machine(config)
 
     @override
@@ -294,7 +292,6 @@ class Compression(Study[CompressionState]):
 
     @override
     def result(self, state: CompressionState) -> str | None:
-        """Return the digest of the chosen model's weights; None before."""
         return state.completed.chosen.digest if state.completed else None
 
     @override
@@ -508,7 +505,6 @@ class Compression(Study[CompressionState]):
 
     @override
     def view(self, state: CompressionState) -> dict[str, object]:
-        """Return the points that are measured."""
         run = self.begun(state)
         return {"points": panels.rows(run) if run else []}
 
@@ -555,7 +551,6 @@ class Compression(Study[CompressionState]):
 
     @override
     def write_result(self, home: Home, state: CompressionState, out: Path) -> dict[str, object]:
-        """Write file, card and report, and return the report. Raises ForgeError."""
         from agent_forge.phases.compression import folders as files
 
         return files.write(home, state, out)
@@ -588,7 +583,6 @@ class Compression(Study[CompressionState]):
         state: CompressionState | None,
         is_known: bool,
     ) -> Iterator[Finding]:
-        """Decode the file in a result's folder, and compare it with its report and the run."""
         from agent_forge.phases.compression import folders as files
 
         yield from files.check(folder, document, state)

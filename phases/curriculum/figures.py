@@ -84,7 +84,6 @@ class CurriculumRun(Run):
     @cached_property
     @override
     def drawn(self) -> Drawn:
-        """Arm → accuracy in each resample of the items."""
         return drawn(self.seen, self.settings.seed)
 
     @cached_property

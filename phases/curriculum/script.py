@@ -145,7 +145,6 @@ class Curriculum(Study[MakingState]):
 
     @override
     def measured(self, arm: Any) -> Mapping[str, float]:
-        """Return the accuracy of an arm that was compared."""
         return {"accuracy": arm.accuracy}
 
     # ---- asking for a run --------------------------------------------------------------------
@@ -170,7 +169,6 @@ class Curriculum(Study[MakingState]):
 
     @override
     def check_model(self, config: CurriculumConfig, opened: Checkpoint) -> None:
-        """Raise ConfigError or SourceError for a model that cannot be trained on the tasks."""
         check_model(config, opened)
 
     # ---- work --------------------------------------------------------------------------------
@@ -181,7 +179,6 @@ class Curriculum(Study[MakingState]):
 
     @override
     def extent(self, run: Run) -> Extent:
-        """Return how much there is to do in all, which is the same for all mixes."""
         config, arms = run.settings, len(run.settings.arms)
         models = arms * config.segments + 1
         steps = arms * recipes.bounds(config, run.started.context)[-1]
@@ -288,7 +285,6 @@ class Curriculum(Study[MakingState]):
 
     @override
     def headline(self, run: Any) -> Result | None:
-        """Return the result's accuracy beside the given model's; None until the run has completed."""
         return panels.headline(run, self.arms[START].words)
 
     @override
@@ -310,7 +306,6 @@ class Curriculum(Study[MakingState]):
 
     @override
     def view(self, state: MakingState) -> dict[str, object]:
-        """Return the curves, the accuracy of each arm, and the mixes."""
         if state.started is None:
             return {"curves": {}, "accuracy": {}, "mixes": {}}
         run = self.run(state)

@@ -233,7 +233,6 @@ class Experts(Study[MakingState]):
 
     @override
     def inputs(self, state: MakingState) -> dict[str, list[str]]:
-        """Return role → digests of the models that were given."""
         merges = [source.digest for source in state.started.merges]
         return {**super().inputs(state), "merges": merges}
 
@@ -259,7 +258,6 @@ class Experts(Study[MakingState]):
 
     @override
     def write_result(self, home: Home, state: MakingState, out: Any) -> dict[str, object]:
-        """Write the result's folder, and then the bundle of experts; return the report."""
         from agent_forge.phases.experts.work import write_bundle
 
         written = super().write_result(home, state, out)
@@ -369,7 +367,6 @@ class Experts(Study[MakingState]):
 
     @override
     def arms_of(self, run: Run) -> Mapping[str, Arm]:
-        """Return the arms that a run compares: those of the search, and two of each expert."""
         return panels.arms(run)
 
     @override

@@ -433,7 +433,6 @@ class Context(work.Context):
 
     @override
     def check_text(self, started: Started) -> None:
-        """Raise DataError if there is no expert to train, or text is too short."""
         read = {name: n for name, n in started.tokens.items() if name not in started.longest}
         super().check_text(started.model_copy(update={"tokens": read}))
         if not recipes.trainable(self.state.submitted, started):

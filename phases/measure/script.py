@@ -202,7 +202,6 @@ class Measure(Kind[MeasureState]):
 
     @override
     def reopened(self, state: MeasureState, cache: Artifacts) -> tuple[Any, Sequence[str]]:
-        """Return the context of a started run, with its number of threads."""
         from agent_forge.phases.measure.work import Context
 
         return Context.opened(state, cache), ()

@@ -342,7 +342,6 @@ class Bake(Study[MakingState]):
 
     @override
     def groups(self, state: MakingState) -> Sequence[Group]:
-        """Return the trainings of the prompts, one after the other."""
         return [{name: (recipe,)} for name, recipe in self.trainings(state).items()]
 
     @override

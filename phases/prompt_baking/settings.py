@@ -197,7 +197,6 @@ class BakeConfig(AdaptedConfig, Watched):
 
     @override
     def steps_of(self, context: int) -> int:
-        """Return the number of steps: it is a setting."""
         return self.steps
 
     @override

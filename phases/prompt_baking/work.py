@@ -218,7 +218,6 @@ class Context(work.Context):
 
     @override
     def pinned(self, common: Plain) -> Started:
-        """Return `started` with what prompts and text have. Raises ConfigError, DataError."""
         config, positions = self.config, self._positions
         tokens = recipes.check_room(self.beginnings, config, positions)
         contexts = replies.counts(self.text, config)
@@ -235,7 +234,6 @@ class Context(work.Context):
 
     @override
     def canary(self, started: Started, first: Model) -> tuple[str, float]:
-        """Return the digest of three steps here before anything is sampled, and their seconds."""
         rehearsal = replies.rehearsal(self.text, self.beginnings, self.config, self._positions)
         digests = {name: stream_digest(ids) for name, ids in rehearsal.items()}
         recipe = recipes.canary(self.state.submitted, started, digests)

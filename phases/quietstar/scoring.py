@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,11 +16,9 @@ from agent_forge.evaluation.data.items import Text
 from agent_forge.evaluation.data.packing import Ids, documents
 from agent_forge.phases.quietstar import figures
 from agent_forge.weights import randomness
+from agent_forge.weights.folders.vocabularies import Tokenizer
 from agent_forge.weights.thoughts import modeling_thoughts
 from agent_forge.weights.training.objectives.thoughts import predictions
-
-if TYPE_CHECKING:
-    from agent_forge.weights.folders.vocabularies import Tokenizer
 
 #: Windows of a forward pass.
 ROWS = 8

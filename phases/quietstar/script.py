@@ -308,7 +308,6 @@ class Quietstar(Study[MakingState]):
 
     @override
     def view(self, state: MakingState) -> dict[str, object]:
-        """Return the curves, and the nats a token of each arm by domain, hard ones and all."""
         run = self.begun(state)
         return {
             "curves": self.curves(state),
@@ -317,7 +316,6 @@ class Quietstar(Study[MakingState]):
 
     @override
     def measured(self, arm: Any) -> Mapping[str, float]:
-        """Return what the model registry lists of an arm: nats a token, hard ones and all."""
         return {
             **{f"{domain} hard nats": value for domain, value in arm.hard.items()},
             **{f"{domain} nats": value for domain, value in arm.every.items()},
@@ -352,7 +350,6 @@ class Quietstar(Study[MakingState]):
 
     @override
     def write_result(self, home: Home, state: MakingState, out: Path) -> dict[str, object]:
-        """Write the result's folder, and the model that thinks; return the report."""
         from agent_forge.phases.quietstar.work import write_thinker
 
         report = super().write_result(home, state, out)

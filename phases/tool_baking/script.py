@@ -172,12 +172,10 @@ class Baking(Study[MakingState]):
 
     @override
     def groups(self, state: MakingState) -> Sequence[Group]:
-        """Return the trainings of the iterations, one after the other."""
         return [{name: (recipe,)} for name, recipe in self.trainings(state).items()]
 
     @override
     def headline(self, run: Run) -> Result | None:
-        """Return the result's success beside the given model's; None until the run has completed."""
         return words.headline(run, self.result_title, self.arms[START].words)
 
     @override
@@ -197,7 +195,6 @@ class Baking(Study[MakingState]):
 
     @override
     def check_settings(self, config: BakingConfig) -> None:
-        """Raise ConfigError for a family that does not exist."""
         from agent_forge.evaluation import tool_tasks
 
         for family in config.families:

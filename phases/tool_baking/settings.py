@@ -169,7 +169,6 @@ class BakingConfig(AdaptedConfig):
 
     @override
     def steps_of(self, context: int) -> int:
-        """Return the number of steps: it is a setting."""
         return self.steps
 
     @override

@@ -61,7 +61,6 @@ class CycleMaker(Maker):
 
     @override
     def _carried(self, recipe: Train, before: Snapshot | None) -> Snapshot:
-        """Return the snapshot at `recipe.upto`; models that it begins with are made on the way."""
         self._under_way.append(recipe)
         try:
             return super()._carried(recipe, before)

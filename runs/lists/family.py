@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from agent_forge.events import EventStore
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import AmbiguousError, NotFoundError
 from agent_forge.runs.history.repository import load
+from agent_forge.runs.kinds.origin import Ancestor
 from agent_forge.runs.lists import finding, model_registry
 from agent_forge.runs.lists.finding import full_name
 from agent_forge.runs.panels.panels import Edge, Graph, Node
-
-if TYPE_CHECKING:
-    from agent_forge.events import EventStore
-    from agent_forge.runs.kinds.origin import Ancestor
 
 #: The lane of what no run of the log has made.
 GIVEN = "given"

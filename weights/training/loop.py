@@ -20,10 +20,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import distributed
+from torch.distributed import ProcessGroup
 from torch.distributed.tensor import DTensor
 
 from agent_forge.runs.errors import ConfigError, TrainingDivergedError
@@ -37,9 +38,6 @@ from agent_forge.weights.training.models import modules, sharding
 from agent_forge.weights.training.objectives import Batch, Objective
 from agent_forge.weights.training.optimisers import Optimiser
 from agent_forge.weights.training.windows import Ids
-
-if TYPE_CHECKING:
-    from torch.distributed import ProcessGroup
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -30,6 +29,7 @@ from safetensors.numpy import load_file as load_streams
 from safetensors.numpy import save_file as save_streams
 from safetensors.torch import load_file, save_file
 from torch import distributed
+from torch.distributed import ProcessGroup
 
 from agent_forge.runs.errors import ConfigError, UnavailableError
 from agent_forge.runs.system.child_environment import child_environment
@@ -40,9 +40,6 @@ from agent_forge.weights.training import loop
 from agent_forge.weights.training.loop import Snapshot, Step
 from agent_forge.weights.training.room import OutOfMemoryError, lacks_memory
 from agent_forge.weights.training.windows import Ids
-
-if TYPE_CHECKING:
-    from torch.distributed import ProcessGroup
 
 #: Kind of device → what carries collectives: gloo between processors, NCCL between GPUs.
 BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}

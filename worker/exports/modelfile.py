@@ -10,14 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.system import plain_text
 from agent_forge.weights.folders import template_rendering
-
-if TYPE_CHECKING:
-    from agent_forge.weights.folders.vocabularies import Tokenizer
+from agent_forge.weights.folders.vocabularies import Tokenizer
 
 #: First line of a Modelfile of ours, which may be replaced.
 FIRST = "# Written by `forge export --ollama`."

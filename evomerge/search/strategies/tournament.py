@@ -42,7 +42,6 @@ class Tournament(Strategy):
 
     @override
     def check(self, config: EvoMergeConfig) -> str | None:
-        """Return why the settings do not suit the strategy: elites must leave room for children."""
         search = config.search_as(TournamentSearch)
         if search.elite_size >= search.population_size:
             return (

@@ -9,17 +9,14 @@ go on with another number of processes, or unsharded: other bits, the same model
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import torch
+from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.recipes import Train
-
-if TYPE_CHECKING:
-    from torch.distributed import ProcessGroup
 
 
 def check(recipe: Train) -> None:

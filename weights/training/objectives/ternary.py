@@ -72,7 +72,6 @@ class Ternary(NextToken):
 
     @override
     def batch(self, step: int) -> Batch:
-        """Return "tokens": [batch, context + 1] int64, and "share": [batch] float32, λ of the step."""
         share = min(1.0, step / self._rising) if self._rising else 1.0
         return {**super().batch(step), "share": torch.full((self._rows,), share)}
 
