@@ -63,9 +63,7 @@ class EvoMergeConfig:
                 left[name] = f"strategy {strategy} has no such setting; {' and '.join(owners)} have"
                 del taken_settings[name]
         if strategy == "elite-loser":
-            taken_settings |= _adding_up(
-                {_own(name): value for name, value in taken_settings.items()}
-            )
+            taken_settings |= _adding_up({_own(name): value for name, value in taken_settings.items()})
         config = evomerge_config.parse({**taken_settings, "strategy": strategy})
         if config.strict:
             document_settings.refuse(left)
@@ -79,8 +77,7 @@ def _own(name: str) -> str:
 def _strategy(settings: Mapping[str, object]) -> str:
     """Return the strategy that has most of the settings: `elite-loser` or `tournament`."""
     count = {
-        strategy: sum(_own(n) in MODELS[strategy].model_fields for n in settings)
-        for strategy in MODELS
+        strategy: sum(_own(n) in MODELS[strategy].model_fields for n in settings) for strategy in MODELS
     }
     return "tournament" if count["tournament"] > count["elite-loser"] else "elite-loser"
 
@@ -130,9 +127,7 @@ class EvoMerge(evolution.EvoMerge):
         output_dir: str | Path | None = None,
     ) -> evolution.EvoMergeResult:
         """Evolve merges of `models`, or of those that phase 1 hands over. Raises ForgeError."""
-        candidates: Sequence[Any] = (
-            handed(models, "models") if isinstance(models, Mapping) else models
-        )
+        candidates: Sequence[Any] = handed(models, "models") if isinstance(models, Mapping) else models
         if not isinstance(generations, int | None):
             raise ConfigError(
                 f"generations: give a number, not {generations!r}; a base is given as base=…"
@@ -210,7 +205,5 @@ def _of_run(home: Home, name: str) -> list[str]:
     if state.kind != "cognate" or state.completed is None:
         raise NotFoundError(f"run {state.run} is {kinds.of(state.kind).title}, {state.status}.")
     find = Finder(home, log.info)
-    references = [
-        find(f"{state.run}:{r}") for r in kinds.of("cognate").results(state) if r != "base"
-    ]
+    references = [find(f"{state.run}:{r}") for r in kinds.of("cognate").results(state) if r != "base"]
     return [reference.path for reference in references if reference is not None]

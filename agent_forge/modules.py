@@ -149,9 +149,7 @@ def load(
     from agent_forge.weights.architectures.auto import AutoModelForCausalLM
 
     folder = _folder(model, home)
-    return AutoModelForCausalLM.from_pretrained(
-        folder, trust_remote_code=False, dtype=dtype or "auto"
-    )
+    return AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False, dtype=dtype or "auto")
 
 
 def load_tokenizer(

@@ -96,9 +96,7 @@ def _function(word: str) -> Callable[..., None]:
     if asked.takes_reason:
         default = form.empty if asked.needs_reason else None
         type_ = "str" if asked.needs_reason else "str | None"
-        parameters.append(
-            form("reason", form.POSITIONAL_OR_KEYWORD, default=default, annotation=type_)
-        )
+        parameters.append(form("reason", form.POSITIONAL_OR_KEYWORD, default=default, annotation=type_))
     home = "Home | str | Path | None"
     parameters.append(form("home", form.KEYWORD_ONLY, default=None, annotation=home))
     signature = inspect.Signature(parameters, return_annotation="None")

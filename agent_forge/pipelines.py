@@ -92,9 +92,7 @@ def run(
     """
     at = Home.at(home)
     roles = {role: [m] if isinstance(m, str) else list(m) for role, m in (models or {}).items()}
-    request = RunRequest(
-        kind, dict(config or {}), roles, [_placed(kind, str(place)) for place in data]
-    )
+    request = RunRequest(kind, dict(config or {}), roles, [_placed(kind, str(place)) for place in data])
     with closing(at.open_store()) as store:
         name = submitted(at, store, request, key)
         state = runner.finish(runner.Worker(store, Artifacts.of(at)), name)

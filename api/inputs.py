@@ -87,9 +87,7 @@ async def locate(
     """
     models, clock = dict(inputs.models), asyncio.get_running_loop().time
     end = clock() + patience
-    sought = {
-        n: source for n, source in inputs.origins.items() if checked or source[0].hub is not None
-    }
+    sought = {n: source for n, source in inputs.origins.items() if checked or source[0].hub is not None}
     for number, (name, (origin, folders)) in enumerate(sought.items(), 1):
         folder = await state.work.outcome(
             f"model {origin.digest}",

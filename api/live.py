@@ -176,9 +176,7 @@ class Client:
         """Return the user, by the header or by the first message; None if the token has no user."""
         access: Access = self._socket.app.state.access
         if self._secret is None:
-            text = await asyncio.wait_for(
-                self._text(), self._socket.app.state.options.stranger_seconds
-            )
+            text = await asyncio.wait_for(self._text(), self._socket.app.state.options.stranger_seconds)
             with contextlib.suppress(ValidationError):
                 message = Authenticate.model_validate_json(text)
                 self._secret = message.token if message.type == "authenticate" else None
@@ -420,9 +418,7 @@ class Hub:
             messages = []
         # Last, because a client goes on behind the last event that it saw.
         messages.append({"type": "event", **place, "event": event})
-        return Message(
-            row.position, run, tuple(json.dumps(m, ensure_ascii=False) for m in messages)
-        )
+        return Message(row.position, run, tuple(json.dumps(m, ensure_ascii=False) for m in messages))
 
     def _also(self, run: str, row: Envelope, data: dict[str, object]) -> list[Json]:
         """Return the source documents' messages."""
@@ -471,9 +467,7 @@ class Hub:
                 loop = asyncio.get_running_loop()
                 return await loop.run_in_executor(self._readers, self._read, position, run)
             if position < now:
-                start = bisect.bisect_right(
-                    self._told, position, key=lambda message: message.position
-                )
+                start = bisect.bisect_right(self._told, position, key=lambda message: message.position)
                 messages = [t for t in self._told[start:] if run in (None, t.run)]
                 return messages[:PAGE], messages[PAGE - 1].position if len(messages) > PAGE else now
             await changed.wait()

@@ -91,9 +91,7 @@ class Options:
         names = os.environ.get("FORGE_API_HOSTS", "").split()
         watchers = os.environ.get("FORGE_API_WATCHERS") or "100"
         if not watchers.isdecimal() or not 0 < int(watchers) <= 100_000:
-            raise ConfigError(
-                f"FORGE_API_WATCHERS is {watchers!r}: give live connections of a user."
-            )
+            raise ConfigError(f"FORGE_API_WATCHERS is {watchers!r}: give live connections of a user.")
         return cls(
             folders,
             hub == "1",

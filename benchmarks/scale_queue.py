@@ -151,9 +151,7 @@ def transactions(store: EventStore) -> int | None:
     if not on_postgres(store):
         return None
     columns = "xact_commit + xact_rollback"
-    return number(
-        store, f"SELECT {columns} FROM pg_stat_database WHERE datname = current_database()"
-    )
+    return number(store, f"SELECT {columns} FROM pg_stat_database WHERE datname = current_database()")
 
 
 def cpu_of(pids: list[int]) -> float:

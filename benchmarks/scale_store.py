@@ -138,9 +138,7 @@ def measured() -> list[Artifact]:
                     lambda at, w=after.weights: model(at / "m", dict(w)),
                 )
 
-            def snapshot(
-                at: Path, asked: Train = asked, after: Snapshot = after
-            ) -> dict[str, Path]:
+            def snapshot(at: Path, asked: Train = asked, after: Snapshot = after) -> dict[str, Path]:
                 kept = Snapshots(at / "snapshots")
                 kept.write(asked, after)
                 return kept.files(asked)

@@ -164,9 +164,7 @@ def _check_text(text: str) -> None:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise ConfigError(
-            "the text has bytes that are no UTF-8: the model is not asked."
-        ) from error
+        raise ConfigError("the text has bytes that are no UTF-8: the model is not asked.") from error
 
 
 def _tell(text: str) -> None:

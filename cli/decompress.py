@@ -39,9 +39,7 @@ def decompress_command(file: str, folder: str, as_json: bool) -> None:
         for codec, s in summary["codecs"].items()
     ]
     table(["codec", "tensors", "weights", "bytes", "bits a weight"], rows, title=str(file))
-    click.echo(
-        f"model:    {place} ({summary['weights']:,} weights from {summary['bytes']:,} bytes)"
-    )
+    click.echo(f"model:    {place} ({summary['weights']:,} weights from {summary['bytes']:,} bytes)")
 
 
 def _bits(sums: dict[str, int]) -> float:

@@ -172,8 +172,7 @@ def listed(title: str, texts: list[str], room: int) -> list[Text]:
     """Return some lines, the newest if there is no room for all; a title before the first."""
     shown = texts[-room:] if room > 0 else []
     return [
-        line((f"{title if first == 0 else '':5s}", "bold"), text)
-        for first, text in enumerate(shown)
+        line((f"{title if first == 0 else '':5s}", "bold"), text) for first, text in enumerate(shown)
     ]
 
 

@@ -148,9 +148,7 @@ def _say_measured(across: ModelFigures) -> None:
             ends = f"{number(figure.low)} to {number(figure.high)}" if has_interval else "no items"
             whole = figure.value >= 1_000 and figure.value.is_integer()
             value = f"{figure.value:,.0f}" if whole else number(figure.value)
-            cells.append(
-                [run_reading.run, measurement.name, where, value, ends, str(figure.n or "-")]
-            )
+            cells.append([run_reading.run, measurement.name, where, value, ends, str(figure.n or "-")])
     if cells:
         table(["run", "figure", "measured on", "value", "95 %", "items"], cells)
     for run_reading in across.runs:
@@ -297,6 +295,4 @@ def remove_model(model: str, reason: str | None, as_json: bool) -> None:
         entry = commands_model_registry.remove(store, model, reason)
     finally:
         store.close()
-    emit({"id": entry["id"]}) if as_json else click.echo(
-        f"model {entry['id']} is not listed any more"
-    )
+    emit({"id": entry["id"]}) if as_json else click.echo(f"model {entry['id']} is not listed any more")

@@ -247,9 +247,7 @@ def _longest(text: str) -> int:
     return max(map(len, text.split()), default=0)
 
 
-def show_table(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None
-) -> None:
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
     """Print a table for people on stdout: aligned under its heads, in a log as on a terminal."""
     if title:
         say(title)

@@ -191,9 +191,7 @@ def _last(series: Series) -> float | None:
 
 def _front(panel: Front, _width: int, _levels: str) -> Picture:
     points = [p for p in panel.points if p.kept or p.id == panel.chosen]
-    rows = [
-        (short(p.id), p.label, *p.values, "chosen" if p.id == panel.chosen else "") for p in points
-    ]
+    rows = [(short(p.id), p.label, *p.values, "chosen" if p.id == panel.chosen else "") for p in points]
     table = _cut(["point", "name", *map(_named, panel.axes), "choice"], rows)
     rest = len(panel.points) - len(points)
     notes = [f"{rest} more points are beaten by these"] if rest else []
@@ -279,10 +277,7 @@ def _gates(panel: Gates, _width: int, _levels: str) -> Picture:
         (
             f"{g.group} {g.metric.name}" if g.group else g.name,
             g.value if g.value is None else measured(g.value, g.metric.unit, g.low, g.high),
-            *(
-                end if end is None else measured(end, g.metric.unit)
-                for end in (g.baseline, g.limit)
-            ),
+            *(end if end is None else measured(end, g.metric.unit) for end in (g.baseline, g.limit)),
             g.verdict,
             g.by or "",
             g.reason or "",
@@ -381,9 +376,7 @@ RESULTS = ("strip", "arms", "matrix", "front", "gates")
 def told(lines: Sequence[tuple[str, str]], width: int) -> list[str]:
     """Return (word, text) as lines of at most `width` columns, the texts under one another."""
     return [
-        line
-        for word, text in lines
-        for line in wrapped(f"{word:9s} {text}".rstrip(), width, " " * 10)
+        line for word, text in lines for line in wrapped(f"{word:9s} {text}".rstrip(), width, " " * 10)
     ]
 
 

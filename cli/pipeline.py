@@ -296,9 +296,7 @@ def report_command(run: str, out: str | None, as_json: bool) -> None:
         emit({"run": name, "report": text}) if as_json else say(text.rstrip())
         return
     folder.put(Path(out), files)
-    emit({"run": name, "folder": out}) if as_json else say(
-        f"report    {out}/{folder.MARKDOWN}, .html"
-    )
+    emit({"run": name, "folder": out}) if as_json else say(f"report    {out}/{folder.MARKDOWN}, .html")
 
 
 @click.group("pipeline", cls=SuggestingGroup)

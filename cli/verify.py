@@ -48,9 +48,7 @@ if TYPE_CHECKING:
     help="Verify phases, and the runs that made the given models, too; and with the options above.",
 )
 @click.option("--head", metavar="HASH", help="A chain head noted elsewhere: a report, a card.")
-@click.option(
-    "--no-record", is_flag=True, help="Leave the log as it is: the check is not recorded."
-)
+@click.option("--no-record", is_flag=True, help="Leave the log as it is: the check is not recorded.")
 @json_option
 def verify_command(
     target: str | None,
@@ -89,9 +87,7 @@ def verify_command(
         return
     path = Path(target)
     if origins and path.is_file():
-        raise click.UsageError(
-            "--origins is for a run of this log: an archive holds one run alone."
-        )
+        raise click.UsageError("--origins is for a run of this log: an archive holds one run alone.")
     _check(path, rebuild, tolerance, head)
     report = _report(path, target, head)
     choice = _Again(rebuild, tolerance if recompute else None)
@@ -313,11 +309,7 @@ def _print(report: Json, findings: list[Finding]) -> None:
     for check in dict.fromkeys(report["checks"]):
         check_findings = [f for f in findings if f.check == check]
         word = (
-            "WRONG"
-            if _wrong(check_findings)
-            else "not checked"
-            if _unchecked(check_findings)
-            else "ok"
+            "WRONG" if _wrong(check_findings) else "not checked" if _unchecked(check_findings) else "ok"
         )
         click.echo(f"{check:10s} {word}")
     if report.get("origins"):
@@ -379,9 +371,7 @@ def _walk(
         if name != run and again is not None and reports[name]["state"] is not None:
             findings += [_of(name, finding) for finding in again(reports[name], model)]
         open_ += [
-            child
-            for child in _children(store, name)
-            if child not in open_ and child[0] not in reports
+            child for child in _children(store, name) if child not in open_ and child[0] not in reports
         ]
         for digest, maker in _givers(store, name, model):
             if isinstance(maker, str):
@@ -409,14 +399,10 @@ def _children(store: EventStore, run: str) -> list[tuple[str, str]]:
 
 
 def _of(run: str, finding: Finding) -> Finding:
-    return replace(
-        finding, check="origins", message=f"run {run}: {finding.check}: {finding.message}"
-    )
+    return replace(finding, check="origins", message=f"run {run}: {finding.check}: {finding.message}")
 
 
-def _givers(
-    store: EventStore, run: str, model: str
-) -> list[tuple[str, str | tuple[str, str] | None]]:
+def _givers(store: EventStore, run: str, model: str) -> list[tuple[str, str | tuple[str, str] | None]]:
     """Return (digest of a given model, (run, id) that made it | None | what is wrong)."""
     from agent_forge.events import EventsError
     from agent_forge.runs import kinds

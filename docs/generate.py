@@ -261,9 +261,7 @@ def settings() -> str:
         lines += ["", f"### {name}", "", inspect.cleandoc(model.__doc__ or "")]
         lines += setting_table(s for s in searched if name in s.strategies)
     lines += ["", "## Other kinds of run", "", OTHERS.rstrip()]
-    lines += [
-        line for name in sorted(set(kinds.KINDS) - {"evomerge"}) for line in kind_tables(name)
-    ]
+    lines += [line for name in sorted(set(kinds.KINDS) - {"evomerge"}) for line in kind_tables(name)]
     lines.append(BESIDE.rstrip())
     lines += ["", "## Other names", ""]
     lines += ["Settings may also have these names ([why](documents.md)):", ""]
@@ -416,9 +414,7 @@ PYTHON_PARTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Homes and sessions": ("", ("open", "sessions", "ModelRegistry")),
 }
 #: Public methods that a class has of its bases, which the page shows too.
-INHERITED = {
-    "Run": ("name", "frame", "lineage", "overview", "panel", "report", "refresh", "status")
-}
+INHERITED = {"Run": ("name", "frame", "lineage", "overview", "panel", "report", "refresh", "status")}
 #: A class whose fields are settings, on a page of their own.
 SETTINGS_OF = "[Its settings](settings.md), by any of their names."
 
@@ -436,9 +432,7 @@ def signature(name: str, function: Any) -> str:
     """Return a call as it would be declared; a long one has a line for each parameter."""
     found = inspect.signature(function)
     parameters = [
-        one.replace(
-            annotation=one.annotation if one.annotation is one.empty else Plain(one.annotation)
-        )
+        one.replace(annotation=one.annotation if one.annotation is one.empty else Plain(one.annotation))
         for one in found.parameters.values()
         if one.name != "self"
     ]

@@ -114,9 +114,7 @@ def main(words: list[str] | None = None) -> None:
     """Take the pictures of the homes that are given."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     for log in ("demo", "speedrun"):
-        parser.add_argument(
-            f"--{log}", type=Path, metavar="HOME", help=f"home of the recorded {log}"
-        )
+        parser.add_argument(f"--{log}", type=Path, metavar="HOME", help=f"home of the recorded {log}")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="take these pictures alone")
     options = parser.parse_args(words)
     homes = {log: home for log in ("demo", "speedrun") if (home := getattr(options, log))}

@@ -308,9 +308,7 @@ class SpeedComparison:
     most: float
 
 
-def measure(
-    model: ResidentModel, context: int, repetitions: int = 5, most: int | None = None
-) -> Speed:
+def measure(model: ResidentModel, context: int, repetitions: int = 5, most: int | None = None) -> Speed:
     """Time forward passes of the loaded model, each of at most `most` windows.
 
     Wall-clock: another call gives other numbers.

@@ -34,9 +34,7 @@ class Judge:
     tokenizer: Tokenizer
     verifier: Verifier = field(default_factory=Verifier)
 
-    def judge(
-        self, model: Evaluator, problems: Sequence[PackedProblem]
-    ) -> list[tuple[str, Verdict]]:
+    def judge(self, model: Evaluator, problems: Sequence[PackedProblem]) -> list[tuple[str, Verdict]]:
         """Return (reply, verdict) for every problem. Raises SandboxUnavailableError."""
         replies = model.replies(problems, self.tokenizer)
         result = []
@@ -91,9 +89,7 @@ def evaluate(
         questions = [packed.questions[i] for i in drawn.questions]
         problems = [packed.problems[i] for i in drawn.problems]
         judged = [verdict for _, verdict in judge.judge(model, problems)]
-        failed = [
-            (p.problem.id, v.why) for p, v in zip(problems, judged, strict=True) if not v.scored
-        ]
+        failed = [(p.problem.id, v.why) for p, v in zip(problems, judged, strict=True) if not v.scored]
         fields = {
             "right": tuple(score_questions(model, questions)),
             "chance": tuple(1 / len(q.sizes) for q in questions),
@@ -159,9 +155,7 @@ def measurable(
             [item for item in measured_items if data_items.of_task(item) and not builtin],
         ),
     ):
-        long = {item.id for item in these} - {
-            item.id for item in fitting(these, tokenizer, context)
-        }
+        long = {item.id for item in these} - {item.id for item in fitting(these, tokenizer, context)}
         if long:
             lines.append(f"{len(long)} {kind} are longer than {context} tokens and left out")
             measured_items = [item for item in measured_items if item.id not in long]
@@ -224,9 +218,7 @@ class Metered:
             self._add("pairs", len(pairs), len(few), lambda: model.continuations(few))
         if problems:
             sample = problems[:SAMPLE]
-            self._add(
-                "problems", len(problems), len(sample), lambda: model.replies(sample, tokenizer)
-            )
+            self._add("problems", len(problems), len(sample), lambda: model.replies(sample, tokenizer))
         if self._total >= QUIET:
             tell(forecast(self._total, self._alone))
         self._done, self._began = 0.0, time.monotonic()
@@ -271,10 +263,7 @@ class Metered:
         """Add finished items; now and then tell the share done and the time left."""
         self._done += self._prices.get(kind, 0.0) * count
         now = time.monotonic()
-        if (
-            now - self._told < max(QUIET, self._total / MESSAGES)
-            or not 0 < self._done < self._total
-        ):
+        if now - self._told < max(QUIET, self._total / MESSAGES) or not 0 < self._done < self._total:
             return
         left = (now - self._began) / self._done * (self._total - self._done)
         self._tell(f"{self._done / self._total:.0%} done, {duration(left)} left")

@@ -185,9 +185,7 @@ def read(path: Path, blobs_into: Path | None = None) -> Archive:
             while bounded.read(BLOCK):  # up to gzip's checksum at the very end
                 pass
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ArchiveError(
-            str(path), reader.reached(), f"it is cut or damaged ({error})"
-        ) from error
+        raise ArchiveError(str(path), reader.reached(), f"it is cut or damaged ({error})") from error
     except OSError as error:
         if isinstance(error, gzip.BadGzipFile):
             raise
@@ -226,9 +224,7 @@ class _Reader:
             done = [name for name in self._digests if name not in ("manifest.json", "schemas.json")]
             return f"after {done[-1]}"
         if self._rows:
-            return (
-                f"after event {len(self._rows)} ({self._rows[-1].stream} {self._rows[-1].version})"
-            )
+            return f"after event {len(self._rows)} ({self._rows[-1].stream} {self._rows[-1].version})"
         return "at its beginning" if self._manifest is None else "before its first event"
 
     def bad(self, why: str) -> ArchiveError:
@@ -257,9 +253,7 @@ class _Reader:
 
     def _small(self, member: tarfile.TarInfo, most: int) -> None:
         if member.size > most:
-            raise self.bad(
-                f"{member.name} has {member.size:,} bytes, more than the {most:,} allowed"
-            )
+            raise self.bad(f"{member.name} has {member.size:,} bytes, more than the {most:,} allowed")
 
     def _document(self, name: str, file: _Hashing) -> None:
         try:
@@ -313,9 +307,7 @@ class _Reader:
             raise self.bad(f"the name {name!r} points out of the archive")
         blobs = None if self._manifest is None else self._manifest.get("blobs")
         if blobs is not None and blobs.get(name) != size:
-            raise self.bad(
-                f"blobs/{name} was changed: its manifest has no such file of {size:,} bytes"
-            )
+            raise self.bad(f"blobs/{name} was changed: its manifest has no such file of {size:,} bytes")
         target = None if self._blobs_into is None else self._blobs_into / pure
         if target is None:
             while file.read(BLOCK):
@@ -346,9 +338,7 @@ class _Reader:
         del self._digests["seal.json"]
         if self._digests != self._seal:
             names = sorted(self._digests.items() ^ self._seal.items())
-            raise self.bad(
-                f"{names[0][0] if names else 'the seal'} was changed: the seal does not fit"
-            )
+            raise self.bad(f"{names[0][0] if names else 'the seal'} was changed: the seal does not fit")
         streams = dict(self._checked())
         if sum(map(len, streams.values())) != len(self._rows):
             raise self.bad("it holds events of streams that its manifest does not name")
@@ -361,9 +351,7 @@ class _Reader:
         for stream in self._manifest["streams"]:
             rows = [row for row in self._rows if row.stream == stream["stream"]]
             broken: list[chain.Break | None] = [*chain.check(rows)]
-            broken.append(
-                chain.missing_tail(rows, stream["events"], stream["head"], "the manifest")
-            )
+            broken.append(chain.missing_tail(rows, stream["events"], stream["head"], "the manifest"))
             for fault in filter(None, broken):
                 raise ArchiveError(str(self._path), f"at event {fault.version}", fault.message)
             if len(rows) != stream["events"]:

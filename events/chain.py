@@ -93,9 +93,7 @@ def check(rows: Sequence[Envelope]) -> list[Break]:
             breaks.append(Break("extra", row.version, f"{what}: it was inserted"))
             continue
         elif row.prev_hash != head and not {row.version, version} & wrong:
-            what = (
-                f"event {row.version} of stream {row.stream} does not follow on the one before it"
-            )
+            what = f"event {row.version} of stream {row.stream} does not follow on the one before it"
             breaks.append(Break("unlinked", row.version, what))
         if row.position < position:
             what = f"event {row.version} of stream {row.stream} stands before event {version}"

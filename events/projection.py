@@ -162,9 +162,7 @@ def _refuse_damaged(row: Envelope) -> None:
     for name, value in row._asdict().items():
         kinds = _KINDS.get(name, (str,))
         if not isinstance(value, kinds):
-            raise PayloadError(
-                row.position, str(row.type), f"its {name} is a {type(value).__name__}"
-            )
+            raise PayloadError(row.position, str(row.type), f"its {name} is a {type(value).__name__}")
 
 
 def gaps(database: Database) -> list[str]:

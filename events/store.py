@@ -311,9 +311,7 @@ class EventStore:
 
     def read_all(self, after: int = 0, limit: int = PAGE) -> list[Envelope]:
         """Return at most `limit` rows of the whole log with a position above `after`, in order."""
-        query = (
-            select(EVENTS).where(EVENTS.c.position > after).order_by(EVENTS.c.position).limit(limit)
-        )
+        query = select(EVENTS).where(EVENTS.c.position > after).order_by(EVENTS.c.position).limit(limit)
         return list(map(Envelope._make, self.database.rows(query)))
 
     def tail(

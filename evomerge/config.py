@@ -202,9 +202,7 @@ class EvoMergeConfig(BaseModel):
         if isinstance(search, SearchSettings):
             search = {"strategy": search.strategy, **search.model_dump(exclude_unset=True)}
         if not isinstance(search, dict):
-            raise ValueError(
-                "setting search: give an object like {strategy: auto, population_size: 8}"
-            )
+            raise ValueError("setting search: give an object like {strategy: auto, population_size: 8}")
         search = _renamed(search)
         strategy = settings.get("strategy", search.get("strategy"))
         names = NAMES | model_of(strategy).model_fields.keys() if strategy else NAMES

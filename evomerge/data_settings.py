@@ -16,9 +16,7 @@ from agent_forge.evomerge.fitness.composite import Weighting
 from agent_forge.runs.errors import DataError
 
 #: What a run without data is scored on, for users.
-SCORED_ON = (
-    "scored on Python code, arithmetic and tables, which may not be what your models are for"
-)
+SCORED_ON = "scored on Python code, arithmetic and tables, which may not be what your models are for"
 
 
 def given(paths: Iterable[str | Path], weighting: Weighting) -> tuple[str, ...]:

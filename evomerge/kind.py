@@ -124,9 +124,7 @@ class EvoMerge(RunView, Kind[RunState]):
         fork_rules.check(state, changes)
 
     @override
-    def fork_fields(
-        self, config: EvoMergeConfig, changes: Mapping[str, object]
-    ) -> dict[str, object]:
+    def fork_fields(self, config: EvoMergeConfig, changes: Mapping[str, object]) -> dict[str, object]:
         """Return the version of the fork's strategy, if the strategy changes."""
         from agent_forge.evomerge import search
 

@@ -70,9 +70,7 @@ def _base(sources: Sequence[ModelReference], base: ModelReference | None) -> Mod
     if base is None and len(bases) == 1:
         ((folder, model),) = bases.items()
         return ModelReference(name=model.name.partition("+")[0], path=str(folder))
-    if other := next(
-        (folder for folder in bases if base is None or str(folder) != base.path), None
-    ):
+    if other := next((folder for folder in bases if base is None or str(folder) != base.path), None):
         against = "each other" if base is None else f"the base {base.path}"
         raise ConfigError(
             f"source {bases[other].name} is an adapter of {other}, which is not that of {against}: a "
@@ -145,9 +143,7 @@ def check(plan: Plan) -> Checked:
     pack(items, tokenizer, context)
     counts: dict[str, dict[str, int]] = {}
     for item in items:
-        row = counts.setdefault(
-            item.domain, dict.fromkeys(("train", "search", "selection", "test"), 0)
-        )
+        row = counts.setdefault(item.domain, dict.fromkeys(("train", "search", "selection", "test"), 0))
         row[item.slice] += 1
     return Checked(
         (*plan.warnings, *family.warnings, *strange, *notes, *remarks),

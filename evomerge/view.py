@@ -209,9 +209,7 @@ class RunView(View[RunState]):
         }
 
     @override
-    def layers(
-        self, home: Home, state: RunState, recipe_id: str
-    ) -> tuple[str, dict[str, Any] | None]:
+    def layers(self, home: Home, state: RunState, recipe_id: str) -> tuple[str, dict[str, Any] | None]:
         from agent_forge.evomerge.tasks import attribution
 
         return attribution.key(state, recipe_id), attribution.kept(home, state, recipe_id)

@@ -226,9 +226,7 @@ class Bitnet(Study[MakingState]):
     result_roles = (MODEL, MASTER)
     result_title = "ternary model"
     comparison_title = "Ternary beside its alternatives"
-    comparison_note = (
-        f"{SAME_WINDOWS} {MASTER}: the full-precision weights behind the ternary ones."
-    )
+    comparison_note = f"{SAME_WINDOWS} {MASTER}: the full-precision weights behind the ternary ones."
     arms: ClassVar[Mapping[str, Arm]] = {
         START: Arm("the model that was given", "float"),
         FULL: Arm("continued training in full precision", "float"),
@@ -288,9 +286,7 @@ class Bitnet(Study[MakingState]):
             models |= {FRESH: fresh, SCRATCH_MASTER: scratch, SCRATCH: rounded}
         return models
 
-    def master(
-        self, submitted: Submitted, started: Started, first: str, teacher: str | None
-    ) -> Train:
+    def master(self, submitted: Submitted, started: Started, first: str, teacher: str | None) -> Train:
         """Return the recipe of a ternary training from the recipe `first`."""
         config = submitted.config
         params = {
@@ -302,9 +298,7 @@ class Bitnet(Study[MakingState]):
         inputs = {"teacher": teacher} if teacher and config.distillation else {}
         rate, watch = config.rate, config.divergence
         purpose = self.purpose
-        return training(
-            submitted, started, purpose, first, "ternary@1", params, rate, inputs, watch
-        )
+        return training(submitted, started, purpose, first, "ternary@1", params, rate, inputs, watch)
 
     def rounded(self, submitted: Submitted, of: str, method: str = WAYS[0]) -> Transform:
         """Return the recipe of the ternary weights of a model."""

@@ -167,9 +167,7 @@ def changes(config: Mapping[str, Any], student: StudentConfig) -> Changes:
     dimension = config.get("head_dim") or config[hidden] // config[heads]
     sizes: Changes = {layers: student.layers or max(1, round(config[layers] * student.depth))}
     sizes[heads] = count = student.heads or (
-        max(1, student.hidden // dimension)
-        if student.hidden
-        else max(1, round(config[heads] * width))
+        max(1, student.hidden // dimension) if student.hidden else max(1, round(config[heads] * width))
     )
     pairs = max(1, round(config[hidden] * width / (2 * count)))  # rotations turn numbers in pairs
     sizes[hidden] = whole = student.hidden or 2 * count * pairs
@@ -183,9 +181,7 @@ def changes(config: Mapping[str, Any], student: StudentConfig) -> Changes:
     if inner := _key(config, INTERMEDIATE):
         sizes[inner] = student.intermediate or max(1, round(config[inner] * width))
     elif student.intermediate:
-        raise ConfigError(
-            "the given model's config.json has no size of feed-forward layers to set."
-        )
+        raise ConfigError("the given model's config.json has no size of feed-forward layers to set.")
     if types := config.get("layer_types"):
         sizes["layer_types"] = tuple(types[i % len(types)] for i in range(_int(sizes[layers])))
     return sizes
@@ -276,9 +272,7 @@ def sentences(run: Run) -> list[str]:
 def paragraphs(run: Run, role: str) -> list[str]:
     """Return what the student was trained on."""
     read = tokens(run.trainings[DISTILLED])
-    return [
-        f"Trained on {read:,} tokens from new weights: {run.study.arms[str(run.result)].words}."
-    ]
+    return [f"Trained on {read:,} tokens from new weights: {run.study.arms[str(run.result)].words}."]
 
 
 def next_steps(run: Run, name: str) -> list[str]:
@@ -350,9 +344,7 @@ class Student(Study[MakingState]):
         def student(objective: str, params: Plain, inputs: dict[str, str]) -> Train:
             rate, watch = config.rate, config.divergence
             first, purpose = fresh.id, self.purpose
-            return training(
-                submitted, started, purpose, first, objective, params, rate, inputs, watch
-            )
+            return training(submitted, started, purpose, first, objective, params, rate, inputs, watch)
 
         params = {"weight": config.distillation, "temperature": config.temperature}
         distilled = student("distil@1", params, {"teacher": started.model.recipe_id})

@@ -68,8 +68,7 @@ def _verdicts(state: PipelineState, number: int) -> list[New]:
     against = plan.baselines(state, number)
     events = [_verdict(number, gate, figures, against) for gate in plan.gates(state, number)]
     facts = [
-        New(event, f"{state.run}/gate/{number}/{place}")
-        for place, event in enumerate(events, start=1)
+        New(event, f"{state.run}/gate/{number}/{place}") for place, event in enumerate(events, start=1)
     ]
     verdicts = {event.verdict for event in events}
     if "pass unchanged" in verdicts and "stop" not in verdicts and phase.input is not None:

@@ -215,9 +215,7 @@ class PipelineState(State):
 
     @classmethod
     @override
-    def shared(
-        cls, type_: str, data: dict[str, object], rule: int, device: str
-    ) -> dict[str, object]:
+    def shared(cls, type_: str, data: dict[str, object], rule: int, device: str) -> dict[str, object]:
         part = super().shared(type_, data, rule, device)
         if rule > 1 and type_ == Submitted.type:
             return {"config": settings(part["config"])}

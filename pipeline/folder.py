@@ -39,9 +39,7 @@ MOST_BYTES = 4 << 20
 MARKDOWN = "report.md"
 
 
-def write(
-    home: Home, state: PipelineState, out: Path, report: dict[str, object]
-) -> dict[str, object]:
+def write(home: Home, state: PipelineState, out: Path, report: dict[str, object]) -> dict[str, object]:
     """Write the folder; return the report with `folder`. Raises the errors of `check_target`.
 
     Where a model passed the last phase unchanged, that model's folder is copied. A phase that gives no
@@ -84,9 +82,7 @@ def put(place: Path, files: Mapping[str, bytes]) -> None:
             (place / name).write_bytes(content)
     except OSError as error:
         why = error.strerror or error
-        raise UnavailableError(
-            f"{place} cannot be written: {why}. Choose another folder."
-        ) from error
+        raise UnavailableError(f"{place} cannot be written: {why}. Choose another folder.") from error
 
 
 def _child(home: Home, run: str) -> Any:
@@ -98,9 +94,7 @@ def _copy(home: Home, run: str, model: MadeModel, out: Path) -> None:
     """Copy the folder of a phase's model, made again if it is not on this machine."""
     child = _child(home, run)
     model_folder = home.folder / "models" / model.digest
-    folder = kinds.of(child.kind).materialise(
-        home, child, child.head, model.recipe_id, [model_folder]
-    )
+    folder = kinds.of(child.kind).materialise(home, child, child.head, model.recipe_id, [model_folder])
     shutil.rmtree(out, ignore_errors=True)
     shutil.copytree(folder, out)
 

@@ -79,9 +79,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
 
     @override
     def validate_answer(self, state: PipelineState, task: Task, event: Event) -> str | None:
-        if isinstance(task, Delegate) and isinstance(
-            event, PhaseEnded | PhaseMeasured | PhaseFailed
-        ):
+        if isinstance(task, Delegate) and isinstance(event, PhaseEnded | PhaseMeasured | PhaseFailed):
             number, measured = plan.number_of(task), plan.work_of(task) == "measure"
             name = state.named(number)
             if (event.phase, event.name) != (number, name):

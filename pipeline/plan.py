@@ -164,9 +164,7 @@ def asked(state: PipelineState, phase: PhaseConfig) -> RunRequest:
     settings = dict(phase.settings)
     if config.device != AUTO:
         settings.setdefault("device", config.device)
-    models = {
-        role: [_model(state, m) for m in references] for role, references in phase.models.items()
-    }
+    models = {role: [_model(state, m) for m in references] for role, references in phase.models.items()}
     data = [_data(state, place) for place in state.submitted.places.get(phase.name, ())]
     return RunRequest(phase.kind, settings, models, data)
 

@@ -117,9 +117,7 @@ def _saved(state: PipelineState, children: Mapping[str, Child]) -> str:
         for answer in state.answers.values()
         if isinstance(answer, common.ChildEnded) and answer.reused and answer.child in children
     ]
-    saving = (
-        f"It took over {count(len(taken), 'run')} that had ended: {duration(sum(taken))} of work"
-    )
+    saving = f"It took over {count(len(taken), 'run')} that had ended: {duration(sum(taken))} of work"
     return f"{saving} not done again." if taken else ""
 
 
@@ -170,9 +168,7 @@ def _family(state: PipelineState, children: Mapping[str, Child]) -> list[str]:
     graph = lineage(state, [*children.values()])
     if graph is None:
         return []
-    says = (
-        "From the newest model that goes on back to the beginning; the kind of run that made each."
-    )
+    says = "From the newest model that goes on back to the beginning; the kind of run that made each."
     return ["", "## Family", "", says, "", *(f"    {line}" for line in tree(graph))]
 
 
@@ -262,9 +258,7 @@ def section(
 
 def _wanted(phase: PhaseConfig) -> list[str]:
     """Return what the phase was asked for, as the pipeline's file has it."""
-    lines = [
-        f"- {plain(role)}: {', '.join(map(code, names))}" for role, names in phase.models.items()
-    ]
+    lines = [f"- {plain(role)}: {', '.join(map(code, names))}" for role, names in phase.models.items()]
     if phase.data:
         lines.append(f"- data: {', '.join(map(code, phase.data))}")
     if phase.settings:
@@ -315,9 +309,7 @@ def _models(models: Mapping[str, MadeModel], child: Child | None) -> list[str]:
     parameters: dict[str, int] = {}
     if child is not None and child.state.completed:
         model_rows = child.kind.models(child.state.completed, child.state)
-        parameters = {
-            row["digest"]: row["parameters"] for row in model_rows if row.get("parameters")
-        }
+        parameters = {row["digest"]: row["parameters"] for row in model_rows if row.get("parameters")}
     rows = [
         (
             plain(role),

@@ -121,9 +121,7 @@ class PipelineView(View[PipelineState]):
         return names
 
     @override
-    def summary_line(
-        self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]
-    ) -> str | None:
+    def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
         match type_:
             case "submitted":
                 return " → ".join(phase["name"] for phase in data["config"]["phases"])
@@ -429,9 +427,7 @@ def _note_phase(stages: list[Plain], event: Any) -> None:
         case PhaseEnded():
             record |= {"ended": "reused" if event.reused else "ended", "trouble": ""}
             record["awaited"] = record["measures"] and len(event.models) == 1
-            record["figures"] = (
-                {BYTES: event.figures[BYTES].value} if BYTES in event.figures else {}
-            )
+            record["figures"] = {BYTES: event.figures[BYTES].value} if BYTES in event.figures else {}
         case PhaseMeasured():  # bytes that the phase's own run gives are those of its file, and stay
             measured = {n: event.figures[n].value for n in FIGURES if n in event.figures}
             record |= {
@@ -509,9 +505,7 @@ def _state(record: Plain) -> str:
 def _note_figures(entry: Plain, stages: list[Plain]) -> None:
     """Note quality and bytes of the newest measured model that goes on: `pipeline.ladder.newest`."""
     ended = [stage["seen"] for stage in reversed(stages) if stage["seen"]["ended"]]
-    settled = (
-        record["figures"] for record in ended if record["passed"] or BITS in record["figures"]
-    )
+    settled = (record["figures"] for record in ended if record["passed"] or BITS in record["figures"])
     figures = next(settled, {})
     figures = figures if BITS in figures else {}
     for name, column in FIGURES.items():
@@ -520,9 +514,7 @@ def _note_figures(entry: Plain, stages: list[Plain]) -> None:
             value = None
         entry[column] = int(value) if column == "bytes" and value is not None else value
     measured = [s["seen"]["figures"].get("bits_per_byte") for s in stages if s["seen"]["measured"]]
-    entry |= listed(
-        QUALITY, next((bits for bits in reversed(measured) if bits), None), "test slice"
-    )
+    entry |= listed(QUALITY, next((bits for bits in reversed(measured) if bits), None), "test slice")
 
 
 def _passed(stages: list[Plain], reference: str) -> dict[str, object]:

@@ -65,9 +65,7 @@ def _segment_seconds() -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
-        raise ConfigError(
-            f"FORGE_SEGMENT_SECONDS is {text!r}: give a number of seconds, more than 0."
-        )
+        raise ConfigError(f"FORGE_SEGMENT_SECONDS is {text!r}: give a number of seconds, more than 0.")
     return seconds
 
 

@@ -109,9 +109,7 @@ def windows(event: Observed) -> int:
 
 def drawn(observations: Seen, purpose: str, seed: int) -> Drawn:
     """Return arm → bits per byte in each resample of the windows, which all arms have in common."""
-    counts = {
-        domain: len(items) for domain, items in next(iter(observations.values())).items.items()
-    }
+    counts = {domain: len(items) for domain, items in next(iter(observations.values())).items.items()}
     resamples = draws(counts, purpose, seed)
     return {arm: resampled(event, resamples) for arm, event in observations.items()}
 
@@ -176,9 +174,7 @@ def table(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
     return out
 
 
-def lead_line(
-    name: str, words: str, more: Figure, own_name: str, unit: str = "bits per byte"
-) -> str:
+def lead_line(name: str, words: str, more: Figure, own_name: str, unit: str = "bits per byte") -> str:
     """Return how much an arm needs more than `own_name`, with the interval."""
     span = f"{more.value:+.4f} [{more.low:+.4f}, {more.high:+.4f}]"
     return f"{name}, {words}: {span} {unit} more than {own_name}"

@@ -298,9 +298,7 @@ class Ask:
     def missing(self, state: State) -> Decision:
         """Return the tasks without an answer; tasks of one key once."""
         tasks_by_key = {task.key: task for task in self.tasks.values()}
-        return Decision(
-            tasks=[task for key, task in tasks_by_key.items() if key not in state.answers]
-        )
+        return Decision(tasks=[task for key, task in tasks_by_key.items() if key not in state.answers])
 
     def answer(self, state: State) -> dict[str, Event]:
         """Return name → answer."""

@@ -75,9 +75,7 @@ class Adapted(BaseModel):
     def _served(self) -> Self:
         optimiser = getattr(self, "optimiser", "adamw")
         if self.train == "lora" and optimiser != "adamw":
-            raise ValueError(
-                f"the optimiser {optimiser} is for whole matrices: adapters need adamw"
-            )
+            raise ValueError(f"the optimiser {optimiser} is for whole matrices: adapters need adamw")
         return self
 
 
@@ -109,9 +107,7 @@ class Length(BaseModel):
 
     labels: ClassVar[Labels] = {TRAINING: {"tokens": "Tokens to train on"}}
 
-    tokens: int = Field(
-        1_000_000, ge=1, description="Tokens that each training reads: all arms alike."
-    )
+    tokens: int = Field(1_000_000, ge=1, description="Tokens that each training reads: all arms alike.")
 
 
 class StepsConfig(BaseModel):

@@ -177,9 +177,7 @@ class TrainingContext(TaskContext[S]):
         """Settings of config.json that say in which dtype results are, if that is not float32."""
         return {} if self.dtype is None else {"dtype": self.dtype}
 
-    def fitted(
-        self, started: Pinned, start: Model, rows: int, parts: int
-    ) -> tuple[Pinned, str, float]:
+    def fitted(self, started: Pinned, start: Model, rows: int, parts: int) -> tuple[Pinned, str, float]:
         """Return `started` with as few parts of a step as fit in memory, and canary and seconds.
 
         A step has `rows` windows in each process, and at least `parts` parts. On a processor a part of
@@ -320,9 +318,7 @@ class GivenContext(TrainingContext[S]):
     @override
     def donor(self) -> Path:
         started = self.state.started
-        return self._cache.supply.model(
-            self.state.submitted.model, started.model if started else None
-        )
+        return self._cache.supply.model(self.state.submitted.model, started.model if started else None)
 
     @property
     @override

@@ -47,13 +47,9 @@ def curves(
     if not any(points_by_name.values()):
         return []
     return [
-        _curve(
-            points_by_name, references, "loss", Axis(name="loss", unit="nat/token", better="down")
-        ),
+        _curve(points_by_name, references, "loss", Axis(name="loss", unit="nat/token", better="down")),
         *_speed(state, recipes, references),
-        _curve(
-            points_by_name, references, "norm", Axis(name="norm", log=True), "Norm of the gradient"
-        ),
+        _curve(points_by_name, references, "norm", Axis(name="norm", log=True), "Norm of the gradient"),
         _curve(points_by_name, references, "rate", Axis(name="learning rate"), "Learning rate"),
     ]
 

@@ -39,9 +39,7 @@ def window(config: StepsConfig, positions: int | None) -> int:
     Raises ConfigError if the user asks for more.
     """
     if positions is not None and config.context is not None and config.context > positions:
-        raise ConfigError(
-            f"context is {config.context}, the model takes {positions} tokens at most."
-        )
+        raise ConfigError(f"context is {config.context}, the model takes {positions} tokens at most.")
     return config.context or min(CONTEXT, positions or CONTEXT)
 
 

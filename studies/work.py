@@ -383,9 +383,7 @@ def write(
     out, run = check_target(out), study.run(state)
     context = work.to_read(state, Artifacts.of(home), run.result_digests)
     for role in study.roles(state.submitted.config):
-        publish_model(
-            context, out / role, run.name_of(role), state.head, study.prose.card(run, role)
-        )
+        publish_model(context, out / role, run.name_of(role), state.head, study.prose.card(run, role))
     folders = study.further_folders(run, out)
     publish(out / ITEMS_FOLDER, lambda folder: write_items(context.text, folder))
     report = study.prose.report(run)
@@ -422,9 +420,7 @@ def materialise(
         context = context_of.to_read(state, Artifacts.of(home), [digest])
         publish_model(context, place, role, head)
 
-    return model_files.settled(
-        folders, lambda place: model_files.fits(place, digest, files_), written
-    )
+    return model_files.settled(folders, lambda place: model_files.fits(place, digest, files_), written)
 
 
 def files(

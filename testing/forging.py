@@ -191,9 +191,7 @@ def forge(log: Log, stream: str, task: str, forged: Callable[[Event], Event]) ->
         log.replace(rows)
 
 
-def _forged(
-    key: str, forged: Callable[[Event], Event], _state: Any, task: Any, event: Event
-) -> Any:
+def _forged(key: str, forged: Callable[[Event], Event], _state: Any, task: Any, event: Event) -> Any:
     """Return the forged answer to the task of this key; any other answer as it is."""
     return forged(event) if task.key == key else event
 

@@ -40,9 +40,7 @@ def names(tree: ast.AST) -> list[str]:
     """Return the names of all assigned variables and of all parameters."""
     nodes = list(ast.walk(tree))
     assigned = [n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
-    return assigned + [
-        n.arg for n in nodes if isinstance(n, ast.arg) and n.arg not in ("self", "cls")
-    ]
+    return assigned + [n.arg for n in nodes if isinstance(n, ast.arg) and n.arg not in ("self", "cls")]
 
 
 def counts() -> dict[str, float]:

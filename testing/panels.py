@@ -44,9 +44,7 @@ _LINES = Lines(
     x=_STEP,
     y=Axis(name="loss", better="down", log=True),
     series=(
-        Series(
-            name="adamw", seed=0, x=(0, 1, 2), y=(4, 2, 1), low=(3, 1.5, 0.5), high=(5, 2.5, 1.5)
-        ),
+        Series(name="adamw", seed=0, x=(0, 1, 2), y=(4, 2, 1), low=(3, 1.5, 0.5), high=(5, 2.5, 1.5)),
         Series(name="adamw", seed=1, x=(0, 1, 2), y=(4.5, None, 1.25)),
         Series(name="base", role="reference", x=(0, 2), y=(3, 3)),
     ),

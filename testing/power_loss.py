@@ -239,9 +239,7 @@ def survivors(recording: Recording, cut: int, seed: object) -> dict[str, bytes]:
     for inode, changes in pending.items():
         for change in changes:
             _maybe(durable.setdefault(inode, bytearray()), change, rng, kept, torn)
-    return {
-        name: bytes(durable.get(inode, b"")) for name, inode in shown.items() if inode is not None
-    }
+    return {name: bytes(durable.get(inode, b"")) for name, inode in shown.items() if inode is not None}
 
 
 def _apply(content: bytearray, change: Op) -> None:

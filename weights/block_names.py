@@ -104,9 +104,7 @@ def with_blocks(
     for key in sorted(set(per_block(config)).union(*lists[:1])):
         settings.pop(key, None)
         if all(key in each for each in lists):
-            settings[key] = [
-                each[key][number] for each, (_, number) in zip(lists, blocks, strict=True)
-            ]
+            settings[key] = [each[key][number] for each, (_, number) in zip(lists, blocks, strict=True)]
     for key in BLOCK_NUMBERS:
         if isinstance(settings.get(key), list):
             settings[key] = [

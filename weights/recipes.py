@@ -138,9 +138,7 @@ class Train(RecipeNode):
                 f"first {self.first}, upto {self.upto}, steps {self.steps}: they must not decrease"
             )
         if self.batch % self.accumulation:
-            raise ValueError(
-                f"{self.batch} rows cannot be computed in {self.accumulation} equal parts"
-            )
+            raise ValueError(f"{self.batch} rows cannot be computed in {self.accumulation} equal parts")
         if set(self.data) != set(self.data_digests):
             raise ValueError("data and data_digests must name the same streams")
         return self

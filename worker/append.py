@@ -35,9 +35,7 @@ log = logging.getLogger(__name__)
 def actor() -> str:
     """Return the name of the user who acts: FORGE_USER, else the account's name, else `uid-N`."""
     try:
-        return check(
-            os.environ.get("FORGE_USER") or getpass.getuser(), "FORGE_USER, the user's name,"
-        )
+        return check(os.environ.get("FORGE_USER") or getpass.getuser(), "FORGE_USER, the user's name,")
     except (KeyError, OSError):
         return f"uid-{os.getuid()}"
 

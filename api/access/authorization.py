@@ -33,9 +33,7 @@ from agent_forge.worker.commands.accounts import Role, User
 class Buckets:
     """A token bucket for each name; the least recently used are forgotten."""
 
-    def __init__(
-        self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate, self._burst, self._clock = rate, burst, clock
         self._lock = threading.Lock()
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
@@ -67,9 +65,7 @@ class Access:
         """Return a copy of the accounts as the log has them now."""
         with self._lock:
             now = accounts.read(self._store, self._accounts)
-            return replace(
-                now, roles=dict(now.roles), tokens=dict(now.tokens), since=dict(now.since)
-            )
+            return replace(now, roles=dict(now.roles), tokens=dict(now.tokens), since=dict(now.since))
 
     def holds(self, secret: str | None) -> bool:
         """Return True if the token belongs to a user; the check counts as no request."""
@@ -143,9 +139,7 @@ def at_least(role: Role) -> Callable[..., Awaitable[User]]:
 def need(user: User, role: Role) -> None:
     """Raise Problem 403 if the user's role is below `role`."""
     if not user.may(role):
-        raise Problem(
-            403, "Forbidden", f"This needs the role {role}; {user.name} is a {user.role}."
-        )
+        raise Problem(403, "Forbidden", f"This needs the role {role}; {user.name} is a {user.role}.")
 
 
 VIEWER, SUBMITTER, ADMIN = (at_least(role) for role in accounts.ROLES)
@@ -271,11 +265,7 @@ class Guard:
 
     def _check_body(self, headers: Headers) -> None:
         length = headers.get("content-length", "0")
-        if (
-            not length.isdecimal()
-            or int(length) > self._options.body
-            or "transfer-encoding" in headers
-        ):
+        if not length.isdecimal() or int(length) > self._options.body or "transfer-encoding" in headers:
             limit = f"A body has at most {self._options.body:,} bytes, and says how many."
             raise Problem(413, "Content Too Large", limit)
         media = headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -52,8 +52,7 @@ def show_run(call: Call, request: inputs.Run) -> tool.RunSummary:
     """
     overview = runs.overview(call.desk, request.run, request.at)
     lines = [
-        tool.PanelLine(name=p.name, kind=p.kind, title=p.title, says=p.says)
-        for p in overview.panels
+        tool.PanelLine(name=p.name, kind=p.kind, title=p.title, says=p.says) for p in overview.panels
     ]
     name = queries.name(call.desk.store, overview.head.run)
     return tool.RunSummary(name=name, head=overview.head, panels=lines)
@@ -141,9 +140,7 @@ def compare_runs(call: Call, request: inputs.Pair) -> tool.Compared:
     whole = runs.compared(call.desk, [request.run, request.other])
     heads = tuple(head.model_dump(mode="json") for head in whole.heads)
     names = dict(whole.names)
-    return tool.Compared(
-        names=names, heads=heads, judgements=whole.judgements, settings=whole.settings
-    )
+    return tool.Compared(names=names, heads=heads, judgements=whole.judgements, settings=whole.settings)
 
 
 def list_models(call: Call, request: inputs.Models) -> schemas.ModelList:

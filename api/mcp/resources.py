@@ -81,9 +81,7 @@ def read(desk: RunReader, uri: str) -> types.TextResourceContents:
     form = next((entry for entry in FORMS if match and entry.file == match[2]), None)
     if match is None or form is None:
         addresses = " and ".join(entry.template for entry in FORMS)
-        raise Problem(
-            404, "Not Found", f"There is no resource {uri[:200]!r}: there are {addresses}."
-        )
+        raise Problem(404, "Not Found", f"There is no resource {uri[:200]!r}: there are {addresses}.")
     with completed(desk, desk.name(unquote(match[1]))) as (state, rows):
         kind = kinds.of(state.kind)
         if form is JSON:

@@ -101,9 +101,7 @@ class Tool:
             title=self.name.replace("_", " ").capitalize(),
             description=f"{inspect.getdoc(self.do)}\n\nNeeds the role {self.role} or higher.",
             input_schema=self.takes.model_json_schema(schema_generator=Untitled),
-            output_schema=self.gives.model_json_schema(
-                schema_generator=Untitled, mode="serialization"
-            ),
+            output_schema=self.gives.model_json_schema(schema_generator=Untitled, mode="serialization"),
             annotations=types.ToolAnnotations(
                 read_only_hint=self.reads,
                 destructive_hint=self.destroys,

@@ -294,9 +294,7 @@ class Work:
             del self._jobs[old]
         return True
 
-    async def _carry(
-        self, job: Job, lane: asyncio.Semaphore, command: list[str], text: str
-    ) -> None:
+    async def _carry(self, job: Job, lane: asyncio.Semaphore, command: list[str], text: str) -> None:
         process = None
         try:
             async with lane, asyncio.timeout(LONGEST):

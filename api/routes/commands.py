@@ -153,9 +153,7 @@ def _check_fields(kind: str, config: Json) -> None:
 def _wrong_fields(kind: Kind, error: ValidationError, where: str) -> list[dict[str, str]]:
     """Return the settings that are wrong, by their places below `where` in the body."""
     faults = [kind.fault(e) for e in error.errors()]
-    return [
-        {"field": ".".join(filter(None, [where, name])), "message": what} for name, what in faults
-    ]
+    return [{"field": ".".join(filter(None, [where, name])), "message": what} for name, what in faults]
 
 
 @router.post("/runs/check", response_model=schemas.Checked)
@@ -194,9 +192,7 @@ def _waits(desk: RunReader, plan: Plan, labels: list[str]) -> list[str]:
     "/runs",
     status_code=201,
     response_model=schemas.Started,
-    responses={
-        200: {"model": schemas.Started, "description": "The key has started this run before."}
-    },
+    responses={200: {"model": schemas.Started, "description": "The key has started this run before."}},
 )
 async def start(
     request: Request, wanted: schemas.Wanted, key: str | None = KEY, user: User = Depends(SUBMITTER)
@@ -205,9 +201,7 @@ async def start(
     return await submitted(request.app.state, wanted, key, user)
 
 
-async def submitted(
-    state: State, body: schemas.Wanted, key: str | None, user: User
-) -> JSONResponse:
+async def submitted(state: State, body: schemas.Wanted, key: str | None, user: User) -> JSONResponse:
     """Submit a run; answer 201 with the new run, or 200 with the run that this key has started.
 
     `state` is the application's.
@@ -251,9 +245,7 @@ def _digest(body: schemas.Wanted) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _record(
-    store: EventStore, plan: Plan, body: schemas.Wanted, key: str | None, user: User
-) -> str:
+def _record(store: EventStore, plan: Plan, body: schemas.Wanted, key: str | None, user: User) -> str:
     run = submit.submit(
         store,
         plan,

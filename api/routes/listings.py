@@ -54,9 +54,7 @@ def listed(
     return {"models": [model_folders.sized(request.app.state, r) for r in rows], "total": total}
 
 
-@router.get(
-    "/models/list", response_model=list[schemas.ListedModel], dependencies=[Depends(VIEWER)]
-)
+@router.get("/models/list", response_model=list[schemas.ListedModel], dependencies=[Depends(VIEWER)])
 def documented(request: Request, limit: int = Query(200, ge=1, le=1000)) -> list[Json]:
     """List the same models in the source documents' form: an array, with `size`."""
     rows, _ = reports_model_registry.listed(desk_of(request).store, None, "", limit)

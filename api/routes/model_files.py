@@ -34,9 +34,7 @@ BYTES: dict[int | str, Json] = {
 #: Weights do not become smaller: nothing is packed on the way.
 PLAIN = {"Content-Encoding": "identity"}
 #: Type of a GGUF file.
-TYPE = Query(
-    "F16", pattern="^[A-Za-z0-9_]{1,16}$", description="See `GET /models/{id}/gguf-types`."
-)
+TYPE = Query("F16", pattern="^[A-Za-z0-9_]{1,16}$", description="See `GET /models/{id}/gguf-types`.")
 #: Stands for the token where a browser opens an address (`api.access.authorization`).
 TICKET = Query(None, max_length=100, description="Of `POST /models/{id}/tickets`.")
 
@@ -175,9 +173,7 @@ def _readable(request: Request, id: str) -> tuple[Json, Path]:
     state = request.app.state
     entry, folder = model_folders.folder_of(state, id)
     if folder is None:
-        raise ConflictError(
-            f"model {id[:100]} has no folder that this server reads: write it first."
-        )
+        raise ConflictError(f"model {id[:100]} has no folder that this server reads: write it first.")
     if folder.is_dir() and not all(model_folders.may_read(state, p) for p in folder.iterdir()):
         raise ConflictError(f"{folder} has a link to where this server may not read.")
     return entry, folder

@@ -92,9 +92,7 @@ def _named(request: Request, kind: str, run: str | None) -> str:
     name = desk.name(run)
     with desk.state(name) as state:
         if state.kind != _known(kind):
-            raise NotFoundError(
-                f"run {name} is {kinds.of(state.kind).title}: see `GET /runs/{name}`."
-            )
+            raise NotFoundError(f"run {name} is {kinds.of(state.kind).title}: see `GET /runs/{name}`.")
     return name
 
 

@@ -26,8 +26,7 @@ Sort = Literal["run", "status", "owner", "done", "quality", "bytes", "spent", "u
 @router.get("/pipelines", response_model=schemas.Pipelines, dependencies=[Depends(VIEWER)])
 def listed(
     request: Request,
-    status: Literal["submitted", "running", "paused", "completed", "failed", "cancelled"]
-    | None = None,
+    status: Literal["submitted", "running", "paused", "completed", "failed", "cancelled"] | None = None,
     owner: str | None = Query(None, max_length=64),
     q: str = Query("", max_length=200, description="Part of a name, an owner or a label."),
     limit: int = Query(50, ge=1, le=200),

@@ -31,9 +31,7 @@ router = APIRouter(dependencies=[Depends(VIEWER)], tags=["runs"])
 
 AT = Query(None, ge=1, description="As it was after this event of its history.")
 UPTO = Query(None, ge=1, lt=1 << 62, description="As it was at this position of the log.")
-CANDIDATE = Query(
-    "champion", max_length=64, description='An id, the beginning of one, or "champion".'
-)
+CANDIDATE = Query("champion", max_length=64, description='An id, the beginning of one, or "champion".')
 
 
 def desk_of(request: Request) -> RunReader:
@@ -46,9 +44,7 @@ def tagged(request: Request, body: object) -> Response:
     answer = JSONResponse(body)
     quoted = f'"{hashlib.sha256(answer.body).hexdigest()[:32]}"'
     headers = {"ETag": quoted, "Cache-Control": "private, no-cache"}
-    tags = [
-        t.strip().removeprefix("W/") for t in request.headers.get("if-none-match", "").split(",")
-    ]
+    tags = [t.strip().removeprefix("W/") for t in request.headers.get("if-none-match", "").split(",")]
     if quoted in tags or tags == ["*"]:
         return Response(status_code=304, headers=headers)
     answer.headers.update(headers)
@@ -72,15 +68,12 @@ Sort = Literal["run", "kind", "status", "owner", "value", "done", "device_second
 @router.get("/runs", response_model=schemas.Rows)
 def runs(
     request: Request,
-    status: Literal["submitted", "running", "paused", "completed", "failed", "cancelled"]
-    | None = None,
+    status: Literal["submitted", "running", "paused", "completed", "failed", "cancelled"] | None = None,
     owner: str | None = Query(None, max_length=64),
     label: str | None = Query(None, max_length=100),
     tag: str | None = Query(None, max_length=100),
     q: str = Query("", max_length=200, description="Part of a name, a note, an owner or a label."),
-    parts: bool = Query(
-        True, description="Whether runs that other runs have asked for are wanted."
-    ),
+    parts: bool = Query(True, description="Whether runs that other runs have asked for are wanted."),
     limit: int = Query(50, ge=1, le=500),
     before: int | None = Query(None, ge=0, lt=1 << 62, description="`next` of the page before."),
     kind: str | None = Query(None, max_length=64, description="See `GET /kinds`."),
@@ -246,9 +239,7 @@ def candidate(request: Request, run: str, candidate: str, at: int | None = AT) -
 
 
 @router.get("/runs/{run}/lineage", response_model=schemas.Lineage)
-def lineage(
-    request: Request, run: str, candidate: str = CANDIDATE, at: int | None = AT
-) -> Response:
+def lineage(request: Request, run: str, candidate: str = CANDIDATE, at: int | None = AT) -> Response:
     """Return the ancestors and the siblings of a candidate."""
     desk = desk_of(request)
     with desk.state(desk.name(run), at) as state:

@@ -199,8 +199,6 @@ def _elapsed(state: State, row: Mapping[str, Any] | None) -> float | None:
     """Return seconds since the start, pauses left out; before it, since the run was submitted."""
     now = datetime.now(UTC).isoformat()
     if state.started is None:
-        return (
-            elapsed(row["submitted_at"], now).total_seconds() if row and not state.ended else None
-        )
+        return elapsed(row["submitted_at"], now).total_seconds() if row and not state.ended else None
     since = elapsed(state.clock, now).total_seconds() if state.clock and not state.ended else 0.0
     return state.spent.wall + max(0.0, since)

@@ -118,9 +118,7 @@ def zipped(name: str, places: list[Path]) -> Iterator[bytes]:
     pipe: Any = _Pipe()
     with zipfile.ZipFile(pipe, "w", zipfile.ZIP_STORED) as archive:
         for place in places:
-            about = zipfile.ZipInfo.from_file(
-                place, f"{name}/{place.name}", strict_timestamps=False
-            )
+            about = zipfile.ZipInfo.from_file(place, f"{name}/{place.name}", strict_timestamps=False)
             with place.open("rb") as file, archive.open(about, "w", force_zip64=True) as entry:
                 while part := file.read(CHUNK):
                     entry.write(part)

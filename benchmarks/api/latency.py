@@ -105,9 +105,7 @@ def paths(rng: random.Random, runs: int) -> list[tuple[str, str]]:
     ]
 
 
-async def load(
-    url: str, token: str, rate: float, seconds: float, runs: int
-) -> dict[str, list[float]]:
+async def load(url: str, token: str, rate: float, seconds: float, runs: int) -> dict[str, list[float]]:
     """Send requests at `rate` a second; return the latencies in seconds by kind of request."""
     rng, found = random.Random(7), {}
     tasks: list[asyncio.Task[None]] = []

@@ -38,9 +38,7 @@ def contents(
         generation = n // 3
         events = (
             run_events.DiversityMeasured(generation=generation, diversity=0.5, level="healthy"),
-            run_events.GenerationCompleted(
-                generation=generation, ranking=("a" * 64,), scores=(1.0,)
-            ),
+            run_events.GenerationCompleted(generation=generation, ranking=("a" * 64,), scores=(1.0,)),
             run_events.ChampionChanged(
                 generation=generation, recipe_id="a" * 64, previous=None, score=1.0 + n
             ),

@@ -63,9 +63,9 @@ class Table:
         self.resident = ResidentModel(base, "cpu", self.origin.tied)
         context = self.resident.positions or 512
         items = data_items.from_rows(i for i in domains.items() if i["slice"] == "test")
-        self.data = pack(
-            fitting(items, self.judge.tokenizer, context), self.judge.tokenizer, context
-        )["test"]
+        self.data = pack(fitting(items, self.judge.tokenizer, context), self.judge.tokenizer, context)[
+            "test"
+        ]
         self.draws = outcomes.whole({d: packed.pool() for d, packed in self.data.items()})
 
     def score(

@@ -226,9 +226,7 @@ def eight(config: Qwen2Config, name: str, windows: int) -> None:
     try:
         batched()
     except Exception as error:
-        print(
-            f"{name}: no batched pass: {type(error).__name__}: {str(error).splitlines()[0][:120]}"
-        )
+        print(f"{name}: no batched pass: {type(error).__name__}: {str(error).splitlines()[0][:120]}")
         return
     ratio = _turns(batched, all_, 3)
     print(f"{name}: eight in one batched pass over eight alone: {ratio:.3f}", flush=True)

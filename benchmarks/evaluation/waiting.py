@@ -53,8 +53,7 @@ def _compare(busy: int, given: argparse.Namespace) -> None:
     ways = [None, *given.spins]
     try:
         rounds = [
-            [_speed(spins, given.threads, given.seconds) for spins in ways]
-            for _ in range(given.rounds)
+            [_speed(spins, given.threads, given.seconds) for spins in ways] for _ in range(given.rounds)
         ]
     finally:
         for other in others:

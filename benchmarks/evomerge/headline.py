@@ -97,15 +97,11 @@ def lines(state: RunState, rows: Sequence[Envelope], wall: float | None, peak: f
     how = ""
     if wall is None:
         wall = report.wall_seconds(rows)
-        how = (
-            "; interrupted: time is from the first event to the last, pauses included, memory since"
-        )
+        how = "; interrupted: time is from the first event to the last, pauses included, memory since"
     spent = report.spent(state, rows)
     rest = wall - sum(spent.values())
     parts = sorted({**spent, "elsewhere": rest}.items(), key=lambda pair: -pair[1])
-    items = {
-        s: {d: p.windows for d, p in pools.items()} for s, pools in state.started.pools.items()
-    }
+    items = {s: {d: p.windows for d, p in pools.items()} for s, pools in state.started.pools.items()}
     return [
         f"{len(state.generations)} generations of three models of "
         f"{state.started.base.parameters:,} parameters, evaluated in "

@@ -126,9 +126,7 @@ class Laboratory:
                 version = current(state.submitted.config)
                 return self.world.started.model_copy(update={"strategy": version})
             case Measure():
-                speed = events.Speed(
-                    tokens_per_second=1, spread=0, latency_seconds=1, peak_bytes=None
-                )
+                speed = events.Speed(tokens_per_second=1, spread=0, latency_seconds=1, peak_bytes=None)
                 return events.Profiled(seconds=0.0, speed=speed)
             case BuildBaseline():
                 return events.BaselineBuilt(name=task.name, **self._built(task.recipe, state))

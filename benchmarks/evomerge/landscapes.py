@@ -47,9 +47,7 @@ DEPTHS, BLOCKS, COUNT = 4, 12, 3
 GROUPS = tensor_groups.count(DEPTHS)
 DOMAINS = ("a", "b", "c")
 NAMES = ("base", "one", "two", "three")
-SOURCES = tuple(
-    Source(digest=keys.key("landscape", n).to_bytes(16, "big").hex() * 2) for n in NAMES
-)
+SOURCES = tuple(Source(digest=keys.key("landscape", n).to_bytes(16, "big").hex() * 2) for n in NAMES)
 #: Tokens in a window.
 TOKENS = 100
 

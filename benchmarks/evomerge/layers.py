@@ -55,9 +55,7 @@ def main(folder: Path) -> None:
         return statistics.fmean(rates)
 
     found: dict[str, list[float]] = {}
-    print(
-        f"{'pipeline':28s} seed {'before':>8s} {'swap':>8s} {'taylor':>8s} {'random':>8s}  chosen"
-    )
+    print(f"{'pipeline':28s} seed {'before':>8s} {'swap':>8s} {'taylor':>8s} {'random':>8s}  chosen")
     for interpolation, arithmetic, selection in PIPELINES:
         if selection != "frankenmerge":
             continue

@@ -127,9 +127,7 @@ def gathered(
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Return the rows as Markdown, and how often forecast and outcome agree."""
-    text = [
-        "| models | norm | cosine | best merge − best end (95 % interval) | forecast | outcomes |"
-    ]
+    text = ["| models | norm | cosine | best merge − best end (95 % interval) | forecast | outcomes |"]
     text.append("|---|---|---|---|---|---|")
     for number, key in enumerate(dict.fromkeys(row["key"] for row in rows), start=1):
         own = [row for row in rows if row["key"] == key]

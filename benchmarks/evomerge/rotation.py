@@ -58,9 +58,7 @@ def run(models: Path, data: Path, seed: int, generations: int) -> tuple[float, f
         home = Home(Path(folder))
         store = home.open_store()
         config = parse({**SETTINGS, "seed": seed, "generations": generations})
-        names = sorted(
-            p.parent.name for p in models.glob("*/config.json") if p.parent.name != "base"
-        )
+        names = sorted(p.parent.name for p in models.glob("*/config.json") if p.parent.name != "base")
         sources = tuple(resolve(str(models / name)) for name in names)
         base = resolve(str(models / "base"))
         submit.submit(store, planned(config, sources, base, (str(data),)), "r")

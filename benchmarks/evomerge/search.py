@@ -124,9 +124,7 @@ def run(lab: Laboratory, who: str, seed: int, budget: int) -> Curve:
     return {"random": random_search, "grid": grid}[who](lab, seed, budget)
 
 
-def measure(
-    make: Callable[[int], Laboratory], evaluations: int, seeds: int, who: list[str], out: Path
-):
+def measure(make: Callable[[int], Laboratory], evaluations: int, seeds: int, who: list[str], out: Path):
     """Run every search on one world; results that are in OUT already are kept."""
     lab = make(0)
     file = out / f"{lab.world.name}.json"
@@ -212,9 +210,7 @@ def report(out: Path) -> None:
             goal = statistics.mean(at(t, budget, nothing) for t in runs[name])
             share = reached(runs["auto"], goal, budget, nothing)
             pairs = list(zip(runs["auto"], runs[name], strict=False))  # by seed
-            mean, half = interval(
-                [at(a, budget, nothing) - at(b, budget, nothing) for a, b in pairs]
-            )
+            mean, half = interval([at(a, budget, nothing) - at(b, budget, nothing) for a, b in pairs])
             said = "never" if share is None else f"after {share:.3f} of the budget"
             print(
                 f"auto reaches the final {goal:.4f} of {name} {said}; at the end it is ahead by "
@@ -262,9 +258,7 @@ def picture(out: Path) -> None:
             half = T.get(len(rows) - 1, 2.0) * rows.std(axis=0, ddof=1) / math.sqrt(len(rows))
             style = "--" if name in INCUMBENTS else ":" if name in ("random", "grid") else "-"
             panel.plot(places, mean, style, color=colours[name], label=name, lw=1.6)
-            panel.fill_between(
-                places, mean - half, mean + half, color=colours[name], alpha=0.1, lw=0
-            )
+            panel.fill_between(places, mean - half, mean + half, color=colours[name], alpha=0.1, lw=0)
         panel.set(title=file.stem, xscale="log", xlabel="items measured")
         panel.xaxis.set_minor_formatter("")
         ours = "share of the known gain" if nothing == 0 else "quality on test (best source = 1)"
@@ -295,9 +289,7 @@ def main() -> None:
             lab = Laboratory(world)
             for record in (world.started.base, *world.started.sources):
                 lab.known[record.recipe_id] = Source(digest=record.digest)
-            measure(
-                lambda _, lab=lab: lab, given.evaluations or 200, given.seeds, given.who, given.out
-            )
+            measure(lambda _, lab=lab: lab, given.evaluations or 200, given.seeds, given.who, given.out)
         return
     for name in given.worlds:
         measure(

@@ -84,9 +84,7 @@ def prose_rows(seed: int) -> list[dict[str, Any]]:
     return [
         {
             "id": f"{PROSE}/{document.name}",
-            "slice": str(
-                keys.generator(seed, "skills", PROSE, document.name).choice(names, p=shares)
-            ),
+            "slice": str(keys.generator(seed, "skills", PROSE, document.name).choice(names, p=shares)),
             "text": document.text,
         }
         for document in help_prose.documents(CHARACTERS)

@@ -185,9 +185,7 @@ def table(out: Path) -> None:
     print("| " + " | ".join(heads) + " |\n" + "|---" * len(heads) + "|")
     for size, name, told in rows:
         cells = [_cell(told["figures"].get(figure), how) for _, figure, how in COLUMNS]
-        print(
-            "| " + " | ".join([size, name, *cells, told["chosen"], f"{told['seconds']:.0f}"]) + " |"
-        )
+        print("| " + " | ".join([size, name, *cells, told["chosen"], f"{told['seconds']:.0f}"]) + " |")
     for line in rates(rows):
         print(line)
     print("\nRatio and drift by strength, selection slice:")
@@ -195,9 +193,7 @@ def table(out: Path) -> None:
         for way, points in told["strengths"].items():
             said = ", ".join(f"{s}: {r:.4f} {d:.2%}" for s, (r, d) in points.items())
             print(f"- {size} {name}, {way}: {said}")
-    print(
-        "\nReplies that pass (without the prompt, with it, baked), and what is kept of each prompt:"
-    )
+    print("\nReplies that pass (without the prompt, with it, baked), and what is kept of each prompt:")
     for size, name, told in rows:
         for place, checks in told["behaviour"].items():
             for number, arms in checks.items():
@@ -261,9 +257,7 @@ def main() -> None:
     one.add_argument("--rates", default="0.001,0.004,0.016")
     one.add_argument("--full-rates", default="0.0001,0.0003,0.001")
     one.add_argument("--steps", type=int, default=60)
-    one.add_argument(
-        "--tokens", type=int, help="tokens of both trainings; none: 1.6 million styled"
-    )
+    one.add_argument("--tokens", type=int, help="tokens of both trainings; none: 1.6 million styled")
     one.add_argument("--device", default="cpu", help="of both trainings; of bakes: --set device=…")
     one.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     two = parts.add_parser("table")

@@ -54,9 +54,7 @@ def opened(model: Path, folder: Path, tokens: int, context: int, device: str) ->
     planned = kind.plan(RunRequest("bitnet", config, {"model": [str(model)]}), Lookup())
     set_threads(1)
     state = kind.state()
-    state.take(
-        Submitted(run="benchmark", owner="benchmark", config=planned.config, **planned.fields)
-    )
+    state.take(Submitted(run="benchmark", owner="benchmark", config=planned.config, **planned.fields))
     context_ = Context(state, Artifacts(folder / "cache"))
     state.take(context_.started())
     return context_
@@ -170,9 +168,7 @@ def train(asked: argparse.Namespace) -> None:
         config = context.state.submitted.config
         steps = config.steps_of(context.state.started.context)
         seeds = [int(seed) for seed in asked.seeds.split(",")]
-        rates = (
-            dict(zip(RATES, map(float, asked.rates.split(",")), strict=True)) if asked.rates else {}
-        )
+        rates = dict(zip(RATES, map(float, asked.rates.split(",")), strict=True)) if asked.rates else {}
         scanned = iter(()) if rates else scan(trainings, asked.scan_steps, rows)
         for some in (scanned, compared(trainings, steps, seeds, rows, rates)):
             for row in some:
@@ -255,9 +251,7 @@ def speed(rounds: int) -> None:
         best["prompt", type_] = PROMPT / prompt
         best["generate", type_] = GENERATED / (whole - prompt)
     print(f"{machine()}; {checkpoint.parameters:,} parameters, least of {rounds} rounds")
-    print(
-        "| type | bytes | of F32 | prompt tokens/CPU s | generated tokens/CPU s | × F32 | × F16 |"
-    )
+    print("| type | bytes | of F32 | prompt tokens/CPU s | generated tokens/CPU s | × F32 | × F16 |")
     print("|---|---|---|---|---|---|---|")
     for type_ in TYPES:
         made = best["generate", type_]

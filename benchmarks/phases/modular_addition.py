@@ -73,9 +73,7 @@ class FilteredAdamW:
     def __init__(self, model: Model, strength: float, decay: float) -> None:
         self.named = list(model.named_parameters())
         self.filter = Grokfast(ALPHA, strength)
-        self.inner = torch.optim.AdamW(
-            model.parameters(), betas=BETAS, weight_decay=decay, fused=True
-        )
+        self.inner = torch.optim.AdamW(model.parameters(), betas=BETAS, weight_decay=decay, fused=True)
 
     def step(self, rate: float) -> None:
         """Update the parameters in place at the learning rate `rate`."""

@@ -197,9 +197,7 @@ def _percent(one: Figure) -> str:
 
 def show_ahead(bench: Bench, rows: list[Row]) -> None:
     """Print each other codec beside the entropy-coded one at no more bits a weight."""
-    own = [
-        row for row in rows if row.name.startswith("uniform") and row.name.endswith(", feedback")
-    ]
+    own = [row for row in rows if row.name.startswith("uniform") and row.name.endswith(", feedback")]
     print("| codec | bits/weight | entropy-coded | bits/weight | bits per byte less |")
     print("|---|---:|---|---:|---:|")
     for row in rows:
@@ -254,9 +252,7 @@ def main() -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser()
     parser.add_argument("models", type=Path, help="what `forge cognate --out` has written")
-    parser.add_argument(
-        "--only", nargs="*", help="regular expressions for codecs; files: whole files"
-    )
+    parser.add_argument("--only", nargs="*", help="regular expressions for codecs; files: whole files")
     parser.add_argument("--step", nargs="*", type=float, default=STEPS)
     options = parser.parse_args()
     torch.set_num_threads(1)

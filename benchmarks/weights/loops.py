@@ -190,9 +190,7 @@ def compared(loop: Loop, folder: Path, name: str, dtype: str, turns: int) -> Non
         assert told[0] == told[1], f"{loop.name}, {name}, {dtype}: other bits without the loop"
         pairs = [(turn(both[0]), turn(both[1])) for _ in range(turns)]
     elements = int(told[0][1])
-    here, general = (
-        statistics.median(times) / elements * 1e9 for times in zip(*pairs, strict=True)
-    )
+    here, general = (statistics.median(times) / elements * 1e9 for times in zip(*pairs, strict=True))
     ratio = statistics.median(b / a for a, b in pairs)
     count = MERGES[name][1]
     print(

@@ -270,9 +270,7 @@ def torture(chaos: Chaos, folder: Path, of: Subject, faults: int) -> tuple[int, 
         retried += carry(chaos, of, run, seed)
         wrong += chaos.judge(run, quiet)
         number += 1
-        print(
-            f"run {run} ended after {chaos.happened.total()} faults, {len(wrong)} wrong", flush=True
-        )
+        print(f"run {run} ended after {chaos.happened.total()} faults, {len(wrong)} wrong", flush=True)
     return number, retried, wrong
 
 

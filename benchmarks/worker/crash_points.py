@@ -56,9 +56,7 @@ def spread(trace: list[str], count: int) -> list[str]:
     return sorted(found | set(left[step // 2 :: step][: max(0, count - len(found))]))
 
 
-def jobs(
-    given: argparse.Namespace, trace: list[str], queued: set[str], seconds: float
-) -> list[Job]:
+def jobs(given: argparse.Namespace, trace: list[str], queued: set[str], seconds: float) -> list[Job]:
     """Return all jobs of a walk, the longest first; `seconds`: what the undisturbed run took.
 
     `trace`: the failpoints that it hit, in order; `queued`: those that a queued run is killed at.

@@ -79,9 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--queued-points", action="store_true", help="every failpoint, with two queued workers")
     add("--passes", nargs="+", choices=PASSES, default=list(PASSES))
     add("--processes", type=int, default=os.cpu_count() or 1, help="runs side by side")
-    add(
-        "--shard", type=crash_points.shard, default=(1, 1), metavar="K/N", help="a part of the walk"
-    )
+    add("--shard", type=crash_points.shard, default=(1, 1), metavar="K/N", help="a part of the walk")
     add("--seconds", type=float, default=float("inf"), help="begin no run after this time")
     add("--folder", help="where runs have their folders, instead of the system's temporary folder")
     add("--generations", type=int, default=8)

@@ -70,9 +70,7 @@ def measure(store: EventStore, home: Home, count: int) -> dict[str, list[float]]
     models = tuple(events.ModelReference(name=n, path=f"/models/{n}") for n in "abc")
 
     def submit(number: int) -> None:
-        commands_submit.submit(
-            store, planned(parse({}), models, None, ()), f"more-{count}-{number}"
-        )
+        commands_submit.submit(store, planned(parse({}), models, None, ()), f"more-{count}-{number}")
 
     found = {"submit": timed(submit), "list": timed(lambda _: queries.queue(store, 51))}
     roster = DeviceTable(store.database)

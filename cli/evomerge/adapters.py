@@ -76,9 +76,7 @@ def merge_adapters(
             f"--method {method} merges no adapters. Take one of {', '.join(COMBINATIONS)}."
         )
     how = Combination(method or "svd", density, rank, sign or "total", seed)
-    record = merging.merge(
-        [Path(resolve_adapter(model).path) for model in models], shares, how, out
-    )
+    record = merging.merge([Path(resolve_adapter(model).path) for model in models], shares, how, out)
     if as_json:
         emit(record)
         return

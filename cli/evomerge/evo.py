@@ -105,8 +105,7 @@ def check_command(as_json: bool, **options: Any) -> None:
         emit(
             {
                 "ok": True,
-                "mergeability": relations
-                and report.as_data(names[1:], names[0], relations, None, {}),
+                "mergeability": relations and report.as_data(names[1:], names[0], relations, None, {}),
                 "warnings": check_report.warnings,
                 "parameters": check_report.parameters,
                 "items": check_report.items,
@@ -120,13 +119,9 @@ def check_command(as_json: bool, **options: Any) -> None:
     click.echo(f"models    {', '.join(s.name for s in sources)}")
     click.echo(f"base      {base.name if base else sources[0].name}")
     click.echo(f"size      {check_report.parameters:,} parameters")
-    rows = [
-        [d, *(str(n) for n in counts.values())] for d, counts in sorted(check_report.items.items())
-    ]
+    rows = [[d, *(str(n) for n in counts.values())] for d, counts in sorted(check_report.items.items())]
     table(["items of", "train", "search", "selection", "test"], rows)
-    for title, columns, lines in (
-        report.weights(relations, names[1:], names[0]) if relations else ()
-    ):
+    for title, columns, lines in report.weights(relations, names[1:], names[0]) if relations else ():
         table(columns, lines, title)
     click.echo(left, err=True)
     click.echo("ok: this can be started.")
@@ -202,9 +197,7 @@ def _estimate(options: Json, resume: bool, detach: bool, as_json: bool) -> None:
     for warning in check(plan).warnings:
         click.echo(f"warning: {warning}", err=True)
     click.echo("measuring this machine; a minute at most", err=True)
-    estimates = estimate(
-        events.Submitted(run="dry-run", owner="", config=plan.config, **plan.fields)
-    )
+    estimates = estimate(events.Submitted(run="dry-run", owner="", config=plan.config, **plan.fields))
     if as_json:
         emit(estimates)
         return
@@ -219,9 +212,7 @@ def estimated(estimates: Json) -> list[str]:
         f"{count:,} {kind}" for kind, count in sorted(estimates["items"].items()) if count
     )
     disk = {name: size(count) for name, count in estimates["disk_bytes"].items()}
-    rows = [
-        f"  {what:20s} {duration(value)}" for what, value in estimates["seconds"].items() if value
-    ]
+    rows = [f"  {what:20s} {duration(value)}" for what, value in estimates["seconds"].items() if value]
     return [
         f"generations  {estimates['generations']}, if no plateau ends it before; then: "
         f"{estimates['ends_by']}",

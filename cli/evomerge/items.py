@@ -90,9 +90,7 @@ def items_command(
     _print(contests if everything else _ends(contests, limit))
 
 
-def _plain(
-    comparison: HeadToHead, tallies: list[Tally], contests: list[Contest]
-) -> dict[str, object]:
+def _plain(comparison: HeadToHead, tallies: list[Tally], contests: list[Contest]) -> dict[str, object]:
     """Return the comparison as plain data, for --json."""
     return {
         "candidate": comparison.mine,

@@ -82,9 +82,7 @@ def merge_kind(
             raise click.UsageError("Missing argument 'OUT'.")
         return "adapters"
     if weights is not None and method is None:
-        raise ConfigError(
-            "--weights is an option of --method and --adapters: a config says its own."
-        )
+        raise ConfigError("--weights is an option of --method and --adapters: a config says its own.")
     if wrong := sorted(name for name in of_adapters if words[name] is not None):
         raise ConfigError(
             f"--{wrong[0]} is an option of --adapters: a config says its own, and with --method it is "
@@ -171,9 +169,7 @@ def config_text(
 @click.option(
     "--shard-size", default="2GB", show_default=True, help="The largest file, as 500MB or 2GB."
 )
-@click.option(
-    "--check", is_flag=True, help="Load the result with transformers and generate a token."
-)
+@click.option("--check", is_flag=True, help="Load the result with transformers and generate a token.")
 @click.option(
     "--model",
     multiple=True,
@@ -356,9 +352,7 @@ def shard_bytes(text: str) -> int:
     except (KeyError, ValueError, OverflowError):
         size = 0
     if size < 1_000:
-        raise ConfigError(
-            f"--shard-size {text!r} is no size: give a number with KB, MB or GB, as 2GB."
-        )
+        raise ConfigError(f"--shard-size {text!r} is no size: give a number with KB, MB or GB, as 2GB.")
     return size
 
 

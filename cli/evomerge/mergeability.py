@@ -94,9 +94,7 @@ def _resolved(models: Sequence[str]) -> list[ModelReference]:
 
 def _told_apart(names: Sequence[str]) -> list[str]:
     """Return names; those that occur again get their number behind them."""
-    return [
-        name if names.count(name) == 1 else f"{name}-{place}" for place, name in enumerate(names)
-    ]
+    return [name if names.count(name) == 1 else f"{name}-{place}" for place, name in enumerate(names)]
 
 
 def _tell(what: str) -> None:

@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="cpu or cuda:N; auto: a GPU if there is one.",
 )
-@click.option(
-    "--speed", is_flag=True, help="Measure speed and memory as well, beside the first model."
-)
+@click.option("--speed", is_flag=True, help="Measure speed and memory as well, beside the first model.")
 @click.option(
     "--endpoint",
     metavar="URL",
@@ -150,11 +148,7 @@ def _show(model_score: Score, show_items: bool) -> None:
 def _row(domain: str, model_score: Score) -> list[str]:
     """Return a domain's row; shares are counts ("5 of 8"), so that the number of items can be seen."""
     outcomes = model_score.outcomes[domain]
-    bits = (
-        sum(outcomes.nll) / 0.6931471805599453 / sum(outcomes.bytes)
-        if sum(outcomes.bytes)
-        else None
-    )
+    bits = sum(outcomes.nll) / 0.6931471805599453 / sum(outcomes.bytes) if sum(outcomes.bytes) else None
     tokens = sum(outcomes.tokens)
     chance = sum(outcomes.chance)
     return [

@@ -256,9 +256,7 @@ class EvoMergeView(View):
 
     @override
     def snapshot(self, data: Json) -> None:
-        click.echo(
-            f"run         {named(data['run'])}  {data['status']}  after event {data['place']}"
-        )
+        click.echo(f"run         {named(data['run'])}  {data['status']}  after event {data['place']}")
         if data["forked_from"]:
             click.echo(f"forked from {data['forked_from']}")
         click.echo(f"generation  {data['generation']}")
@@ -284,9 +282,7 @@ class EvoMergeView(View):
         ]
         show_table(["slot", "candidate", "kind", "pipeline", "rank", "search", "selection"], cells)
         pending = data["pending"]
-        click.echo(
-            f"pending     {len(pending)}" + (f": {', '.join(pending[:6])}" if pending else "")
-        )
+        click.echo(f"pending     {len(pending)}" + (f": {', '.join(pending[:6])}" if pending else ""))
         if len(pending) > 6:
             click.echo(f"            and {len(pending) - 6} more (--json lists them)")
 
@@ -325,9 +321,7 @@ class EvoMergeView(View):
             f"{len(counts['only_b'])} only in b"
         )
         if data["weights"]:
-            click.echo(
-                f"OTHER WEIGHTS under the same recipe: {', '.join(map(short, data['weights']))}"
-            )
+            click.echo(f"OTHER WEIGHTS under the same recipe: {', '.join(map(short, data['weights']))}")
         measured = data["evaluations"]
         click.echo(f"evaluations: {measured['only_a']} only in a, {measured['only_b']} only in b")
         for what in measured["different"]:

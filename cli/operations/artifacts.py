@@ -67,9 +67,7 @@ def rotate_command(plain: bool, as_json: bool) -> None:
       forge artifacts rotate --plain
     """
     done = _vault(plain).rotate()
-    emit({"rotated": done}) if as_json else click.echo(
-        f"{done} artifacts are under the first key now"
-    )
+    emit({"rotated": done}) if as_json else click.echo(f"{done} artifacts are under the first key now")
 
 
 @artifacts_command.command("remove")

@@ -47,9 +47,7 @@ def serve_command(host: str, port: int, roots: tuple[str, ...]) -> None:
     if token:
         click.echo("This address has your token; it is not shown again.", err=True)
     else:
-        click.echo(
-            "A token: forge users token NAME; for a new user: forge users add NAME", err=True
-        )
+        click.echo("A token: forge users token NAME; for a new user: forge users add NAME", err=True)
     serve(create(home, options), options, listening)
 
 

@@ -88,9 +88,7 @@ def up_command(
     click.echo("everything is stopped", err=True)
 
 
-def _run(
-    home: Home, postgres: bool, port: int | None, options: list[str], signals: list[int]
-) -> None:
+def _run(home: Home, postgres: bool, port: int | None, options: list[str], signals: list[int]) -> None:
     """Start everything, watch over it, and stop it. Raises ConflictError if an earlier one is left."""
     from agent_forge.worker.devices.local_servers import PartsFile
 
@@ -242,9 +240,7 @@ def _carry(
         if worker.poll() is None:
             worker.kill()
     if worker.returncode and not signal_count:
-        raise click.ClickException(
-            f"the worker ended with exit code {worker.returncode}; see above"
-        )
+        raise click.ClickException(f"the worker ended with exit code {worker.returncode}; see above")
 
 
 def _again(server: Redis) -> None:

@@ -22,9 +22,7 @@ def wandb_command() -> None:
 
 @wandb_command.command("sync")
 @click.argument("run")
-@click.option(
-    "--follow", is_flag=True, help="Go on until the run has ended. Ctrl-C only stops this."
-)
+@click.option("--follow", is_flag=True, help="Go on until the run has ended. Ctrl-C only stops this.")
 @click.option("--offline", is_flag=True, help="Into files for `wandb sync` instead of to a server.")
 @click.option("--project", help="Default: WANDB_PROJECT, or evomerge.")
 @click.option("--entity", help="User or team; default: WANDB_ENTITY, or your own.")

@@ -147,9 +147,7 @@ def _row(device: Device) -> dict[str, object]:
 @click.argument("user", required=False)
 @click.option("--weight", type=float, help="The user's share: twice the weight is twice as much.")
 @click.option("--tasks", type=int, help="Tasks of a user at once; 0 is no limit.")
-@click.option(
-    "--run-tasks", type=int, help="Tasks of one run at once, for all users; 0 is no limit."
-)
+@click.option("--run-tasks", type=int, help="Tasks of one run at once, for all users; 0 is no limit.")
 @json_option
 def limits_command(
     user: str | None, weight: float | None, tasks: int | None, run_tasks: int | None, as_json: bool

@@ -145,9 +145,7 @@ def _folder(kind: Kind, run: str) -> str:
     return f"{run}-{kind.result_name}"
 
 
-def recorded(
-    home: Home, plan: Plan, queued: Json, config_file: str | None = None
-) -> tuple[str, str]:
+def recorded(home: Home, plan: Plan, queued: Json, config_file: str | None = None) -> tuple[str, str]:
     """Check a plan and record the run, or find that of the same request; return its id and name.
 
     `queued` has the options of the queue. Raises ConfigError, ConflictError, UnavailableError.
@@ -260,9 +258,7 @@ def _follow(home: Home, run: str) -> Any:
     before = signal.signal(signal.SIGINT, stop)
     try:
         with Progress() as progress, helpers.beside(home, run, processes() - 1):
-            worker = runner.Worker(
-                store, Artifacts.of(home), progress.watch, lambda: bool(interrupted)
-            )
+            worker = runner.Worker(store, Artifacts.of(home), progress.watch, lambda: bool(interrupted))
             state = runner.finish(worker, run)
     except KeyboardInterrupt:
         state = None

@@ -47,8 +47,7 @@ def compare_command(runs: tuple[str, ...], panel: str | None, as_json: bool) -> 
       forge compare 20261121-3fa9c1 20261122-77aa01 --panel rivals
     """
     views = [
-        kinds.of(state.kind).seen_beside(state, overview(state, rows))
-        for state, rows in places(*runs)
+        kinds.of(state.kind).seen_beside(state, overview(state, rows)) for state, rows in places(*runs)
     ]
     data = side_by_side(views)
     data = data.model_copy(update={"names": names_of([head.run for head in data.heads])})
@@ -150,9 +149,7 @@ def _cut(store: EventStore, text: str) -> tuple[State, list[Envelope]]:
 
 @click.command("replay")
 @click.argument("run")
-@click.option(
-    "--to", "place", type=int, metavar="POSITION", help="After this event of its history."
-)
+@click.option("--to", "place", type=int, metavar="POSITION", help="After this event of its history.")
 @click.option("--generation", type=int, metavar="G", help="After this generation.")
 @click.option("--follow", is_flag=True, help="Show event after event, then those still to come.")
 @click.option("--speed", type=float, metavar="X", help="With --follow: X times as fast as it went.")

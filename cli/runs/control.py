@@ -45,9 +45,7 @@ def command_of(word: str, line: str) -> click.Command:
             params=params,
             callback=ask,
             help=f"{line}\n\n{command.more}\n\n{example}",
-            context_settings={
-                "ignore_unknown_options": command.value == "priority"
-            },  # it may be -1
+            context_settings={"ignore_unknown_options": command.value == "priority"},  # it may be -1
         )
     )
 

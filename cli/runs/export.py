@@ -190,9 +190,7 @@ def gguf_options(command: Callable) -> Callable:
     "compressed-tensors: int8, int4.",
 )
 @gguf_options
-@click.option(
-    "--push", metavar="OWNER/NAME", help="Upload what --out has to a Hugging Face Hub, too."
-)
+@click.option("--push", metavar="OWNER/NAME", help="Upload what --out has to a Hugging Face Hub, too.")
 @click.option("--public", is_flag=True, help="A new repository is public; else it is private.")
 @click.option("--reason", help="Why; it is recorded.")
 @json_option

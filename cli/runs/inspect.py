@@ -212,9 +212,7 @@ def queue_command(limit: int, everything: bool, as_json: bool) -> None:
 @click.command("show")
 @click.argument("run")
 @click.option("--panel", metavar="NAME", help="Only this panel, with all of its data.")
-@click.option(
-    "--all", "everything", is_flag=True, help="All panels, and not only a screen of them."
-)
+@click.option("--all", "everything", is_flag=True, help="All panels, and not only a screen of them.")
 @click.option(
     "--format",
     "form",
@@ -327,9 +325,7 @@ def lineage_command(run: str, model: str, as_json: bool) -> None:
     store = home().open_store()
     try:
         generations = (
-            family.family(store, full_name(store, run), model)
-            if model
-            else family.named(store, run)
+            family.family(store, full_name(store, run), model) if model else family.named(store, run)
         )
         for node in generations:
             warn_skipped(load(store, node.run, showing=True))

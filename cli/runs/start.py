@@ -54,12 +54,8 @@ EXAMPLE = "models/base"
     help="A folder, Hub id, run or registered model; again for several.",
 )
 @click.option("--data", multiple=True, type=click.Path(), help="Files or folders of data.")
-@click.option(
-    "--out", "--output-dir", "output_dir", type=click.Path(), help="Folder for the result."
-)
-@click.option(
-    "--resume", metavar="RUN", help="Go on with a run of any kind after a crash or Ctrl-C."
-)
+@click.option("--out", "--output-dir", "output_dir", type=click.Path(), help="Folder for the result.")
+@click.option("--resume", metavar="RUN", help="Go on with a run of any kind after a crash or Ctrl-C.")
 @click.option("--detach", is_flag=True, help="Only submit; another process carries the run on.")
 @dry_run_option
 @queue_options
@@ -125,9 +121,7 @@ def _start(
     from agent_forge.runs.home import Home
 
     home = Home.default()
-    plan = planned(
-        home, kind, {**files.read(config_file), **config}, models, data, output_dir, detach
-    )
+    plan = planned(home, kind, {**files.read(config_file), **config}, models, data, output_dir, detach)
     begin(home, plan, queued, detach, dry_run, as_json, config_file)
 
 
@@ -144,9 +138,7 @@ def command_of(word: str, line: str) -> click.Command:
     role_names = roles(run_kind.submitted)
     main = run_kind.main_role if run_kind.main_role in role_names else None
     words = run_kind.command.words or line
-    examples = run_kind.command.examples or (
-        f"forge {word}{f' {EXAMPLE}' if main else ''} --out out",
-    )
+    examples = run_kind.command.examples or (f"forge {word}{f' {EXAMPLE}' if main else ''} --out out",)
     text = (
         f"{words}\n\n`forge settings {kind}` lists the settings. After Ctrl-C or a crash `forge start "
         f"--resume RUN` goes on with the run; its name is printed first.\n\n\b\nExample:\n  "

@@ -22,9 +22,7 @@ PAD_TO = 32
 TAIL = 8
 
 
-def replies(
-    model: LocalModel, problems: Sequence[PackedProblem], tokenizer: Tokenizer
-) -> list[str]:
+def replies(model: LocalModel, problems: Sequence[PackedProblem], tokenizer: Tokenizer) -> list[str]:
     """Return the reply to every problem."""
     result = [""] * len(problems)
     ends = end_tokens(model, tokenizer)
@@ -91,9 +89,7 @@ class _Reading(StoppingCriteria):
         ended = tokens[-1] in self._ends
         text = self._text([*self._tails[row], *(tokens[:-1] if ended else tokens)])
         text = text[len(self._before[row]) :]
-        stops = [
-            place for stop in self._problems[row].problem.stop if (place := text.find(stop)) >= 0
-        ]
+        stops = [place for stop in self._problems[row].problem.stop if (place := text.find(stop)) >= 0]
         self.replies[row] = text[: min(stops)] if stops else text
         self._ended[row] = ended or bool(stops)
 

@@ -304,9 +304,7 @@ def _batch(model: LocalModel, length: int, prompts: Sequence[_Asked]) -> dict[in
         group = [longer[place] for place in places]
         rows = torch.tensor([row for row, _, _ in group])
         tokens = torch.from_numpy(np.stack([after for _, _, after in group]))
-        wide_mask = torch.cat(
-            [mask[rows], torch.ones((len(group), width), dtype=torch.int64)], dim=1
-        )
+        wide_mask = torch.cat([mask[rows], torch.ones((len(group), width), dtype=torch.int64)], dim=1)
         cache = _selected(getattr(read, cache_name(model.module)), rows.to(model.device))
         logits = _forward(model, tokens[:, :-1], wide_mask, cache, 0).logits.float()
         targets = tokens[:, 1:].to(model.device)

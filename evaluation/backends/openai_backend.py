@@ -46,9 +46,7 @@ class Endpoint:
         self._model, self._positions = model, positions
         self._key = key = (key or "").strip()
         if self._address.unclear:
-            raise self._error(
-                "its port is no number, or a slash of its password is not written as %2F"
-            )
+            raise self._error("its port is no number, or a slash of its password is not written as %2F")
         if not (key.isascii() and key.isprintable()):
             raise self._error("the key in FORGE_ENDPOINT_KEY has characters that no key has")
         headers = {"Authorization": f"Bearer {key}"} if key else {}

@@ -70,9 +70,7 @@ class LlamaCppSpeaker:
         if not self.templated:
             return self._tokens("".join(message["content"] for message in messages), True)
         try:
-            text = template_rendering.rendered_by(
-                self._template, self._special, self.name, messages
-            )
+            text = template_rendering.rendered_by(self._template, self._special, self.name, messages)
         except template_rendering.TemplateFailedError as error:
             raise template_rendering.refused(self.name, error) from error
         return self._tokens(text, False)
@@ -169,13 +167,10 @@ def _lost(name: str) -> UnavailableError:
 def _check(file: Path) -> None:
     """Raise SourceError if a file is no GGUF file, UnavailableError if llama.cpp is not here."""
     if not header.is_gguf(file):
-        raise SourceError(
-            f"{file} cannot be read, or is no GGUF file: it does not begin with GGUF."
-        )
+        raise SourceError(f"{file} cannot be read, or is no GGUF file: it does not begin with GGUF.")
     if importlib.util.find_spec("xllamacpp") is None:
         raise UnavailableError(
-            "a GGUF file replies in llama.cpp, whose package is not installed:\n"
-            "  pip install xllamacpp"
+            "a GGUF file replies in llama.cpp, whose package is not installed:\n  pip install xllamacpp"
         )
 
 

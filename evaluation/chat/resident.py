@@ -193,9 +193,7 @@ def of_folder(folder: Path) -> Choice:
     sampled = settings.get("do_sample") is True
     top_k = _number(file, settings, "top_k", 0, math.inf) if sampled else None
     return Choice(
-        temperature=(_number(file, settings, "temperature", 0, math.inf) or 1.0)
-        if sampled
-        else 0.0,
+        temperature=(_number(file, settings, "temperature", 0, math.inf) or 1.0) if sampled else 0.0,
         top_k=int(top_k) if top_k else None,
         top_p=_number(file, settings, "top_p", 0, 1) if sampled else None,
         min_p=_number(file, settings, "min_p", 0, 1) if sampled else None,
@@ -204,9 +202,7 @@ def of_folder(folder: Path) -> Choice:
     )
 
 
-def _number(
-    file: Path, settings: dict[str, Any], key: str, low: float, high: float
-) -> float | None:
+def _number(file: Path, settings: dict[str, Any], key: str, low: float, high: float) -> float | None:
     """Return a number above `low`, at most `high`; None without one. Raise SourceError."""
     value = settings.get(key)
     if value is None or (key == "top_k" and value == 0):  # 0 tokens: all of them
@@ -276,6 +272,4 @@ class Decoder:
         return self._decode([*self._before, *self._held])[len(self._decode(self._before)) :]
 
     def _decode(self, ids: list[int]) -> str:
-        return self._tokenizer.decode(
-            ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
-        )
+        return self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)

@@ -191,9 +191,7 @@ def load(
     return [items[id_] for id_ in sorted(items)]
 
 
-def _items(
-    files: Sequence[Path], more: Iterable[dict[str, object]], how: Reading
-) -> dict[str, Item]:
+def _items(files: Sequence[Path], more: Iterable[dict[str, object]], how: Reading) -> dict[str, Item]:
     """Return the items by id. Raises DataError for an id used twice."""
     task = Path("task")
     rows = ((str(row.get("id")), _parse(row, str(row.get("id")), 0, task, how)) for row in more)

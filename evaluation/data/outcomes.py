@@ -111,9 +111,7 @@ def draw(pools: Mapping[str, Pool], sizes: Sizes, *key: str | int) -> Draws:
             questions=_drawn(
                 p.question_grades or (p.questions,), sizes.questions, *domain_key, "questions"
             ),
-            problems=_drawn(
-                p.problem_grades or (p.problems,), sizes.problems, *domain_key, "problems"
-            ),
+            problems=_drawn(p.problem_grades or (p.problems,), sizes.problems, *domain_key, "problems"),
         )
     return result
 

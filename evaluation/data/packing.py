@@ -145,9 +145,7 @@ def _cut(packed: Packed, texts: Sequence[Text], tokenizer: Tokenizer, context: i
     """Join texts and cut them into windows."""
     written = [t.text for t in texts]
     fast = bool(getattr(tokenizer, "is_fast", False))
-    encoded = tokenizer(
-        written, add_special_tokens=False, verbose=False, return_offsets_mapping=fast
-    )
+    encoded = tokenizer(written, add_special_tokens=False, verbose=False, return_offsets_mapping=fast)
     end = tokenizer.eos_token_id
     tail = [] if end is None else [end]
     stream: list[int] = []

@@ -212,9 +212,7 @@ def _choices(fields: _Fields) -> tuple[list[str], list[str]] | None:
         return _lettered(fields)
     cell = fields.row[name]
     if not isinstance(cell, list | Mapping):
-        raise FormError(
-            f"its {name} are {_shown(cell)}: write them as a list, or as columns A, B, …"
-        )
+        raise FormError(f"its {name} are {_shown(cell)}: write them as a list, or as columns A, B, …")
     fields.take(name)
     labels: Any = []
     texts: object = cell

@@ -131,9 +131,7 @@ def _files(argument: str, how: Reading) -> Iterator[tuple[Path, Reading]]:
     domain, place = _parts(argument)
     path = Path(place)
     if not domain or not path.is_dir():
-        reading = replace(
-            how, domain=domain or None, name=f"{domain}/{path.name}" if domain else ""
-        )
+        reading = replace(how, domain=domain or None, name=f"{domain}/{path.name}" if domain else "")
         yield from ((file, reading) for file in data_items.files([path], how.note))
         return
     inside = sorted(p for p in path.rglob("*") if p.is_file() and file_formats.kind(p))
@@ -189,9 +187,7 @@ def fetch(place: str) -> Path:
 
     repository, _, revision = place.removeprefix(PREFIX).partition("@")
     if repository.count("/") != 1:
-        raise DataError(
-            f"{place}: a data set of the Hub is hub:OWNER/NAME or hub:OWNER/NAME@REVISION."
-        )
+        raise DataError(f"{place}: a data set of the Hub is hub:OWNER/NAME or hub:OWNER/NAME@REVISION.")
     home.check_hub_cache()
     endings = [f"{kind}{packed}" for kind in KINDS for packed in ("", ".gz")]
     patterns = ["*" + "".join(f"[{c}{c.upper()}]" for c in ending) for ending in endings]

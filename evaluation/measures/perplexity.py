@@ -22,9 +22,7 @@ from agent_forge.runs.errors import UnmeasurableError
 from agent_forge.weights.folders.vocabularies import Tokenizer
 
 
-def score_windows(
-    model: Evaluator, windows: Sequence[Ids]
-) -> tuple[list[float], list[int], list[int]]:
+def score_windows(model: Evaluator, windows: Sequence[Ids]) -> tuple[list[float], list[int], list[int]]:
     """Return three lists with an entry a window: Σ −log p in nats, predicted tokens, hits."""
     scored = model.losses(windows)
     nll = [float(losses.astype(np.float64).sum()) for losses, _ in scored]

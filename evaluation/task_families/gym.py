@@ -58,9 +58,7 @@ class Gym:
         """Raise ConfigError unless the package has the data set with as many levels."""
         there = min(LEVELS, _ask({"levels": self.name}, ConfigError))
         if levels > there:
-            raise ConfigError(
-                f"the family {self.family} has {there} levels, and levels is {levels}."
-            )
+            raise ConfigError(f"the family {self.family} has {there} levels, and levels is {levels}.")
 
     def item(self, level: int, seed: int, number: int) -> Item | None:
         """Return an item; None if its own answer does not pass the package's verifier.

@@ -33,9 +33,7 @@ FAMILIES: Mapping[str, Family] = {
 def find(name: str) -> Family:
     """Return a family. Raises ConfigError for a name that none has."""
     if name not in FAMILIES:
-        raise ConfigError(
-            f"there are no tool tasks {name!r}: there are {', '.join(sorted(FAMILIES))}."
-        )
+        raise ConfigError(f"there are no tool tasks {name!r}: there are {', '.join(sorted(FAMILIES))}.")
     return FAMILIES[name]
 
 

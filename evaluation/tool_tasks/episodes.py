@@ -122,9 +122,7 @@ class Player:
                 boxes.append(Toolbox(item.world, folder, self._sandbox))
             episodes = [Episode(item, []) for item in items]
             for question_number in range(max((len(item.questions) for item in items), default=0)):
-                chosen = [
-                    n for n, item in enumerate(items) if question_number < len(item.questions)
-                ]
+                chosen = [n for n, item in enumerate(items) if question_number < len(item.questions)]
                 for number in chosen:
                     question = items[number].questions[question_number]
                     begin = self._speech.begin(prompt, question, tools)
@@ -146,9 +144,7 @@ class Player:
         for turn in range(self._bounds.calls + 1):
             open_ = [talk for talk in talks if not talk[1].over and self._fits(talk[1])]
             for batch in _batches(open_, lambda talk: len(talk[1].context), self._rows):
-                names = (
-                    [(*key, question_number, turn, number) for number, _, _ in batch] if key else []
-                )
+                names = [(*key, question_number, turn, number) for number, _, _ in batch] if key else []
                 turns = self._turns([talk[1].context for talk in batch], names)
                 for (_, session, box), reply in zip(batch, turns, strict=True):
                     self._take(session, box, reply)
@@ -248,9 +244,7 @@ class _Ending(StoppingCriteria):
 class Speech:
     """The writing of sessions with a tokenizer and a form of calls."""
 
-    def __init__(
-        self, tokenizer: Tokenizer, form: Form, chat: bool, tools: Mapping[str, Tool]
-    ) -> None:
+    def __init__(self, tokenizer: Tokenizer, form: Form, chat: bool, tools: Mapping[str, Tool]) -> None:
         """Write calls in a form; `chat` is True if sessions go through the chat template.
 
         Raises ConfigError for a template that cannot do it.

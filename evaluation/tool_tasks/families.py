@@ -34,9 +34,7 @@ class Execution:
         values = [i * i * factor % modulus for i in range(rounds)]
         answer = str(sum(values) if named == "sum" else max(values))
         calls = ((Call("python", expression),),)
-        return ToolItem(
-            "execution", level, (f"run {expression}",), answer, World(), calls, self.tools
-        )
+        return ToolItem("execution", level, (f"run {expression}",), answer, World(), calls, self.tools)
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,5 @@ def _new(family: str, level: int, seed: int, on: Slice, keys: set[str]) -> Itera
 
 def digest(items: dict[str, list[ToolItem]]) -> str:
     """Return BLAKE2b over all items by name, 64 hexadecimal digits."""
-    dump: dict[str, object] = {
-        name: [asdict(item) for item in group] for name, group in items.items()
-    }
+    dump: dict[str, object] = {name: [asdict(item) for item in group] for name, group in items.items()}
     return hashlib.blake2b(canonical_json(dump).encode(), digest_size=32).hexdigest()

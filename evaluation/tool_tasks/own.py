@@ -72,9 +72,7 @@ class OwnRepair(BaseModel):
             raise ValueError(f"repair {self.id!r}: two files have one name")
         for edit in self.fix:
             if edit.file not in names:
-                raise ValueError(
-                    f"repair {self.id!r}: the fix changes {edit.file!r}, no file of it"
-                )
+                raise ValueError(f"repair {self.id!r}: the fix changes {edit.file!r}, no file of it")
         return self
 
     @property

@@ -42,9 +42,7 @@ class Index:
         """Return the BM25 score of every document."""
         query_words = dict.fromkeys(words(query))
         return [
-            math.fsum(
-                self._weight(word, count[word], length) for word in query_words if count[word]
-            )
+            math.fsum(self._weight(word, count[word], length) for word in query_words if count[word])
             for count, length in zip(self._counts, self._lengths, strict=True)
         ]
 

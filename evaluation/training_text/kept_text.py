@@ -275,9 +275,7 @@ def given_tokenizer(donor: Path) -> Tokenizer:
     return tokenizer
 
 
-def write_given(
-    folder: Path, donor: Path, sizes: Mapping[str, object] = MappingProxyType({})
-) -> None:
+def write_given(folder: Path, donor: Path, sizes: Mapping[str, object] = MappingProxyType({})) -> None:
     """Write a given model's companions; its config says float32 unless `sizes` has another dtype.
 
     `sizes` are settings that the models to be trained have otherwise.
@@ -289,9 +287,7 @@ def write_given(
     (folder / companions.CONFIG).write_text(text, "utf-8")
 
 
-def stream(
-    documents: Sequence[Document], tokenizer: Tokenizer | PreTrainedTokenizerBase
-) -> np.ndarray:
+def stream(documents: Sequence[Document], tokenizer: Tokenizer | PreTrainedTokenizerBase) -> np.ndarray:
     """Return the documents' token ids in one row, each document followed by the end token."""
     encoded = tokenizer([d.text for d in documents], add_special_tokens=False, verbose=False)
     ids: list[int] = []

@@ -46,9 +46,7 @@ def streams(event: Sampled, cache: Artifacts, write: Callable[[], Written]) -> d
     """
     tensors = cache.get(event.digest)
     if tensors is None:
-        tensors = {
-            name: torch.from_numpy(pack(trajectories)) for name, trajectories in write().items()
-        }
+        tensors = {name: torch.from_numpy(pack(trajectories)) for name, trajectories in write().items()}
         if digest(tensors) != event.digest:
             raise SourceChangedError(
                 f"trajectories sampled again have the digest {digest(tensors)[:12]}, the log says "

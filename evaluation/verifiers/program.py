@@ -137,9 +137,7 @@ def same(a: Any, b: Any) -> bool:
     Lists, tuples, sets and dictionaries are compared part by part.
     """
     if isinstance(a, int | float) and isinstance(b, int | float):
-        return a == b or (
-            isinstance(a + b, float) and math.isclose(a, b, rel_tol=CLOSE, abs_tol=CLOSE)
-        )
+        return a == b or (isinstance(a + b, float) and math.isclose(a, b, rel_tol=CLOSE, abs_tol=CLOSE))
     if type(a) is not type(b):
         return False
     if isinstance(a, Sequence) and not isinstance(a, str | bytes):

@@ -106,9 +106,7 @@ def verify(check: Structured, reply: str) -> Verdict:
     meant = dict(_leaves(expected))
     right = sum(1 for path, value in meant.items() if path in fields and _same(value, fields[path]))
     union = len(meant.keys() | fields.keys())
-    return (
-        RIGHT if right == union else Verdict(right / union, f"{right} of {union} fields are right")
-    )
+    return RIGHT if right == union else Verdict(right / union, f"{right} of {union} fields are right")
 
 
 def _as_rows(answer: Any) -> list[dict[str, str]]:
@@ -179,9 +177,7 @@ class Verifier:
         except (UnavailableError, OSError, MemoryError):
             raise
         except Exception as error:
-            log.exception(
-                "the verifier of %s failed on the reply to %s", check.kind, item.get("id")
-            )
+            log.exception("the verifier of %s failed on the reply to %s", check.kind, item.get("id"))
             why = f"the verifier raised {type(error).__name__}: {error}"[:200]
             return Verdict(0.0, why, scored=False)
 

@@ -219,9 +219,7 @@ def reference(sources: Iterable[Components], domains: Collection[str] = ()) -> R
     models = list(sources)
     of = {d: [c for c in models if d in c.accuracies or d in c.domains] for d in sorted(domains)}
     texts = {d: [c.domains[d] for c in those if d in c.domains] for d, those in of.items()}
-    accuracies = {
-        d: [c.accuracies[d] for c in those if d in c.accuracies] for d, those in of.items()
-    }
+    accuracies = {d: [c.accuracies[d] for c in those if d in c.accuracies] for d, those in of.items()}
     return Reference(
         perplexity=min(c.perplexity for c in models),
         accuracy=max(c.accuracy for c in models),

@@ -71,9 +71,7 @@ def blocks(draws: Draws, least: int, *key: str | int) -> list[Draws]:
     ]
 
 
-def reason(
-    gate: Gate, outcomes: Outcomes, sources: Mapping[str, Outcomes], looks: int
-) -> str | None:
+def reason(gate: Gate, outcomes: Outcomes, sources: Mapping[str, Outcomes], looks: int) -> str | None:
     """Return why a candidate is dropped after these windows, or None to go on.
 
     `sources` maps a name to the outcomes on the same windows. `looks` is the largest number of

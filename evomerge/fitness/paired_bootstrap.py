@@ -195,9 +195,7 @@ def _fitness(
     return total
 
 
-def _domain_accuracies(
-    kinds: tuple[Mapping[str, Counts], ...], skills: Skills
-) -> dict[str, Counts]:
+def _domain_accuracies(kinds: tuple[Mapping[str, Counts], ...], skills: Skills) -> dict[str, Counts]:
     """Return domain → accuracy of every resample, of next-token, choice and solved accuracy."""
     accuracies = {}
     for domain in sorted(set().union(*kinds)):
@@ -283,9 +281,7 @@ def itemise(outcomes: Outcomes, draws: Draws, names: Names | None) -> list[Item]
     return result
 
 
-def _values(
-    outcome: DomainOutcomes, draw: Draw
-) -> list[tuple[Kind, Sequence[int], Sequence[float]]]:
+def _values(outcome: DomainOutcomes, draw: Draw) -> list[tuple[Kind, Sequence[int], Sequence[float]]]:
     rates = [-nll / tokens for nll, tokens in zip(outcome.nll, outcome.tokens, strict=True)]
     return [
         ("window", draw.windows, rates),

@@ -75,8 +75,7 @@ class Line:
         steps = len(self.losses) - 1
         first, last = self.losses[0], self.losses[-1]
         return max(
-            loss - (first + (last - first) * place / steps)
-            for place, loss in enumerate(self.losses)
+            loss - (first + (last - first) * place / steps) for place, loss in enumerate(self.losses)
         )
 
 

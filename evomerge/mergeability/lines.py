@@ -117,9 +117,7 @@ def measured(
     batch = [row] * model.rows(len(row))
     model.losses(batch)
     each = (perf_counter() - began) / _size(batch) * tokens
-    tell(
-        f"measuring {len(places)} models on {tokens:,} tokens: about {duration(len(places) * each)}"
-    )
+    tell(f"measuring {len(places)} models on {tokens:,} tokens: about {duration(len(places) * each)}")
     points, began = [], perf_counter()
     for number, place in enumerate(places, start=1):
         model.load(family.at(place))

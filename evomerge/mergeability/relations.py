@@ -118,9 +118,7 @@ def relations(
         whole.add(blocks[block])
     layers = [_layer(block, blocks[block], count) for block in sorted(blocks) if block >= 0]
     chances = np.mean(whole.chances, axis=0) if whole.chances else np.zeros(2)
-    return Relations(
-        _norms(whole), _pairs(whole, count), layers, float(chances[0]), float(chances[1])
-    )
+    return Relations(_norms(whole), _pairs(whole, count), layers, float(chances[0]), float(chances[1]))
 
 
 def _block(name: str) -> int:
@@ -236,7 +234,5 @@ def _pairs(sums: _Sums, count: int) -> list[Pair]:
 
 def _layer(block: int, sums: _Sums, count: int) -> Layer:
     pairs = _pairs(sums, count)
-    means = [
-        float(np.mean([getattr(p, name) for p in pairs])) for name in ("cosine", "left", "right")
-    ]
+    means = [float(np.mean([getattr(p, name) for p in pairs])) for name in ("cosine", "left", "right")]
     return Layer(block, _norms(sums), *means)

@@ -44,16 +44,12 @@ def _mapped(file: Path) -> mmap.mmap:
         raise SourceError(f"{file} cannot be read: {error.strerror}.") from error
 
 
-def _tensor(
-    memory: mmap.mmap, dtype: torch.dtype, shape: tuple[int, ...], offset: int
-) -> torch.Tensor:
+def _tensor(memory: mmap.mmap, dtype: torch.dtype, shape: tuple[int, ...], offset: int) -> torch.Tensor:
     count = elements(shape)
     if not count:
         return torch.empty(shape, dtype=dtype)
     if offset % dtype.itemsize:  # a header of odd length: the format allows it
-        raw = torch.frombuffer(
-            memory, dtype=torch.uint8, count=count * dtype.itemsize, offset=offset
-        )
+        raw = torch.frombuffer(memory, dtype=torch.uint8, count=count * dtype.itemsize, offset=offset)
         return raw.clone().view(dtype).view(shape)
     return torch.frombuffer(memory, dtype=dtype, count=count, offset=offset).view(shape)
 

@@ -115,9 +115,7 @@ class Settings:
         value = self.get(key, default)
         if value is None:
             of = f" of {self.model}" if self.model else ""
-            raise ConfigError(
-                f"{self.file}: parameter {key} is missing for tensor {self.tensor}{of}."
-            )
+            raise ConfigError(f"{self.file}: parameter {key} is missing for tensor {self.tensor}{of}.")
         return float(value)
 
 
@@ -156,18 +154,14 @@ class Method:
         """True if a base has a role of its own and is not just one of the models."""
         return self.base in ("task", "first", "optional")
 
-    def check_inputs(
-        self, parts: Sequence[Part], base: Reference | None, file: str, line: int
-    ) -> None:
+    def check_inputs(self, parts: Sequence[Part], base: Reference | None, file: str, line: int) -> None:
         """Raise ConfigError if models are too few or too many, or if the base is missing."""
         where = f"{file}, line {line}: {self.name}"
         listed = [p.reference for p in parts]
         if self.base in ("task", "first") and base is None:
             raise ConfigError(f"{where} needs a base_model.")
         if self.apart and base is not None and base not in listed:
-            raise ConfigError(
-                f"{where}: the base_model {base} is not among the sources of the slice."
-            )
+            raise ConfigError(f"{where}: the base_model {base} is not among the sources of the slice.")
         apart = " beside the base" if self.apart and base is not None else ""
         count = len([r for r in listed if r != base]) if apart else len(listed)
         if count < self.least or (self.most is not None and count > self.most):
@@ -230,9 +224,7 @@ class Method:
         )
 
 
-def _each(
-    settings: Sequence[Settings], key: str, default: float | None = None
-) -> tuple[float, ...]:
+def _each(settings: Sequence[Settings], key: str, default: float | None = None) -> tuple[float, ...]:
     return tuple(s.number(key, default) for s in settings)
 
 

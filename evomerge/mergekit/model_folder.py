@@ -139,9 +139,7 @@ def _template_text(document: Document, models: Mapping[Reference, Model]) -> str
     return chosen(document.chat_template, [model.checkpoint.folder for model in models.values()])
 
 
-def warnings(
-    document: Document, layout: Layout, models: Mapping[Reference, Model]
-) -> tuple[str, ...]:
+def warnings(document: Document, layout: Layout, models: Mapping[Reference, Model]) -> tuple[str, ...]:
     """Return a warning if a chat template that the config asks for ends turns that do not stop."""
     text = _template_text(document, models)
     donor = layout.vocabulary.donor.folder if layout.vocabulary else layout.donor.checkpoint.folder
@@ -149,8 +147,7 @@ def warnings(
         return ()
     names = ("tokenizer_config.json", "generation_config.json")
     tokenizer, generation = (
-        bounded_files.read_object(donor / name) if (donor / name).is_file() else {}
-        for name in names
+        bounded_files.read_object(donor / name) if (donor / name).is_file() else {} for name in names
     )
     tokens = layout.vocabulary.tokens if layout.vocabulary else ()
     ids = {token: number for number, token in enumerate(tokens) if token is not None}
@@ -273,9 +270,7 @@ def _most_common(texts: Sequence[str]) -> str | None:
 def of_folder(folder: Path) -> str | None:
     """Return a model's chat template: a file of its own, or in tokenizer_config.json."""
     if (folder / "chat_template.jinja").is_file():
-        return bounded_files.read_text(
-            folder / "chat_template.jinja", model_config.MOST_BYTES
-        ).strip()
+        return bounded_files.read_text(folder / "chat_template.jinja", model_config.MOST_BYTES).strip()
     if not (folder / "tokenizer_config.json").is_file():
         return None
     template = bounded_files.read_object(folder / "tokenizer_config.json").get("chat_template")
@@ -305,9 +300,7 @@ def stop_warning(
     if not stops or any(token in written for token in stops):
         return None
     tokens = list(dict.fromkeys(_TOKEN.findall(template)))[:6]
-    there = [
-        f"{token} ({ids[token]})" if token in ids else f"{token} (unknown)" for token in tokens
-    ]
+    there = [f"{token} ({ids[token]})" if token in ids else f"{token} (unknown)" for token in tokens]
     return (
         f"the chat template does not write {', '.join(stops)}, at which the result stops "
         f"(eos_token_id {', '.join(map(str, sorted(ends)))}): its replies will not end. Add the token "

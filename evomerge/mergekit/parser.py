@@ -299,17 +299,13 @@ class _Reader:
 
     def _slices(self, document: Map) -> tuple[Slice, ...]:
         content = self._content(document)
-        parameters = (
-            self._parameters(content) if content is not document else Map.empty(content.line)
-        )
+        parameters = self._parameters(content) if content is not document else Map.empty(content.line)
         if content.get("models"):
             parts = tuple(self._part(item, False) for item in self._items(content, "models"))
             return (Slice(parts, parameters, line=content.lines["models"]),)
         slices = []
         for item in self._items(content, "slices"):
-            self._unknown(
-                item, {"sources", "parameters", "base_model", "residual_weight"}, "slices."
-            )
+            self._unknown(item, {"sources", "parameters", "base_model", "residual_weight"}, "slices.")
             if "sources" not in item:
                 raise self.error(item.line, "a slice has sources.")
             parts = tuple(self._part(source, True) for source in self._items(item, "sources"))
@@ -366,13 +362,9 @@ class _Reader:
         tokenizer = self._map(mapping, "tokenizer")
         self._unknown(tokenizer, {"source", "tokens", "pad_to_multiple_of"}, "tokenizer.")
         multiple = tokenizer.get("pad_to_multiple_of")
-        if multiple is not None and (
-            type(multiple) is not int or not 1 <= multiple <= MOST_PADDING
-        ):
+        if multiple is not None and (type(multiple) is not int or not 1 <= multiple <= MOST_PADDING):
             line = tokenizer.lines["pad_to_multiple_of"]
-            raise self.error(
-                line, f"pad_to_multiple_of is a whole number from 1 to {MOST_PADDING:,}."
-            )
+            raise self.error(line, f"pad_to_multiple_of is a whole number from 1 to {MOST_PADDING:,}.")
         tokens = self._map(tokenizer, "tokens")
         rules = {token: self._rule(tokens, token) for token in tokens}
         return Vocabulary(self._text_of(tokenizer, "source") or "union", rules, multiple)
@@ -384,9 +376,7 @@ class _Reader:
         if source is None or isinstance(source, str):
             return TokenRule(Reference.parse(source) if source else None, force=force)
         if not isinstance(source, Map) or source.get("kind") not in ("zero", "model_token"):
-            raise self.error(
-                line, f"the source of token {token} is a model, zero or a model_token."
-            )
+            raise self.error(line, f"the source of token {token} is a model, zero or a model_token.")
         if source["kind"] == "zero":
             return TokenRule(zero=True, force=force)
         other = source.get("token", source.get("token_id"))

@@ -164,9 +164,7 @@ class _Layout:
             counts = {p.reference: self._count(p.reference) for p in parts}
             if len(set(counts.values())) > 1:
                 listing = ", ".join(f"{r} {n}" for r, n in counts.items())
-                raise self._error(
-                    slice_.line, f"models have different numbers of layers ({listing})."
-                )
+                raise self._error(slice_.line, f"models have different numbers of layers ({listing}).")
             layers = (0, next(iter(counts.values())))
             parts = [Part(p.reference, p.parameters, layers, p.line) for p in parts]
         for part in parts:
@@ -277,9 +275,7 @@ class _Layout:
         base = None if chosen.base is None else read[chosen.base]
         if not tensor.is_floating_point():
             return copied(name, Spec(tensor.dtype, shape), base or read[chosen.inputs[0]])
-        dtype = (
-            DTYPES[self._document.dtype] if self._document.dtype else self._stored(slice_, reads)
-        )
+        dtype = DTYPES[self._document.dtype] if self._document.dtype else self._stored(slice_, reads)
         inputs = [read[i] for i in chosen.inputs]
         return merged(name, Spec(dtype, shape), chosen.technique, chosen.params, 0, inputs, base)
 
@@ -294,9 +290,7 @@ class _Layout:
         """Return a tensor that is read; `sources` has its rows. Raise SourceError."""
         model = self._models[reference]
         if name not in self._names[reference]:
-            raise SourceError(
-                f"tensor {name} is not in {reference}: they are not of one architecture."
-            )
+            raise SourceError(f"tensor {name} is not in {reference}: they are not of one architecture.")
         if self._vocabulary is not None and name in {*HEADS, *HEADS.values()}:
             rows = self._vocabulary.rows(name, reference, self._models, base)
         else:

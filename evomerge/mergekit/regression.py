@@ -217,9 +217,7 @@ class _Solution:
 
         return self._pool.run([lambda p=p: of_model(p) for p in range(len(states))])
 
-    def _block(
-        self, number: int, place: int | None, solved: Weights | None = None
-    ) -> torch.nn.Module:
+    def _block(self, number: int, place: int | None, solved: Weights | None = None) -> torch.nn.Module:
         """Return a block of a model, or (None) of the merge."""
         names = self._model.names(number)
         return self._model.block(

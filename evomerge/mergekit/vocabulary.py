@@ -115,9 +115,7 @@ class Plan:
                 whole[place] = 0.0
             elif rule.source is not None:
                 ids, source = self.tokenizers[rule.source].ids, models[rule.source].rows(name)
-                other = (
-                    rule.token if isinstance(rule.token, int) else ids.get(rule.token or token, -1)
-                )
+                other = rule.token if isinstance(rule.token, int) else ids.get(rule.token or token, -1)
                 if not 0 <= other < source.shape[0]:
                     raise ConfigError(
                         f"tokenizer.tokens: {rule.source} has no token {rule.token or token!r}."
@@ -190,9 +188,7 @@ def write(folder: Path, vocabulary_plan: Plan) -> None:
     for token, entry in vocabulary_plan.appended.items():
         if entry is not None:
             defaults = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-            added.append(
-                {**defaults, "special": False, **entry, "id": ids[token], "content": token}
-            )
+            added.append({**defaults, "special": False, **entry, "id": ids[token], "content": token})
         elif isinstance(vocab, dict):
             vocab[token] = ids[token]
         else:

@@ -46,9 +46,7 @@ def module(name: str) -> Any:
     if name not in TECHNIQUES:
         raise ConfigError(f"there is no merge technique {name!r}: {', '.join(TECHNIQUES)}.")
     room = (
-        "agent_forge.evomerge.merging"
-        if name == "stages"
-        else "agent_forge.evomerge.merging.methods"
+        "agent_forge.evomerge.merging" if name == "stages" else "agent_forge.evomerge.merging.methods"
     )
     return import_module(f"{room}.{name}")
 

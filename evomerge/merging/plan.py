@@ -152,9 +152,7 @@ def check_groups(recipe: Grouped) -> list[BaseModel]:
             f"{recipe.depths} layer groups are {count} groups of tensors, the recipe "
             f"has parameters for {len(recipe.params)}"
         )
-    return [
-        method_registry.parameters(recipe.method, group_params) for group_params in recipe.params
-    ]
+    return [method_registry.parameters(recipe.method, group_params) for group_params in recipe.params]
 
 
 def _flow(recipe: Flow, specs: Specs) -> Plan:

@@ -211,9 +211,7 @@ class SafetensorsSink:
             while (written := self._syncs.get()) is not None:
                 for descriptor in self._files.values():
                     os.fdatasync(descriptor)
-                os.write(
-                    journal, "".join(f"{digest} {name}\n" for name, digest in written).encode()
-                )
+                os.write(journal, "".join(f"{digest} {name}\n" for name, digest in written).encode())
                 failpoints.hit("merge-journal-noted")
         finally:
             os.close(journal)

@@ -31,10 +31,7 @@ GroupedMethod = Literal["slerp", "task_arithmetic", "ties", "dare", "stages", "t
 
 #: Pipelines 0–7: the index is the three choices read as a binary number, first stage first.
 PIPELINES: tuple[tuple[Interpolation, Arithmetic, Selection], ...] = tuple(
-    (i, a, s)
-    for i in ("linear", "slerp")
-    for a in ("dare", "ties")
-    for s in ("frankenmerge", "dfs")
+    (i, a, s) for i in ("linear", "slerp") for a in ("dare", "ties") for s in ("frankenmerge", "dfs")
 )
 #: Species of the continuous genome (`evomerge.search.genes.genome`) → technique, and the parameters
 #: that are the same in all its recipes.

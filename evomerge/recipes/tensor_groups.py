@@ -63,9 +63,7 @@ def choose(gains: Sequence[Sequence[float]]) -> tuple[int, ...]:
     `gains[block][k - 1]` is the measured gain of input k. At most a third of the blocks are
     replaced, those with the largest gains first, and only by a gain above 0.
     """
-    best = [
-        (max(row), -block, row.index(max(row)) + 1) for block, row in enumerate(gains) if len(row)
-    ]
+    best = [(max(row), -block, row.index(max(row)) + 1) for block, row in enumerate(gains) if len(row)]
     chosen = [0] * len(gains)
     for gain, negative, pick in sorted(best, reverse=True)[: replaceable(len(gains))]:
         if gain > 0:

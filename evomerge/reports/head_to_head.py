@@ -44,9 +44,7 @@ class HeadToHead:
         return contest(items, itemise(self.others, self.draws, names), self.computed_in)
 
 
-def beside(
-    state: RunState, recipe_id: str, slice_: Slice | None, against: str | None
-) -> HeadToHead:
+def beside(state: RunState, recipe_id: str, slice_: Slice | None, against: str | None) -> HeadToHead:
     """Return a candidate beside the model `against`, or beside the best source if None.
 
     The slice is `slice_`, or the last that the candidate was measured on. Raises NotFoundError or

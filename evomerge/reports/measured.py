@@ -79,9 +79,7 @@ def _figures(
             value = composite.bits_per_byte(outcomes[domain])
             assert value is not None
             figure = Figure(value=value, low=low, high=high, n=n)
-            yield Measurement(
-                name=WORDS["bits_per_byte"], domain=domain, slice=where, figure=figure
-            )
+            yield Measurement(name=WORDS["bits_per_byte"], domain=domain, slice=where, figure=figure)
 
 
 def _items(outcome: DomainOutcomes) -> int:

@@ -139,9 +139,7 @@ def candidate(state: RunState, recipe_id: str) -> dict[str, object]:
                 "generation": generation,
                 "fitness": fitness.scalar if fitness else None,
                 "quality": fitness.quality if fitness else None,
-                "components": event.components.model_dump(mode="json")
-                if event.components
-                else None,
+                "components": event.components.model_dump(mode="json") if event.components else None,
                 "stopped": event.stopped,
             }
         )

@@ -132,9 +132,7 @@ def arms(state: RunState) -> Arms:
     count = (headline.items(state) or {}).get("test")
     names = distinct([OURS, *(r["name"] for r in rivals)], ["", *(r["kind"] for r in rivals)])
     best = ending["verdict"]["best_baseline"]
-    at = next(
-        (i for i, r in enumerate(rivals) if (r["kind"], r["name"]) == ("baseline", best)), None
-    )
+    at = next((i for i, r in enumerate(rivals) if (r["kind"], r["name"]) == ("baseline", best)), None)
     rival_arms = [
         Arm(name=name, group=r["kind"], value=r["score"], n=count, lead=lead(r))
         for name, r in zip(names[1:], rivals, strict=True)

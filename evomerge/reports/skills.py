@@ -104,18 +104,14 @@ def _rows(domain: str, outcomes: Sequence[Outcomes]) -> list[Skill]:
         in_bytes = all(outcome.bytes for outcome in domain_outcomes if outcome)
         measure = "bits per byte" if in_bytes else "nats per token"
         values = tuple(_rate(outcome, in_bytes) for outcome in domain_outcomes)
-        domain_skills.append(
-            Skill(domain, "text", measure, len(champion_outcome.nll), "down", values)
-        )
+        domain_skills.append(Skill(domain, "text", measure, len(champion_outcome.nll), "down", values))
     if champion_outcome.right:
         values = tuple(math.fsum(outcome.right) if outcome else None for outcome in domain_outcomes)
         domain_skills.append(
             Skill(domain, "questions", "questions right", len(champion_outcome.right), "up", values)
         )
     if champion_outcome.solved:
-        values = tuple(
-            math.fsum(outcome.solved) if outcome else None for outcome in domain_outcomes
-        )
+        values = tuple(math.fsum(outcome.solved) if outcome else None for outcome in domain_outcomes)
         domain_skills.append(
             Skill(domain, "problems", "problems solved", len(champion_outcome.solved), "up", values)
         )
@@ -158,9 +154,7 @@ def table(data: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     heads = ["", *(f"{row['domain']}: {_unit(row)}" for row in data["rows"])]
     names = list(data["rows"][0]["others"]) if data["rows"] else []
     own_row = [OURS, *(_cell(row, row["champion"]) for row in data["rows"])]
-    rival_rows = [
-        [name, *(_cell(row, row["others"][name]) for row in data["rows"])] for name in names
-    ]
+    rival_rows = [[name, *(_cell(row, row["others"][name]) for row in data["rows"])] for name in names]
     return heads, [own_row, *rival_rows]
 
 
@@ -198,9 +192,7 @@ def cosines(state: RunState) -> dict[str, float]:
     if blocks(state.recipes[state.champion], state.recipes, depth) != depth:
         return {}
     sketch = state.built[state.champion][1]
-    source_cosines = {
-        s.recipe_id: diversity.cosine(sketch, s.sketch) for s in state.started.sources
-    }
+    source_cosines = {s.recipe_id: diversity.cosine(sketch, s.sketch) for s in state.started.sources}
     return {recipe_id: value for recipe_id, value in source_cosines.items() if value is not None}
 
 

@@ -89,10 +89,7 @@ def _misbuilt(
 
     Recipe, place and parents must be those of the task. Equal recipes must have equal weights.
     """
-    if (
-        event.recipe != getattr(expected_event, "recipe", None)
-        or event.recipe_id != event.recipe.id
-    ):
+    if event.recipe != getattr(expected_event, "recipe", None) or event.recipe_id != event.recipe.id:
         return f"{event.type} holds another recipe than the one that was asked for"
     if event != expected_event:
         return f"{event.type} says another kind, place, name or parents than were asked for"

@@ -57,9 +57,7 @@ def after(spent: SearchSpent, event: object) -> SearchSpent:
     spent = replace(spent, device=spent.device + device(event))
     if not isinstance(event, events.Evaluated) or event.slice not in ("search", "selection"):
         return spent
-    return replace(
-        spent, evaluations=spent.evaluations + 1, items=spent.items + items(event.outcomes)
-    )
+    return replace(spent, evaluations=spent.evaluations + 1, items=spent.items + items(event.outcomes))
 
 
 def exhausted(

@@ -125,9 +125,7 @@ class MergeContext:
         fetched = kept_items.pinned(self.artifacts.supply, run_data, digest)
         allowed = self._submitted.config.allow_benchmarks
         return (
-            load_items(run_data, allowed, self.family.base.parameters)
-            if fetched is None
-            else fetched
+            load_items(run_data, allowed, self.family.base.parameters) if fetched is None else fetched
         )
 
     @property
@@ -301,9 +299,7 @@ class MergeContext:
     def _sources_by_id(self) -> dict[str, Weights]:
         assert self.state.started
         started = self.state.started
-        pairs = zip(
-            (started.base, *started.sources), (self.origin, *self.source_weights), strict=True
-        )
+        pairs = zip((started.base, *started.sources), (self.origin, *self.source_weights), strict=True)
         return {record.recipe_id: weights for record, weights in pairs}
 
     def _stored(self, recipe_id: str) -> Weights | None:

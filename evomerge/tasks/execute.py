@@ -47,9 +47,7 @@ class Context(MergeContext):
 
     def prepare(self, tasks: Sequence[Task]) -> None:
         """Build what the tasks build in one pass over the sources."""
-        self.build_ahead(
-            [_recipe(task) for task in tasks if isinstance(task, Build | BuildBaseline)]
-        )
+        self.build_ahead([_recipe(task) for task in tasks if isinstance(task, Build | BuildBaseline)])
 
 
 def _recipe(task: Build | BuildBaseline) -> Recipe:

@@ -75,9 +75,7 @@ def open_models(
     """
     models = {}
     for reference in document.references():
-        place = merged_folders.get(reference.model) or Path(
-            resolve(reference.model, named=named).path
-        )
+        place = merged_folders.get(reference.model) or Path(resolve(reference.model, named=named).path)
         adapter = None
         if reference.adapter is not None:
             adapter = Adapter(Path(resolve_adapter(reference.adapter).path))
@@ -170,9 +168,7 @@ def _checked(documents: list[Document]) -> list[Document]:
 SLICE = "search"
 
 
-def regression(
-    document: Document, layout: Layout, tell: Callable[[str], None]
-) -> Regression | None:
+def regression(document: Document, layout: Layout, tell: Callable[[str], None]) -> Regression | None:
     """Return what a config's method computes by texts; None for a method that reads no text.
 
     `tell` hears how data is read. Raises ConfigError, DataError, SourceError, UnavailableError.
@@ -214,9 +210,7 @@ def _params(document: Document, method: str) -> regmean.Params:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise ConfigError(
-            f"{document.file}: {method}: parameter {where}: {first['msg']}"
-        ) from error
+        raise ConfigError(f"{document.file}: {method}: parameter {where}: {first['msg']}") from error
 
 
 def _data(document: Document, part: Part) -> tuple[str, ...]:
@@ -246,9 +240,7 @@ def _windows(
             f"{', '.join(paths)} holds no text in the slice {SLICE}: regmean reads the text that a "
             "model was trained on. Give text, not questions or problems."
         )
-    packed = pack(
-        [text for each in texts.values() for text in each], load_tokenizer(folder), context
-    )
+    packed = pack([text for each in texts.values() for text in each], load_tokenizer(folder), context)
     chosen = _in_turn([domain.windows for domain in packed[SLICE].values()], tokens)
     if not chosen:
         raise DataError(f"{', '.join(paths)}: less than two tokens of text in the slice {SLICE}.")

@@ -72,9 +72,7 @@ def score(
     judge = Judge(load_tokenizer(model.path))
     slice_items = [item for item in items if item.slice == slice_]
     if not any(isinstance(item, itemdata.Text) for item in slice_items):
-        raise DataError(
-            f"the data has no text in the slice {slice_}: there is no perplexity of it."
-        )
+        raise DataError(f"the data has no text in the slice {slice_}: there is no perplexity of it.")
     not_run = why_not_run(slice_items, judge.verifier)
     fitting_items, left_out = measurable(slice_items, judge.tokenizer, context, builtin, not_run)
     data = pack(fitting_items, judge.tokenizer, context)[slice_]
@@ -94,8 +92,7 @@ def score(
         outcomes=model_outcomes,
         items=itemise(model_outcomes, draws, names(data)),
         grades={
-            domain: _grades(data[domain], model_outcomes[domain])
-            for domain in sorted(model_outcomes)
+            domain: _grades(data[domain], model_outcomes[domain]) for domain in sorted(model_outcomes)
         },
         context=context,
         left_out=left_out,
@@ -230,9 +227,7 @@ def measure(
     return scores, speeds(residents, context, tell) if residents else []
 
 
-def _references(
-    home: Home, models: Sequence[str], tell: Callable[[str], None]
-) -> list[ModelReference]:
+def _references(home: Home, models: Sequence[str], tell: Callable[[str], None]) -> list[ModelReference]:
     """Return the models: folders, Hub ids, runs, registered models."""
     named = Finder(home, tell)
     references = [sources.resolve(model, named=named) for model in models]

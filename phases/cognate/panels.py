@@ -108,9 +108,7 @@ def _leads(run: Run, quality: Mapping[str, Mapping[str, float]]) -> list[Panel]:
             for other, values in quality.items()
         )
         comparison = COMPARED[over.verdict]
-        says = (
-            f"On text of {role} the {role} specialist is {comparison} the best other, {lead.rival}."
-        )
+        says = f"On text of {role} the {role} specialist is {comparison} the best other, {lead.rival}."
         panels.append(
             Arms(
                 name=f"lead-{role}",
@@ -153,9 +151,7 @@ def _lineage(run: Run) -> Graph:
         Node(id="untrained", name=first, group="given" if base else "initialised", column=0),
         Node(id=BASE, name=BASE, group=group, column=1, ours=made_roles[BASE]),
     ]
-    nodes += [
-        Node(id=r, name=r, group="trained", column=2, ours=made_roles[r]) for r in specialists
-    ]
+    nodes += [Node(id=r, name=r, group="trained", column=2, ours=made_roles[r]) for r in specialists]
     says = (started.dtype or "float32") if base else "train"
     edges = [Edge(source="untrained", target=BASE, says=says)]
     readers = specialists if base else [BASE]

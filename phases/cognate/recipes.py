@@ -90,9 +90,7 @@ def specialists(submitted: Submitted, started: Started) -> dict[str, Train]:
     trainings = {}
     for domain in config.domains:
         shares = size.specialist_mix(domain, mix)
-        training = _training(
-            submitted, started, domain, start, shares, size.specialist_tokens, peak
-        )
+        training = _training(submitted, started, domain, start, shares, size.specialist_tokens, peak)
         trainings[domain] = training.model_copy(update={"objective": objective, "params": params})
     return trainings
 

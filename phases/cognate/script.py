@@ -101,9 +101,7 @@ class Cognate(Study[MakingState]):
     def script(self, run: Run) -> Script:
         """Train the base, then the specialists; measure them. Each must be best on its own domain."""
         config, every = run.settings, recipes.unaveraged(run.submitted, run.started)
-        run.known[TRAININGS] = {
-            n: recipe for n, recipe in every.items() if isinstance(recipe, Train)
-        }
+        run.known[TRAININGS] = {n: recipe for n, recipe in every.items() if isinstance(recipe, Train)}
         run.foresee(recipes.named(run.submitted, run.started))
         run.result = BASE
         run.arms |= {role: run.on(role, QUALITY) for role in every}
@@ -114,9 +112,7 @@ class Cognate(Study[MakingState]):
         yield Make([recipes.initial(run.submitted, run.started)])
         for roles in ((BASE,), config.domains):
             group = [every[role] for role in roles]
-            for snapshots in zip(
-                *(recipes.snapshots(config, recipe) for recipe in group), strict=True
-            ):
+            for snapshots in zip(*(recipes.snapshots(config, recipe) for recipe in group), strict=True):
                 yield Make(snapshots)
             yield Make([recipes.result(config, recipe) for recipe in group])
             yield run.make(*roles)
@@ -284,9 +280,7 @@ class Cognate(Study[MakingState]):
     # ---- shown -------------------------------------------------------------------------------
 
     @override
-    def summary_line(
-        self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]
-    ) -> str | None:
+    def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
         match type_:
             case "submitted":
                 config = data["config"]
@@ -387,9 +381,7 @@ def _spent(state: State) -> str:
         ("max_device_hours", config.max_device_hours, spent.device),
     ):
         if hours is not None and seconds >= hours * 3600:
-            return (
-                f"{name} is spent: {seconds / 3600:.2f} hours. A fork with more goes on from here."
-            )
+            return f"{name} is spent: {seconds / 3600:.2f} hours. A fork with more goes on from here."
     return ""
 
 

@@ -133,9 +133,7 @@ class Context(TrainingContext[MakingState]):
     def _observed(self, task: Observe) -> Observed:
         models = {role: self.recipes[role] for role in self.run.arms}
         base = models.pop(BASE)
-        task_recipe = next(
-            recipe for recipe in (base, *models.values()) if recipe.id == task.recipe_id
-        )
+        task_recipe = next(recipe for recipe in (base, *models.values()) if recipe.id == task.recipe_id)
         weights = self.weights(task_recipe)
         if task.measure == figures.QUALITY:
             return quality(task, self.resident, weights, self.held_out)
@@ -151,9 +149,7 @@ class Context(TrainingContext[MakingState]):
         """Return place → −log p of every window by domain, of the recipes whose quality is known."""
         tasks = {place: Observe(id_, figures.QUALITY, figures.SLICE) for place, id_ in ends.items()}
         events = {place: self.state.answers.get(task.key) for place, task in tasks.items()}
-        return {
-            place: event.items for place, event in events.items() if isinstance(event, Observed)
-        }
+        return {place: event.items for place, event in events.items() if isinstance(event, Observed)}
 
     # ---- started -------------------------------------------------------------------------------
 
@@ -462,6 +458,4 @@ def _check_read(
     for text in texts:
         ids = [encoder.encode(text, add_special_tokens=False) for encoder in (read, tokenizer)]
         if ids[0] != ids[1]:
-            raise PresetError(
-                "the tokenizer that is read again is not the one that is trained with"
-            )
+            raise PresetError("the tokenizer that is read again is not the one that is trained with")

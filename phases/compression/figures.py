@@ -330,8 +330,7 @@ def unmet(run: Run) -> str:
 def fallbacks(run: Run) -> dict[str, str]:
     """Return "MATRIX at SETTING" → why the codec does not take it; a student's name stands before."""
     names = {
-        recipes.source(subject): recipes.prefix(subject)
-        for subject in recipes.subjects(run.started)
+        recipes.source(subject): recipes.prefix(subject) for subject in recipes.subjects(run.started)
     }
     return {
         f"{names[model]}{matrix} at {name}": run.state.refused[id_].reason

@@ -81,9 +81,7 @@ def _recipe(state: CompressionState, recipe_id: str) -> Transform:
     return event.recipe
 
 
-def materialise(
-    home: Home, state: CompressionState, recipe_id: str, folders: Sequence[Path]
-) -> str:
+def materialise(home: Home, state: CompressionState, recipe_id: str, folders: Sequence[Path]) -> str:
     """Return a folder with a decoded model; write it into the last of `folders` if need be.
 
     Raises ForgeError.
@@ -176,9 +174,7 @@ def check(
     file_digest, stated_digest = opened_file.header.digest, str(document.get("digest"))
     what = f"{place / FILE} decodes to {file_digest[:12]}"
     if file_digest != stated_digest:
-        yield Finding(
-            "error", "files", f"{what}, and the report beside it says {stated_digest[:12]}"
-        )
+        yield Finding("error", "files", f"{what}, and the report beside it says {stated_digest[:12]}")
     if state is not None and state.completed and file_digest != state.completed.chosen.digest:
         chosen = state.completed.chosen.digest
         yield Finding("error", "files", f"{what}, and the run chose {chosen[:12]}")

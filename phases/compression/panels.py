@@ -147,9 +147,7 @@ def _points(run: Run) -> Units:
     """Return the rate–distortion table."""
     points, columns = rows(run), POINTS
     says = "Bytes are those of whole files, embedding included, tokenizer not. The worst domain is the "
-    says += "one with the largest rise of bits per byte over the given model's. " + _rule(
-        run.settings
-    )
+    says += "one with the largest rise of bits per byte over the given model's. " + _rule(run.settings)
     if failed := sum(row["failure"] is not None for row in points):
         columns = POINTS | FAILURE
         says += f" {failed} of {len(points)} could not be measured, and are never chosen."
@@ -200,9 +198,7 @@ def _matrices(run: Run) -> Units:
         says=says,
         unit="matrix",
         columns=MATRICES,
-        rows=tuple(
-            row for subject in recipes.subjects(run.started) for row in _tried(run, subject)
-        ),
+        rows=tuple(row for subject in recipes.subjects(run.started) for row in _tried(run, subject)),
     )
 
 

@@ -283,9 +283,7 @@ def _encodings(started: Started, seed: int) -> Encodings:
     return encoding_recipes
 
 
-def _encoding(
-    subject: Subject, matrix: MatrixRecord, setting: SettingRecord, seed: int
-) -> Transform:
+def _encoding(subject: Subject, matrix: MatrixRecord, setting: SettingRecord, seed: int) -> Transform:
     inputs = {"model": source(subject)}
     if (matrix.layer or matrix.embedding) and (gram_id := grams(subject)) is not None:
         inputs["grams"] = gram_id

@@ -312,9 +312,7 @@ class Compression(Study[CompressionState]):
 
     @override
     def inputs(self, state: CompressionState) -> dict[str, list[str]]:
-        given_digest, *students = [
-            subject.source.digest for subject in recipes.subjects(state.started)
-        ]
+        given_digest, *students = [subject.source.digest for subject in recipes.subjects(state.started)]
         return {ROLE: [given_digest], **({STUDENTS: students} if students else {})}
 
     # ---- models by name --------------------------------------------------------------------------
@@ -387,9 +385,7 @@ class Compression(Study[CompressionState]):
         return names | {p.recipe_id: p.name for p in run.known.get(figures.POINTS, ())}
 
     @override
-    def summary_line(
-        self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]
-    ) -> str | None:
+    def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
         name = names.get(str(data.get("recipe_id")), str(data.get("recipe_id"))[:12])
         match type_:
             case "submitted":
@@ -493,9 +489,7 @@ class Compression(Study[CompressionState]):
         return default_panels.head(self, state, panels.result(run), panels.facts(run))
 
     @override
-    def panels(
-        self, state: CompressionState, curve: Sequence[float | None] = ()
-    ) -> Sequence[Panel]:
+    def panels(self, state: CompressionState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return the front, the table of points, and the settings of the matrices."""
         run = self.begun(state)
         tasks, further = default_panels.tasks(self, state), len(state.made) + len(state.refused)

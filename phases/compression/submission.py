@@ -39,9 +39,7 @@ def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
     if {"budget", "retention"} <= set(request.config):
         raise ConfigError("give a budget or a retention: each alone chooses a file.")
     if unknown := sorted(set(request.models) - {ROLE, STUDENTS}):
-        raise ConfigError(
-            f"a compression has no models {unknown[0]!r}: it has {ROLE} and {STUDENTS}."
-        )
+        raise ConfigError(f"a compression has no models {unknown[0]!r}: it has {ROLE} and {STUDENTS}.")
     names = request.models.get(ROLE, ())
     if len(names) != 1:
         raise ConfigError("a compression is of one model: --model model=MODEL.")
@@ -82,9 +80,7 @@ def check(plan: Plan) -> Checked:
         read = load_tokenizer(reference.path)
         check_student(reference.name, student.parameters, opened.parameters, read, tokenizer)
     notes = [
-        warning
-        for opened_checkpoint in (opened, *students)
-        for warning in opened_checkpoint.warnings
+        warning for opened_checkpoint in (opened, *students) for warning in opened_checkpoint.warnings
     ]
     items = load_items(
         plan.fields["data"], parameters=opened.parameters, note=notes.append, needed=NEEDED

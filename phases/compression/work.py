@@ -404,9 +404,7 @@ class Context(TaskContext[CompressionState]):
         for role, id_ in recipe.inputs.items():
             coded = id_ in encodings
             models[role] = (
-                Model({}, self.maker.weights(encodings[id_]))
-                if coded
-                else self.model_by_id(id_).model
+                Model({}, self.maker.weights(encodings[id_])) if coded else self.model_by_id(id_).model
             )
         return models
 

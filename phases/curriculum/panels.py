@@ -225,9 +225,7 @@ def _bursts(run: CurriculumRun) -> Iterator[Units]:
 
 def _dreams(run: CurriculumRun) -> Iterator[Units]:
     """Yield the dreams of all arms, and how many of them are right."""
-    rows = tuple(
-        (arm, *row.values()) for arm, course in run.courses.items() for row in dreams(course)
-    )
+    rows = tuple((arm, *row.values()) for arm, course in run.courses.items() for row in dreams(course))
     if rows:
         yield Units(
             name="dreams",
@@ -367,9 +365,7 @@ def sentences(run: CurriculumRun) -> list[str]:
     ]
     for arm in ("uniform", "easy_to_hard"):
         if lead := run_figures.get(f"lead_over_{arm}"):
-            out.append(
-                f"- The arm adaptive is {_span(lead)} from the arm {arm}, after as many tokens."
-            )
+            out.append(f"- The arm adaptive is {_span(lead)} from the arm {arm}, after as many tokens.")
     for arm, word in verdicts(run_figures).items():
         out.append(
             f"- The arm {arm} is {_span(run_figures[f'lead_of_{arm}'])} from the arm adaptive: {word}."

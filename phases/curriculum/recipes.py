@@ -268,8 +268,6 @@ def validate_answer(task: Dream, event: Dreamed, most: int) -> str | None:
         return "another model dreamt than the one that was asked"
     if not set(event.cells) <= set(task.cells):
         return "it dreamt of other tasks than those that were asked for"
-    if any(
-        not dream.right <= dream.items <= most or not dream.items for dream in event.cells.values()
-    ):
+    if any(not dream.right <= dream.items <= most or not dream.items for dream in event.cells.values()):
         return "it counts other dreams than there can be"
     return None

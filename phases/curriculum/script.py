@@ -257,9 +257,7 @@ class Curriculum(Study[MakingState]):
     # ---- what is shown -----------------------------------------------------------------------
 
     @override
-    def summary_line(
-        self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]
-    ) -> str | None:
+    def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
         match type_:
             case "observed":
                 name, values = names.get(str(data["recipe_id"]), ""), data["values"].values()
@@ -313,9 +311,7 @@ class Curriculum(Study[MakingState]):
         return {
             "curves": self.curves(state),
             "accuracy": {arm: mean(event) for arm, event in run.seen.items()},
-            "mixes": {
-                arm: [e.mix for e in course.mixes] for arm, course in courses if course.mixes
-            },
+            "mixes": {arm: [e.mix for e in course.mixes] for arm, course in courses if course.mixes},
         }
 
 

@@ -40,9 +40,7 @@ def families(config: CurriculumConfig) -> list[str]:
     return sorted(filter(task_families.uses_tools, config.families))
 
 
-def items(
-    config: CurriculumConfig, family: str, level: int, on: Slice, count: int
-) -> list[ToolItem]:
+def items(config: CurriculumConfig, family: str, level: int, on: Slice, count: int) -> list[ToolItem]:
     """Return up to `count` tasks of a cell of a slice."""
     name = family.removeprefix(task_families.TOOLS)
     return item_sets.of_level(name, level, config.seed, on, count)
@@ -69,9 +67,7 @@ def digest(config: CurriculumConfig) -> str | None:
 
 def speech_of(config: CurriculumConfig, tokenizer: Tokenizer) -> Speech:
     """Return how sessions are written. Raises ConfigError for a tokenizer that cannot write calls."""
-    tasks = [
-        task for f in families(config) for task in items(config, f, config.levels, "train", TRIED)
-    ]
+    tasks = [task for f in families(config) for task in items(config, f, config.levels, "train", TRIED)]
     names = {tool for task in tasks for tool in task.tools}
     return episodes.chosen(tokenizer, "auto", None, usable(names), tasks)
 

@@ -51,9 +51,7 @@ class Context(work.Context):
             return ()
         run: Any = self.study.run(self.state)
         newest = (course.segments[-2:] for course in run.courses.values())
-        return {
-            id_ for pair in newest for training in pair for id_ in (training.id, training.start)
-        }
+        return {id_ for pair in newest for training in pair for id_ in (training.id, training.start)}
 
     @property
     @override
@@ -76,9 +74,7 @@ class Context(work.Context):
 
             return read
 
-        return LazyStreams(
-            {name: source(event) for event in dreamt for name in recipes.streams(event)}
-        )
+        return LazyStreams({name: source(event) for event in dreamt for name in recipes.streams(event)})
 
     def _written(self, task: Dream) -> dict[str, tuple[Ids, int]]:
         """Return cell → stream of dreams, and how many are right, dreamt now."""

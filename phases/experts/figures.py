@@ -72,9 +72,7 @@ def figures(
         sum(map(len, observations[recipes.GIVEN].items.values())),
         dict[str, Figure](),
     )
-    both = zip(
-        _both(expert_arms, observations, drawn), _both(other, observations, drawn), strict=True
-    )
+    both = zip(_both(expert_arms, observations, drawn), _both(other, observations, drawn), strict=True)
     for kind, (expert, adapter) in zip(("own", "damage"), both, strict=True):
         figures_by_name[kind] = figure(*expert, count)
         figures_by_name[f"lora_{kind}"] = figure(*adapter, count)

@@ -30,9 +30,7 @@ def panels(run: Run) -> list[Panel]:
         shown.append(_gains(figures.by_domain(run), run.result))
     if shares := solving.shares(figures.solved(run)):
         shown.append(_solved(shares, run.result))
-    searches = {
-        name: search for name, search in run.known.get("searches", {}).items() if search.ended
-    }
+    searches = {name: search for name, search in run.known.get("searches", {}).items() if search.ended}
     if searches:
         front = _front(run, searches)
         shown += [front] if front.points else []
@@ -56,9 +54,7 @@ def _gains(gains: Mapping[str, Mapping[str, Figure]], result_name: str | None) -
 
 def _solved(shares: Mapping[str, Mapping[str, Figure]], result_name: str | None) -> Matrix:
     """Return the share of every family's tasks that each arm solves."""
-    says = (
-        "Share of the tasks of the test slice whose answer greedy decoding gives, with intervals."
-    )
+    says = "Share of the tasks of the test slice whose answer greedy decoding gives, with intervals."
     return _matrix("solved", "Tasks solved", says, "solved", shares, result_name)
 
 

@@ -95,9 +95,7 @@ def expert(submitted: Submitted, started: Started, domain: str) -> Train:
     config = submitted.config
     first, purpose = ones(submitted, started).id, f"{PURPOSE}/{domain}"
     shares = {domain: 1.0}
-    training = training_plan.reading(
-        submitted, started, shares, purpose, first, "svf@1", config.rate
-    )
+    training = training_plan.reading(submitted, started, shares, purpose, first, "svf@1", config.rate)
     inputs = {"of": as_float32(started).id, "svd": decomposition(submitted, started).id}
     changes = {"params": {"pull": config.pull}, "inputs": inputs, "divergence": config.divergence}
     training = training.model_copy(update=changes)

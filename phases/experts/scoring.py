@@ -123,9 +123,7 @@ class Scorer:
         rest = self._losses(factors, bar.probe, None)
         return {domain: (*first[domain], *rest[domain]) for domain in first} if rest else {}
 
-    def _losses(
-        self, factors: Factors, first: int, last: int | None
-    ) -> dict[str, tuple[float, ...]]:
+    def _losses(self, factors: Factors, first: int, last: int | None) -> dict[str, tuple[float, ...]]:
         """Return the losses of a mixture on the windows from `first` to before `last`."""
         key = factors, first, last
         if key not in self._known:
@@ -134,9 +132,7 @@ class Scorer:
         return self._known[key]
 
 
-def losses(
-    model: ResidentModel, data: Mapping[str, DomainSequences]
-) -> dict[str, tuple[float, ...]]:
+def losses(model: ResidentModel, data: Mapping[str, DomainSequences]) -> dict[str, tuple[float, ...]]:
     """Return domain → Σ −log p of each window, of all domains at once; empty if one is not finite."""
     every = joined([data[domain] for domain in sorted(data)])
     nll = sums(model, every) if every else []

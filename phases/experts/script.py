@@ -120,9 +120,7 @@ class Experts(Study[MakingState]):
         base = yield run.ask(_assessment(run))
 
         bits, solved = (base[on].values if on in base else {} for on in (CHOOSING, SOLVED))
-        experts, loras, singles = remembered(
-            ("experts",), lambda: recipes.trained(*pins, bits, solved)
-        )
+        experts, loras, singles = remembered(("experts",), lambda: recipes.trained(*pins, bits, solved))
         run.known["experts"] = experts
         trained = {f"{EXPERT}{domain}": recipe for domain, recipe in experts.items()}
         run.recipes = {**first, **trained, **loras, **singles, **mean}
@@ -163,8 +161,7 @@ class Experts(Study[MakingState]):
         }
         pins = run.submitted, run.started
         return {
-            name: recipes.mixture(*pins, kept_experts, mixture)
-            for name, mixture in finalists.items()
+            name: recipes.mixture(*pins, kept_experts, mixture) for name, mixture in finalists.items()
         }
 
     def _dispatch(self, run: Run, kept_experts: Mapping[str, Train]) -> Script:
@@ -266,9 +263,7 @@ class Experts(Study[MakingState]):
     # ---- what is shown ---------------------------------------------------------------------------
 
     @override
-    def summary_line(
-        self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]
-    ) -> str | None:
+    def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
         match type_:
             case "generation_bred":
                 return f"{data['arm']} {data['number']}: {len(data['mixtures'])} mixtures"
@@ -394,9 +389,7 @@ def _searches(run: Run, base: Mapping[str, Any]) -> dict[str, Search]:
     return {arm: Search(*parts, arm, space, base[SEARCH]) for arm, space in arms.items()}
 
 
-def _choose(
-    run: Run, base: Observed, observations: Mapping[str, Any], beside: Sequence[str]
-) -> None:
+def _choose(run: Run, base: Observed, observations: Mapping[str, Any], beside: Sequence[str]) -> None:
     """Name the result, and the arms that are compared: the given model, each search's best, others."""
     run.result_name = figures.best(run.settings, observations, base)
     run.result = figures.arm_of(run.result_name)
@@ -429,9 +422,7 @@ def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
     if unknown := sorted(
         role for role, models in request.models.items() if models and role not in roles
     ):
-        raise ConfigError(
-            f"{kind.title} has no models {unknown[0]!r}: it has {MODEL} and {MERGES}."
-        )
+        raise ConfigError(f"{kind.title} has no models {unknown[0]!r}: it has {MODEL} and {MERGES}.")
     base_request = replace(request, models={MODEL: request.models.get(MODEL, ())})
     base = submission.plan(kind, base_request, lookup, recipes.added)
     aliases = {**ALIASES, **lookup.aliases}

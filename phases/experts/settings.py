@@ -95,9 +95,7 @@ class ExpertsConfig(TrainingConfig, Watched):
     levels: int = Field(
         1, ge=1, le=LEVELS, description="Levels of difficulty of each family: 1 to this one."
     )
-    pool: int = Field(
-        500, ge=2, le=100_000, description="Tasks of each family to train on, at most."
-    )
+    pool: int = Field(500, ge=2, le=100_000, description="Tasks of each family to train on, at most.")
     family_items: int = Field(
         100, ge=8, le=10_000, description="Tasks of each family to choose by, and to test on."
     )
@@ -215,9 +213,7 @@ class ExpertsConfig(TrainingConfig, Watched):
     def _fits(self) -> ExpertsConfig:
         """Refuse settings that contradict each other."""
         if self.probe > self.windows:
-            raise ValueError(
-                f"probe is {self.probe}, a mixture is measured on {self.windows} windows"
-            )
+            raise ValueError(f"probe is {self.probe}, a mixture is measured on {self.windows} windows")
         if self.train == "reinforce" and not self.families:
             raise ValueError("reinforce needs answers that can be checked: set families")
         if both := sorted(set(self.families) & set(self.domains)):

@@ -60,12 +60,8 @@ def figures(
 def _more(arms: Mapping[str, str], observations: Mapping[str, Observed]) -> Figure:
     """Return what arms solve more than the given model, each in its own family."""
     base = observations[recipes.GIVEN]
-    points = [
-        observations[arm].values[family] - base.values[family] for family, arm in arms.items()
-    ]
-    spread = [
-        _drawn(observations[arm], family) - _drawn(base, family) for family, arm in arms.items()
-    ]
+    points = [observations[arm].values[family] - base.values[family] for family, arm in arms.items()]
+    spread = [_drawn(observations[arm], family) - _drawn(base, family) for family, arm in arms.items()]
     count = sum(len(base.items[family]) for family in arms)
     return figure(math.fsum(points) / len(points), np.mean(spread, axis=0), count)
 

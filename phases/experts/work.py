@@ -140,9 +140,7 @@ class Context(work.Context):
     @override
     def further(self) -> Mapping[str, Callable[[], Model]]:
         records = self.state.started.merges
-        return {
-            record.recipe_id: partial(self._merge, place) for place, record in enumerate(records)
-        }
+        return {record.recipe_id: partial(self._merge, place) for place, record in enumerate(records)}
 
     @cached_property
     @override
@@ -416,9 +414,7 @@ class Context(work.Context):
         try:
             count = low_rank.count(self.settings, 1, chosen)
         except ConfigError as error:
-            raise ConfigError(
-                f"{error} Or set lora to false: no adapters beside experts."
-            ) from error
+            raise ConfigError(f"{error} Or set lora to false: no adapters beside experts.") from error
         return Adapters(rank=1, modules=chosen, numbers=count)
 
     def _recorded(self, place: int) -> SourceRecord:
@@ -506,9 +502,7 @@ def _measured(
     }
     for on, tasks in slices.items():
         if not tasks:
-            raise DataError(
-                f"family {family} has too few tasks of level {level} for the slice {on}."
-            )
+            raise DataError(f"family {family} has too few tasks of level {level} for the slice {on}.")
         yield from rows(tokenizer, tasks, family, level, on)
 
 

@@ -86,9 +86,7 @@ class Measure(Kind[MeasureState]):
         decision, values = follow(self.script(state), state)
         if values is None:
             return decision
-        done = Completed(
-            lineage_digest=state.lineage_digest(), chain_head=state.head, figures=values
-        )
+        done = Completed(lineage_digest=state.lineage_digest(), chain_head=state.head, figures=values)
         return Decision(facts=[New(done, f"{state.run}/completed")])
 
     @override
@@ -133,9 +131,7 @@ class Measure(Kind[MeasureState]):
         # Each name once: to find a model may take long.
         every = dict.fromkeys(name for group in names.values() for name in group)
         models = {name: resolve(name, aliases, lookup.named) for name in every}
-        models_by_role = {
-            role: tuple(models[name] for name in group) for role, group in names.items()
-        }
+        models_by_role = {role: tuple(models[name] for name in group) for role, group in names.items()}
         data = tuple(self.placed(str(place)) for place in request.data)
         return Plan(self.name, config, {**models_by_role, "data": data}, request.output_dir)
 
@@ -244,9 +240,7 @@ class Measure(Kind[MeasureState]):
         }
 
     @override
-    def summary_line(
-        self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]
-    ) -> str | None:
+    def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
         match type_:
             case "submitted":
                 return next(iter(names.values()), data["model"][0]["name"])
@@ -345,9 +339,7 @@ class Measure(Kind[MeasureState]):
         head = default_panels.head(self, state, result, facts)
         if id_ not in state.started.roles.get("against", ()):
             return head
-        verdict = (
-            f"{result.name} is itself among those that it is compared with: it passed unchanged."
-        )
+        verdict = f"{result.name} is itself among those that it is compared with: it passed unchanged."
         return head.model_copy(update={"verdict": verdict})
 
     @override

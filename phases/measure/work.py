@@ -58,9 +58,7 @@ class Context(TaskContext[MeasureState]):
         """Parameters of the largest model: built-in items are as many as it can afford."""
         if self.state.started is not None:
             return max(source.parameters for source in self.state.started.sources)
-        models = [
-            reference for group in self.state.submitted.given().values() for reference in group
-        ]
+        models = [reference for group in self.state.submitted.given().values() for reference in group]
         return max(open_checkpoint(self._cache.supply.model(m, None)).parameters for m in models)
 
     @cached_property

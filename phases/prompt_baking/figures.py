@@ -131,8 +131,7 @@ def ratios(run: Run, group: str = PROMPT) -> dict[str, Figure]:
     if base is None or base.values.get(group, 0.0) < LEAST:
         return {}
     return {
-        name: _ratio(run, base.items[group], event.items[group], group)
-        for name, event in arms.items()
+        name: _ratio(run, base.items[group], event.items[group], group) for name, event in arms.items()
     }
 
 

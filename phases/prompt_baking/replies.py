@@ -163,9 +163,7 @@ def verdicts(
 
     def text(ids: Ids, left_out: Collection[int] = ()) -> str:
         shown = [token for token in ids.tolist() if token not in left_out]
-        words = tokenizer.decode(
-            shown, skip_special_tokens=True, clean_up_tokenization_spaces=False
-        )
+        words = tokenizer.decode(shown, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         return str(words)
 
     for place, trajectories in places.items():

@@ -172,9 +172,7 @@ def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
     base = submission.plan(kind, request, lookup, recipes.built_in)
     config: Any = base.config
     if not config.prompts:
-        raise ConfigError(
-            "a bake needs a prompt: --prompt FILE of forge bake, or the setting prompts."
-        )
+        raise ConfigError("a bake needs a prompt: --prompt FILE of forge bake, or the setting prompts.")
     check_patterns(config.checks)
     data, domains = base.fields["data"], tuple[str, ...]()
     trained: Sequence[str] = tuple(MIX)
@@ -425,9 +423,7 @@ def _bake(run: Run, course: Course, digests: Mapping[str, str]) -> Generator[Ste
     choices = {task.key: task for task in (run.on(PARENT, BITS), *figures.choices(course))}
     run.foresee(tasks=choices)
     stops = [
-        candidate.training
-        for candidate in course.candidates.values()
-        if candidate.training is not None
+        candidate.training for candidate in course.candidates.values() if candidate.training is not None
     ]
     for recipe in (course.start, *stops, course.full):
         yield Make([recipe])

@@ -91,14 +91,10 @@ def initial(submitted: Submitted, of: str, pause: bool) -> Transform:
     """Return the recipe of a model with a new part for thoughts, or for pauses."""
     config = submitted.config
     params: dict[str, object] = {"weight": config.weight, "pause": pause}
-    return Transform(
-        operation="thoughts-init@1", inputs={"of": of}, params=params, seed=config.seed
-    )
+    return Transform(operation="thoughts-init@1", inputs={"of": of}, params=params, seed=config.seed)
 
 
-def thinking(
-    submitted: Submitted, started: Started, first: str, teacher: str, pause: bool
-) -> Train:
+def thinking(submitted: Submitted, started: Started, first: str, teacher: str, pause: bool) -> Train:
     """Return the recipe of a training with thoughts, or pauses, from the recipe `first`."""
     config = submitted.config
     params: dict[str, object] = {
@@ -137,9 +133,7 @@ def models(submitted: Submitted, started: Started) -> dict[str, Making]:
         PAUSING: pausing,
         THINKING: thoughtful,
         **recipes_by_name,
-        SILENT: Transform(
-            operation="thoughts-removed@1", inputs={"of": recipes_by_name[THOUGHTS].id}
-        ),
+        SILENT: Transform(operation="thoughts-removed@1", inputs={"of": recipes_by_name[THOUGHTS].id}),
     }
 
 

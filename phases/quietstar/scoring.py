@@ -38,9 +38,7 @@ class Scores:
     weights: list[Values]
 
 
-def cut(
-    texts: Sequence[Text], tokenizer: Tokenizer, context: int, most: int, all_: int
-) -> Documents:
+def cut(texts: Sequence[Text], tokenizer: Tokenizer, context: int, most: int, all_: int) -> Documents:
     """Return the windows of some documents: of each at most `most` tokens, `all_` of all, about.
 
     A window predicts at most `context` tokens. Raises DataError for a text that the tokenizer does not

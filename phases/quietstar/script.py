@@ -191,9 +191,7 @@ class Quietstar(Study[MakingState]):
         CONTINUED: Arm("ordinary training", "without"),
         PAUSE: Arm("training with pauses, which compute as many tokens as thoughts", "without"),
         THOUGHTS: Arm("a thought before each token", "thoughts"),
-        SHUFFLED: Arm(
-            "the same model with exchanged thoughts, those of other positions", "thoughts"
-        ),
+        SHUFFLED: Arm("the same model with exchanged thoughts, those of other positions", "thoughts"),
         SILENT: Arm("the model that learned to think, without thoughts", "without"),
     }
     scale = figures.HARD_NATS
@@ -250,9 +248,7 @@ class Quietstar(Study[MakingState]):
     # ---- what is shown ---------------------------------------------------------------------------
 
     @override
-    def summary_line(
-        self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]
-    ) -> str | None:
+    def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
         if type_ == "hard_tokens_frozen":
             return f"{count(data['tokens']):,} hard tokens of the slice {data['on']}"
         if type_ == "observed":

@@ -64,9 +64,7 @@ class QuietstarConfig(TrainingConfig, Watched):
         "steps. Measured with the last.",
     )
     passes: int = Field(2, ge=2, le=64, description="Thoughts sampled after each position.")
-    ahead: int = Field(
-        2, ge=1, le=64, description="Tokens of the text that a thought is rewarded for."
-    )
+    ahead: int = Field(2, ge=1, le=64, description="Tokens of the text that a thought is rewarded for.")
     temperature: Positive = Field(1.0, description="Temperature at which thoughts are sampled.")
     greedy: bool = Field(
         False, description="Measure with the likeliest thoughts instead of sampled ones."

@@ -110,9 +110,7 @@ class Context(work.Context):
         began = time.monotonic()
         scores = self._scores(task.recipe_id, PLAIN, task.on)
         share = self.state.submitted.config.hard
-        hard = {
-            d: recipes.worst(domain_scores.losses, share) for d, domain_scores in scores.items()
-        }
+        hard = {d: recipes.worst(domain_scores.losses, share) for d, domain_scores in scores.items()}
         return HardTokensFrozen(
             recipe_id=task.recipe_id,
             on=task.on,

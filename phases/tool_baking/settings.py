@@ -78,9 +78,7 @@ class BakingConfig(AdaptedConfig):
         description="Repairs of your own, as the family `own`; `--set repairs=@FILE` reads a file.",
     )
     levels: int = Field(2, ge=1, le=LEVELS, description="Levels of difficulty: 1 to this one.")
-    train_items: int = Field(
-        48, ge=LEAST, le=10_000, description="Tasks of each family to bake on."
-    )
+    train_items: int = Field(48, ge=LEAST, le=10_000, description="Tasks of each family to bake on.")
     selection_items: int = Field(
         16, ge=4, le=10_000, description="Tasks of each family that cycles are decided by."
     )

@@ -70,9 +70,7 @@ def _wanted(config: BakingConfig) -> dict[Slice, int]:
 def _repairs(config: BakingConfig) -> list[own.OwnRepair]:
     """Return the repairs of the user's own that are tasks of the run."""
     counts = _wanted(config)
-    return [
-        repair for on, count in counts.items() for repair in own.taken(config.repairs, on, count)
-    ]
+    return [repair for on, count in counts.items() for repair in own.taken(config.repairs, on, count)]
 
 
 def all_tasks(config: BakingConfig) -> Tasks:
@@ -216,9 +214,7 @@ def others(
     """Return a turn for each task under the other prompts in turn, which both models are to read."""
     questions = [item.questions[0] for item in flat(families)]
     prompts = config.rehearsed
-    begins = [
-        speech.begin(prompts[n % len(prompts)], question) for n, question in enumerate(questions)
-    ]
+    begins = [speech.begin(prompts[n % len(prompts)], question) for n, question in enumerate(questions)]
     ends = end_tokens(model, speech.tokenizer)
     replies = sample(model, begins, config.reply_tokens, ends, *key, "others")
     both = zip(begins, replies, strict=True)

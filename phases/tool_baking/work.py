@@ -172,9 +172,7 @@ class Context(study_work.Context):
         )
         streams = {BAKED: trajectories}
         if config.rehearsed:
-            streams[OTHERS] = tool_tasks.others(
-                model, self.speech, config, self.tasks["train"], base
-            )
+            streams[OTHERS] = tool_tasks.others(model, self.speech, config, self.tasks["train"], base)
         return streams
 
     def _prompt(self, task: CycleSample) -> tuple[str, bool]:
@@ -182,9 +180,7 @@ class Context(study_work.Context):
         if task.cycle != "personas":
             return self.state.started.prompt, True
         same = (iteration for iteration in self.iterations if iteration.cycle == task.cycle)
-        persona = next(
-            iteration.persona for iteration in same if iteration.start.id == task.recipe_id
-        )
+        persona = next(iteration.persona for iteration in same if iteration.start.id == task.recipe_id)
         assert persona is not None
         return persona, False
 

@@ -40,9 +40,7 @@ def _every(state: PipelineState) -> Iterator[tuple[Gate, GateConfig]]:
 def metric(state: PipelineState, number: int, figure: str, gate: GateConfig | None) -> Metric:
     """Return a phase's figure in words, with its unit, and which end of it is better for its gate."""
     better = None if gate is None else "up" if gate.at_least is not None else "down"
-    return figure_metric(
-        plan.giver(state.submitted.config.phase(number).kind, figure), figure, better
-    )
+    return figure_metric(plan.giver(state.submitted.config.phase(number).kind, figure), figure, better)
 
 
 def _of_phase(state: PipelineState, number: int) -> Iterator[tuple[Gate, GateConfig]]:

@@ -68,9 +68,7 @@ def lineage(state: PipelineState, children: Sequence[PhaseRecord]) -> Graph | No
     if not family.made:
         return None
     own_nodes = _ours(state, family)
-    nodes = [
-        node.model_copy(update={"ours": node.id in own_nodes}) for node in family.nodes.values()
-    ]
+    nodes = [node.model_copy(update={"ours": node.id in own_nodes}) for node in family.nodes.values()]
     return Graph(
         name="family",
         title="Family of the models",
@@ -194,9 +192,7 @@ def _ours(state: PipelineState, family: _Family) -> set[str]:
     """Return the nodes of the newest models that go on, and of all that these were made from."""
     last = max(number for number, _ in family.made)
     newest = plan.outgoing(state, last).values()
-    own_nodes = {
-        family.holders[model.digest] for _, model in newest if model.digest in family.holders
-    }
+    own_nodes = {family.holders[model.digest] for _, model in newest if model.digest in family.holders}
     while more := {edge.source for edge in family.edges if edge.target in own_nodes} - own_nodes:
         own_nodes |= more
     return own_nodes

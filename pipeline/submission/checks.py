@@ -147,9 +147,7 @@ def _check_measured(config: PipelineConfig, number: int, models: int) -> None:
             raise ConfigError(f"{asks} against the models that the pipeline begins with.")
 
 
-def _resolved(
-    config: PipelineConfig, phase: PhaseConfig, lookup: Lookup
-) -> dict[str, ModelReference]:
+def _resolved(config: PipelineConfig, phase: PhaseConfig, lookup: Lookup) -> dict[str, ModelReference]:
     """Return the phase's models that are of no phase, as they were found. Raises ConfigError."""
     from agent_forge.weights.folders.sources import ALIASES, resolve
 
@@ -395,9 +393,7 @@ def check_length(config: PipelineConfig) -> None:
     if not config.phases:
         raise ConfigError("a pipeline needs at least one phase.")
     if len(config.phases) > MOST_PHASES:
-        raise ConfigError(
-            f"a pipeline has {len(config.phases)} phases: give at most {MOST_PHASES}."
-        )
+        raise ConfigError(f"a pipeline has {len(config.phases)} phases: give at most {MOST_PHASES}.")
 
 
 def with_colons(kind: Kind, config: PipelineConfig, there: Callable[[str], bool]) -> PipelineConfig:
@@ -420,18 +416,14 @@ def with_colons(kind: Kind, config: PipelineConfig, there: Callable[[str], bool]
         }
         if phase.get("unchanged"):
             phase["unchanged"] = said(phase["unchanged"])
-    return (
-        config if plain == config.model_dump(mode="json", exclude_unset=True) else kind.parse(plain)
-    )
+    return config if plain == config.model_dump(mode="json", exclude_unset=True) else kind.parse(plain)
 
 
 def named(kind: Kind, config: PipelineConfig, there: Callable[[str], bool]) -> NamedInputs:
     """Return the models and data that are of no phase; `there` as for `with_colons`."""
     check_length(config)
     config = with_colons(kind, config, there)
-    models = [
-        model for phase in config.phases for model in phase.given if config.named(model) is None
-    ]
+    models = [model for phase in config.phases for model in phase.given if config.named(model) is None]
     entries = [*(entry for phase in config.phases for entry in phase.data), *config.test]
     data = [entry for entry in entries if config.items_of(entry) is None]
     return NamedInputs(tuple(dict.fromkeys(models)), tuple(dict.fromkeys(data)))

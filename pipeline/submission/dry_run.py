@@ -111,9 +111,7 @@ def _tried(
     for name in (*models, *request.data):
         phase = there.phases.get(name.partition(":")[0])
         if phase and name not in {**there.models, **there.items}:
-            return unknown(
-                f"it builds on phase {phase}, whose result has no known shape yet"
-            ), roles
+            return unknown(f"it builds on phase {phase}, whose result has no known shape yet"), roles
     data = [there.items.get(entry, entry) for entry in request.data]
     lookup = Lookup({}, _Names(there, named), elsewhere=True)
     try:
@@ -132,9 +130,7 @@ def _as_before(log: Log, kind: Kind, submission: Any, forecast: Forecast) -> For
     """Return a forecast with the time that a run with the same settings took on such a machine."""
     for rows in reversed(list(children.alike(log, submission, kind.name))):
         state: State = repository.fold(rows)
-        if state.started.machine is None or state.started.machine == _machine(
-            submission.config.device
-        ):
+        if state.started.machine is None or state.started.machine == _machine(submission.config.device):
             took = state.spent.device
             return forecast.took(took, f"as run {state.run} took, with the same settings")
     return forecast
@@ -193,10 +189,7 @@ def told(all_costs: list[Cost]) -> dict[str, object]:
             "phase": cost.name,
             "label": cost.label,
             "kind": cost.kind,
-            **{
-                name: {"value": amount.value, "from": amount.how}
-                for name, amount in amounts.items()
-            },
+            **{name: {"value": amount.value, "from": amount.how} for name, amount in amounts.items()},
         }
 
     rows = [plain(cost) for cost in all_costs]

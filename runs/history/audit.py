@@ -92,9 +92,7 @@ def audit(rows: Sequence[Envelope], anchors: Sequence[Anchor] = ()) -> list[Find
     unreadable = list(_events(rows, kind.state.registry))
     findings += unreadable
     if broken or unreadable:
-        why = (
-            "not checked: the history is broken" if broken else "not checked: see the events above"
-        )
+        why = "not checked: the history is broken" if broken else "not checked: see the events above"
         return [*findings, *(Finding("unchecked", check, why) for check in ("decisions", "result"))]
     return [*findings, *_decisions(kind, rows)]
 
@@ -227,9 +225,7 @@ def _lineages(state: State) -> set[str]:
     return {state.lineage_digest(rule) for rule in lineage.RULES}
 
 
-def _unfounded(
-    kind: AnyKind, state: State, row: Envelope, event: Event, done: set[str]
-) -> str | None:
+def _unfounded(kind: AnyKind, state: State, row: Envelope, event: Event, done: set[str]) -> str | None:
     """Return why an event that is appended alone does not follow from the state, or None."""
     if isinstance(event, run_events.Submitted):
         return None if state.place == 0 else f"event {row.type} is not at the beginning"
@@ -288,9 +284,7 @@ def _misnamed(state: State, row: Envelope, event: Event) -> str | None:
     A key ensures that what it names is recorded once.
     """
     run = run_of(row.stream)
-    event_run = (
-        event.run if isinstance(event, run_events.Submitted | run_events.Forked) else state.run
-    )
+    event_run = event.run if isinstance(event, run_events.Submitted | run_events.Forked) else state.run
     if run != event_run:
         return f"{row.type} of run {event_run} stands in the stream of run {run}"
     match event:

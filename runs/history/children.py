@@ -26,9 +26,7 @@ from agent_forge.runs.record.device_setting import with_device
 from agent_forge.runs.record.events import ChildEnded, Submitted
 
 
-def histories(
-    log: Log, run: str, position: int | None = None
-) -> Iterator[tuple[str, list[Envelope]]]:
+def histories(log: Log, run: str, position: int | None = None) -> Iterator[tuple[str, list[Envelope]]]:
     """Yield (run, rows) of a run and of its children, as they were at a position of the log.
 
     None: as they are now. Of a child that has completed there are the rows up to its end, and of
@@ -126,9 +124,7 @@ def _other_rows(log: Log, ended: ChildEnded) -> str | None:
     return _unlike(list(history(log, ended.child, ended.child_version)), ended)
 
 
-def _other_end(
-    log: Log, kind: AnyKind, state: State, task: Delegate, ended: ChildEnded
-) -> str | None:
+def _other_end(log: Log, kind: AnyKind, state: State, task: Delegate, ended: ChildEnded) -> str | None:
     """Return why a completed child is another than the recorded one; None if it is that one."""
     rows = list(history(log, ended.child, ended.child_version))
     return _unlike(rows, ended) or _other(kind, state, task, ended, rows)
@@ -144,9 +140,7 @@ def _unlike(rows: list[Envelope], ended: ChildEnded) -> str | None:
     if not rows:
         return "it is not in this log"
     if rows[-1].version != ended.child_version:
-        return (
-            f"it has {rows[-1].version} events, and had {ended.child_version}: its end is cut off"
-        )
+        return f"it has {rows[-1].version} events, and had {ended.child_version}: its end is cut off"
     return None if rows[-1].hash == ended.child_head else "it has another history than it had"
 
 

@@ -228,9 +228,7 @@ def _lines(state: State, rows: Iterable[Envelope], before: int) -> list[Line]:
     """Return rows of a run's history as lines; `before` events came before them."""
     names = wording.names(state)
     answers = {event.type for event in kinds.of(state.kind).answers}
-    return [
-        _line(state.kind, row, place, names, answers) for place, row in enumerate(rows, before + 1)
-    ]
+    return [_line(state.kind, row, place, names, answers) for place, row in enumerate(rows, before + 1)]
 
 
 def _line(kind: str, row: Envelope, place: int, names: dict[str, str], answers: set[str]) -> Line:

@@ -24,9 +24,7 @@ def of_config(config: Mapping[str, object]) -> Architecture:
 def differing(architecture: Architecture, other: Architecture) -> list[str]:
     """Return the settings in which two architectures differ, of those that both have."""
     return [
-        key
-        for key in KEYS
-        if key in architecture and key in other and architecture[key] != other[key]
+        key for key in KEYS if key in architecture and key in other and architecture[key] != other[key]
     ]
 
 

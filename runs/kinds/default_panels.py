@@ -87,8 +87,7 @@ def tasks(kind: Any, state: State) -> Units:
     states |= {key: "open" for key in pending(state) if key not in states}
     states |= {key: "failed" for key in state.failures if key not in states}
     rows = [
-        (kind.task_words(key, names), what, _attempts(state, key), key)
-        for key, what in states.items()
+        (kind.task_words(key, names), what, _attempts(state, key), key) for key, what in states.items()
     ]
     counts = ", ".join(
         f"{number} {what}"

@@ -226,9 +226,7 @@ class Kind(View[S], Outcome[S]):
             what = 'a list is needed, as ["one", "two"]'
         if error["type"] in ("too_short", "too_long"):
             bound = "least {min_length}" if error["type"] == "too_short" else "most {max_length}"
-            what = f"a list of at {bound} is needed, not of {{actual_length}}".format(
-                **error["ctx"]
-            )
+            what = f"a list of at {bound} is needed, not of {{actual_length}}".format(**error["ctx"])
         return ".".join(map(str, error["loc"])), what
 
     def read(self, text: str) -> dict[str, object]:

@@ -157,7 +157,5 @@ def _unnamed(value: object) -> object:
     if isinstance(value, SourceRecord):
         return value.model_copy(update={"name": ""})
     return (
-        tuple(map(_unnamed, cast("tuple[object, ...]", value)))
-        if isinstance(value, tuple)
-        else value
+        tuple(map(_unnamed, cast("tuple[object, ...]", value))) if isinstance(value, tuple) else value
     )

@@ -133,9 +133,7 @@ class State:
         """
         device = self.device if self.submitted else AUTO
         entries = {
-            key.partition("/")[2]: lineage.digest(
-                self.shared(type_, json.loads(data), rule, device)
-            )
+            key.partition("/")[2]: lineage.digest(self.shared(type_, json.loads(data), rule, device))
             for key, type_, data in self.lineage
         }
         return lineage.digest(entries)

@@ -63,9 +63,7 @@ def _expression(name: str, parts: Parts | None) -> str:
     """Return the expression of a name whose parts in braces have these values; None: any."""
     pieces = _PART.split(name)  # text, part, text, part, …, text
     for at in range(1, len(pieces), 2):
-        values = (
-            None if parts is None else [re.escape(choice) for choice in parts.get(pieces[at], ())]
-        )
+        values = None if parts is None else [re.escape(choice) for choice in parts.get(pieces[at], ())]
         none = "[^/]+" if values is None else "(?!)"
         pieces[at] = f"(?:{'|'.join(values)})" if values else none
     pieces[::2] = map(re.escape, pieces[::2])
@@ -143,9 +141,7 @@ class Allowed:
             "setting": setting_names,
             **kind.tracked_parts(state),
         }
-        expressions = (
-            _expression(entry.name, parts) for entry in _entries(kind.catalogue(), place)
-        )
+        expressions = (_expression(entry.name, parts) for entry in _entries(kind.catalogue(), place))
         self._kind, self._place = kind.name, place
         self._fitting = re.compile("|".join(expressions))
 

@@ -51,9 +51,7 @@ class UserDecision:
 
     def words(self, run: str) -> str:
         """Return why the run has stopped, and the commands with which it goes on."""
-        override = (
-            f"`forge override {run} {self.about} --reason WHY` and `forge start --resume {run}`"
-        )
+        override = f"`forge override {run} {self.about} --reason WHY` and `forge start --resume {run}`"
         return f"{self.says} Go on nevertheless with {override}, or fork it with other settings."
 
 
@@ -283,9 +281,7 @@ class View(Generic[S]):
     def ending(self, state: S) -> dict[str, object]:
         """Return the kind's own fields of the message that the run has ended: its models, if any."""
         models = getattr(state.completed, "models", {})
-        return (
-            {"models": {role: model.recipe_id for role, model in models.items()}} if models else {}
-        )
+        return {"models": {role: model.recipe_id for role, model in models.items()}} if models else {}
 
     def snapshot(self, state: S) -> dict[str, object]:
         """Return a run at a place of its history as plain data, for `forge replay`."""
@@ -372,9 +368,7 @@ class View(Generic[S]):
             if name == field or (name in field and field in offered)
         ]
         if not rows:
-            raise ConfigError(
-                f"setting {name} is not known. `forge settings {self.name}` lists them."
-            )
+            raise ConfigError(f"setting {name} is not known. `forge settings {self.name}` lists them.")
         return rows
 
     def tables(self) -> Mapping[str, Callable[[S, Sequence[Envelope]], Any]]:

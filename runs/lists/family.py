@@ -118,9 +118,7 @@ def tree(generations: Sequence[Generation], lanes: Mapping[str, str]) -> Graph |
             if ancestor.given and ancestor.given in by_digest:
                 edges.append(Edge(source=_id(by_digest[ancestor.given]), target=_id(generation)))
             elif ancestor.given:
-                leaf = Node(
-                    id=ancestor.given, name=ancestor.words, group=GIVEN, ours=True, lane=GIVEN
-                )
+                leaf = Node(id=ancestor.given, name=ancestor.words, group=GIVEN, ours=True, lane=GIVEN)
                 nodes.setdefault(leaf.id, leaf)
                 edges.append(Edge(source=leaf.id, target=_id(generation)))
     columns = _columns(nodes, edges)

@@ -35,9 +35,7 @@ class Family:
         lines: list[str] = []
         for generation in self.runs:
             lines.append(f"run {generation.run}:")
-            lines += [
-                f"  {a.recipe_id[:12]}  {a.place:18s} {a.words}" for a in generation.ancestors
-            ]
+            lines += [f"  {a.recipe_id[:12]}  {a.place:18s} {a.words}" for a in generation.ancestors]
         return "\n".join(lines)
 
 

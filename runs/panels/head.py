@@ -70,9 +70,7 @@ def quantity(value: float, unit: str) -> str:
 def measured(value: float, unit: str, low: float | None = None, high: float | None = None) -> str:
     """Return a value with its unit and its interval: "0.06047 nat/token (0.03152 to 0.08749)"."""
     beside = "" if unit in ("", "share", "B", "s") else f" ({unit})" if " " in unit else f" {unit}"
-    ends = (
-        "" if low is None or high is None else f" ({quantity(low, unit)} to {quantity(high, unit)})"
-    )
+    ends = "" if low is None or high is None else f" ({quantity(low, unit)} to {quantity(high, unit)})"
     return f"{quantity(value, unit)}{beside}{ends}"
 
 

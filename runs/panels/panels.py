@@ -57,10 +57,7 @@ class Series(Shape):
 
     @model_validator(mode="after")
     def _of_one_length(self) -> Self:
-        if (
-            len({len(part) for part in (self.x, self.y, self.low, self.high) if part is not None})
-            > 1
-        ):
+        if len({len(part) for part in (self.x, self.y, self.low, self.high) if part is not None}) > 1:
             raise ValueError(f"series {self.name}: x, y and its band differ in length")
         if (self.low is None) != (self.high is None):
             raise ValueError(f"series {self.name}: a band has both ends")

@@ -121,9 +121,7 @@ def overlaid(panels: Sequence[RunPanel]) -> list[Lines]:
     laid over each other, also under different names.
     """
     pairs = [
-        (run_panel.run, run_panel.panel)
-        for run_panel in panels
-        if isinstance(run_panel.panel, Lines)
+        (run_panel.run, run_panel.panel) for run_panel in panels if isinstance(run_panel.panel, Lines)
     ]
     first = pairs[0][1]
     alike = [(run, panel) for run, panel in pairs if _axes(panel) == _axes(first)]
@@ -134,9 +132,7 @@ def overlaid(panels: Sequence[RunPanel]) -> list[Lines]:
             name = first.title if single else line.name
             run_line = line.model_copy(update={"name": run, "role": "ours"})
             series.setdefault(name, []).append(run_line)
-    charts = {
-        name: lines for name, lines in series.items() if len({line.name for line in lines}) > 1
-    }
+    charts = {name: lines for name, lines in series.items() if len({line.name for line in lines}) > 1}
     return [
         Lines(
             name=first.name if len(charts) == 1 else _panel_name(first.name, number, name),

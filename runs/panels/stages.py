@@ -170,9 +170,7 @@ def _since(began: str, time: str) -> float:
 
 def _runs(began: str, children: Sequence[Child], names: Mapping[str, str]) -> Iterator[Lane]:
     """Yield a lane for each child, in the order in which they began."""
-    for child in sorted(
-        children, key=lambda run_child: (run_child.lines[0].position, run_child.run)
-    ):
+    for child in sorted(children, key=lambda run_child: (run_child.lines[0].position, run_child.run)):
         start = _since(began, child.began)
         end = _since(began, child.ended) if child.ended else None
         name = names.get(child.run, child.run)

@@ -67,9 +67,7 @@ def table(panel: Panel) -> tuple[list[str], Iterator[Row]]:
     """Return (columns, rows) with all data of a panel."""
     match panel:
         case Lines():
-            return ["series", "role", "seed", panel.x.name, panel.y.name, "low", "high"], _lines(
-                panel
-            )
+            return ["series", "role", "seed", panel.x.name, panel.y.name, "low", "high"], _lines(panel)
         case Front():
             axes = [axis.name for axis in panel.axes]
             return ["point", "label", "series", *axes, "kept", "chosen"], _front(panel)
@@ -99,9 +97,7 @@ def table(panel: Panel) -> tuple[list[str], Iterator[Row]]:
         case Strip():
             return [*_STAGE, "figure", "unit", *VALUE, "runs"], _strip(panel)
         case Timeline():
-            return ["group", "lane", "bar", "start (s)", "end (s)", "state", "run"], _timeline(
-                panel
-            )
+            return ["group", "lane", "bar", "start (s)", "end (s)", "state", "run"], _timeline(panel)
 
 
 VALUE = ("value", "low", "high")
@@ -198,9 +194,7 @@ def called(report: str, run: str, name: str) -> str:
     """Return a run's report with its name: beside its id in the first line, else in its place."""
     heading, line, rest = report.partition("\n")
     if name != run:
-        heading = re.sub(
-            rf"(?<![\w.-]){re.escape(run)}(?![\w.-])", f"{name} ({run})", heading, count=1
-        )
+        heading = re.sub(rf"(?<![\w.-]){re.escape(run)}(?![\w.-])", f"{name} ({run})", heading, count=1)
     return heading + line + renamed(rest, run, name)
 
 

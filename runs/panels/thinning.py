@@ -54,9 +54,7 @@ def thin(panel: Panel, points: int = POINTS, rows: int = ROWS) -> Panel:
 def _thin_timeline(panel: Timeline, room: int) -> Timeline:
     """Return the timeline with at most `room` bars: a page can draw no more."""
     ranks = [
-        (_rank(bar), at, n)
-        for at, lane in enumerate(panel.lanes)
-        for n, bar in enumerate(lane.bars)
+        (_rank(bar), at, n) for at, lane in enumerate(panel.lanes) for n, bar in enumerate(lane.bars)
     ]
     bar_places = {(at, n) for _, at, n in sorted(ranks)[:room]}
     lanes = tuple(

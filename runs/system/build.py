@@ -35,9 +35,7 @@ def of_checkout(folder: Path) -> str | None:
     commit_hash = _git(folder, "rev-parse", "--short=12", "HEAD")
     if commit_hash is None:
         return None
-    return (
-        f"{commit_hash}+changes" if _git(folder, "status", "--porcelain", "-uno") else commit_hash
-    )
+    return f"{commit_hash}+changes" if _git(folder, "status", "--porcelain", "-uno") else commit_hash
 
 
 def _git(folder: Path, *words: str) -> str | None:

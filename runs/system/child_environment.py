@@ -132,9 +132,7 @@ def child_environment(
         }
     else:
         allowed = [*PROGRAM, *(HUB if kind == "task" else ()), *variables.get(FURTHER, "").split()]
-        child_variables = {
-            name: value for name, value in variables.items() if _matches(name, allowed)
-        }
+        child_variables = {name: value for name, value in variables.items() if _matches(name, allowed)}
     if kind == "scorer" or (hub and may_ask_hub(variables)):
         return child_variables
     return {

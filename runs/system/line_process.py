@@ -23,9 +23,7 @@ class Respondent:
     def __init__(self, command: Sequence[str], **how: Any) -> None:
         """Start the process; `how` goes to Popen. Raises OSError."""
         self._number = 0
-        process: Any = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **how
-        )
+        process: Any = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **how)
         self.process: subprocess.Popen[bytes] = process
         #: Ends the process.
         self.close = weakref.finalize(self, _end, self.process)

@@ -40,9 +40,7 @@ def missing(needed_by: str, *modules: str) -> str:
     plural = "packages" if len(modules) > 1 else "package"
     names = " and ".join(name.replace("_", "-") for name in modules)
     verb = "are" if len(modules) > 1 else "is"
-    return (
-        f"{needed_by} needs the {plural} {names}, which {verb} not installed: {command(*modules)}"
-    )
+    return f"{needed_by} needs the {plural} {names}, which {verb} not installed: {command(*modules)}"
 
 
 def require(needed_by: str, *modules: str) -> None:

@@ -18,13 +18,9 @@ from agent_forge.runs.errors import ConfigError
 LONGEST = 300
 #: Control characters (C0, DEL, C1), line and paragraph separators, direction characters (Unicode's
 #: Bidi_Control) and lone surrogates, which are no text.
-_STEERING = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-)
+_STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 #: The same without tab and line ends, for texts of several lines.
-_STEERING_IN_LINES = re.compile(
-    _STEERING.pattern.replace("\x00-\x1f", "\x00-\x08\x0b\x0c\x0e-\x1f")
-)
+_STEERING_IN_LINES = re.compile(_STEERING.pattern.replace("\x00-\x1f", "\x00-\x08\x0b\x0c\x0e-\x1f"))
 #: All but tab and line feed: what a terminal shows as lines.
 _STEERING_ON_SCREEN = re.compile(_STEERING.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f"))
 #: Characters that do not show. Unicode's category Cf and property Default_Ignorable_Code_Point

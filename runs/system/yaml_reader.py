@@ -59,9 +59,7 @@ class _Loader(yaml.SafeLoader):
         A few lines of aliases, each a list of the one before seven times, stand for billions of
         values. Sharing holds the values in little memory, but to write one out never ends.
         """
-        alias: yaml.AliasEvent | None = (
-            self.peek_event() if self.check_event(yaml.AliasEvent) else None
-        )
+        alias: yaml.AliasEvent | None = self.peek_event() if self.check_event(yaml.AliasEvent) else None
         node = super().compose_node(parent, index)
         if node is not None and alias is None:
             self._sizes[node] = _size(node, self._sizes)

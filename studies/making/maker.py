@@ -151,9 +151,7 @@ class Maker:
         """Return the training whose optimiser another one carries on. Raises ConfigError."""
         training = self._known.get(recipe_id)
         if not isinstance(training, Train):
-            raise ConfigError(
-                f"recipe {recipe_id[:12]} is no training: it has no optimiser to carry"
-            )
+            raise ConfigError(f"recipe {recipe_id[:12]} is no training: it has no optimiser to carry")
         return training
 
     def _carried(self, recipe: Train, before: Snapshot | None) -> Snapshot:

@@ -125,9 +125,7 @@ class MakingState(State):
                 continue
             if isinstance(event, Made):
                 return event.seconds
-            return sum(
-                segment.seconds for segment in self.advanced.get(event.recipe.stem, {}).values()
-            )
+            return sum(segment.seconds for segment in self.advanced.get(event.recipe.stem, {}).values())
         return 0.0
 
 
@@ -180,9 +178,7 @@ def validate_answer(task: Make, event: Made | Advanced) -> str | None:
     if event.tokens % (event.step - event.begin):
         return "the segment's number of tokens is no multiple of its number of steps"
     steps = [point.step for point in event.curve]
-    if steps != sorted(set(steps)) or (
-        steps and not task.done < steps[0] <= steps[-1] <= event.step
-    ):
+    if steps != sorted(set(steps)) or (steps and not task.done < steps[0] <= steps[-1] <= event.step):
         return "the curve has points outside of the segment"
     return None
 

@@ -38,9 +38,7 @@ PHASES: list[dict[str, Any]] = [
             "seed": 3,
         },
         "unchanged": "specialists:base",
-        "gates": [
-            {"metric": "lead_over_sources", "at_least": UNHEARD, "otherwise": "pass unchanged"}
-        ],
+        "gates": [{"metric": "lead_over_sources", "at_least": UNHEARD, "otherwise": "pass unchanged"}],
     },
 ]
 

@@ -58,9 +58,7 @@ def texts(prompt: str, some: Sequence[ToolItem], seed: int) -> list[tuple[str, s
     found: list[tuple[str, str]] = []
     for number, item in enumerate(some):
         for question, calls in zip(item.questions, item.calls, strict=True):
-            written = "".join(
-                TAGS.written(call) + TAGS.result(_output(item, call)) for call in calls
-            )
+            written = "".join(TAGS.written(call) + TAGS.result(_output(item, call)) for call in calls)
             end = (item.answer or "done") if question == item.questions[-1] else "kept"
             found.append((f"{prompt}{question}\n", written + end))
             digits = "".join(map(str, keys.generator("able-more", seed, number).integers(0, 10, 3)))

@@ -33,6 +33,4 @@ def coded(folder: Path, choices: Any = CHOICES) -> Iterator[CodedTensor]:
 def write(folder: Path, file: Path, choices: Any = CHOICES, **more: Any) -> Written:
     """Write a model folder as a file of coded weights, with its companions."""
     config = open_checkpoint(folder).config
-    return coded_file.write(
-        file, coded(folder, choices), config, companions.contents(folder), **more
-    )
+    return coded_file.write(file, coded(folder, choices), config, companions.contents(folder), **more)

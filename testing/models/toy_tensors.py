@@ -79,9 +79,7 @@ class Toys:
 
 def same(a: Weights, b: Weights) -> bool:
     """Return True if names, dtypes and bits are equal."""
-    return list(a) == list(b) and all(
-        a[n].dtype == b[n].dtype and torch.equal(a[n], b[n]) for n in a
-    )
+    return list(a) == list(b) and all(a[n].dtype == b[n].dtype and torch.equal(a[n], b[n]) for n in a)
 
 
 def distance(a: Weights, b: Weights) -> float:

@@ -115,9 +115,7 @@ class Cluster:
         with closing(self.home.open_store()) as store:
             return store.read(f"evomerge/{full_name(store, run)}")
 
-    def wait(
-        self, condition: Callable[[], Any], seconds: float = PATIENCE, pause: float = 0.02
-    ) -> Any:
+    def wait(self, condition: Callable[[], Any], seconds: float = PATIENCE, pause: float = 0.02) -> Any:
         """Wait until `condition()` is true; return its value."""
         return wait_until(condition, self.logs, seconds, pause)
 

@@ -70,9 +70,7 @@ class Hub:
     def _make(self, told: dict[str, Any], owners: set[str]) -> tuple[int, Any]:
         name = f"{told['organization']}/{told['name']}"
         if told["organization"] not in owners:
-            return 403, {
-                "error": "You don't have the rights to create a model under this namespace"
-            }
+            return 403, {"error": "You don't have the rights to create a model under this namespace"}
         if name in self.repositories:
             return 409, {"error": "You already created this model repo"}
         private = told.get("private", told.get("visibility") == "private")

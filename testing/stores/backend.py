@@ -61,9 +61,7 @@ class Backend:
         store.close()
 
     @classmethod
-    def child(
-        cls, part: str, place: str, name: str = "child", fail: str = ""
-    ) -> subprocess.Popen[str]:
+    def child(cls, part: str, place: str, name: str = "child", fail: str = "") -> subprocess.Popen[str]:
         """Start a process that waits for a line on its input, opens the log and does its part."""
         return subprocess.Popen(
             [sys.executable, "-c", _CHILD + part, cls.opener, place, name],

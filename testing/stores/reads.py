@@ -67,9 +67,7 @@ class Reads(Backend):
         assert asked == 0, "what is there comes before the question whether to stop"
         assert keys(tuple(tail)) == ["c", "d", "e"], "also what came before it was asked to stop"
 
-    def test_tail_starts_after_a_position_and_delivers_before_it_stops(
-        self, store: EventStore
-    ) -> None:
+    def test_tail_starts_after_a_position_and_delivers_before_it_stops(self, store: EventStore) -> None:
         """A reader that comes back must not see old rows again, nor lose the last ones."""
         first, *_ = store.append("s", 0, [new("a"), new("b"), new("c")]).rows
         rows = store.tail(after=first.position, poll=0.001, stop=lambda: True)
@@ -96,9 +94,7 @@ class Reads(Backend):
 
     # Names of streams
 
-    def test_streams_gives_the_first_row_of_each_in_order_of_position(
-        self, store: EventStore
-    ) -> None:
+    def test_streams_gives_the_first_row_of_each_in_order_of_position(self, store: EventStore) -> None:
         """It is the list of runs, oldest first."""
         store.append("run-b", 0, [new("b1"), new("b2")])
         store.append("run-a", 0, [new("a1")])
@@ -130,9 +126,7 @@ class Reads(Backend):
 
     # The chain
 
-    def test_each_row_holds_the_hash_of_the_row_before_in_its_stream(
-        self, store: EventStore
-    ) -> None:
+    def test_each_row_holds_the_hash_of_the_row_before_in_its_stream(self, store: EventStore) -> None:
         """Tamper evidence: a changed row breaks the chain from there on."""
         for n in range(3):
             store.append("s", None, [new(f"s{n}a"), new(f"s{n}b")])

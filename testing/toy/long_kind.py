@@ -56,8 +56,7 @@ def seeded() -> Lines:
         for seed in range(5):
             x = range(0, 200 if seed else 150, 2)
             y = [
-                1.2 + 2 * math.exp(-step / rate) + 0.12 * math.sin(seed * 1.7 + step / 25)
-                for step in x
+                1.2 + 2 * math.exp(-step / rate) + 0.12 * math.sin(seed * 1.7 + step / 25) for step in x
             ]
             values = tuple(
                 None if (seed, step) == (1, 100) else v for step, v in zip(x, y, strict=True)

@@ -168,9 +168,7 @@ class Toy(Kind[ToyState]):
         """Return the digest of each step's total → what people call it."""
         return {digest_of(done.total): f"total of step {done.step}" for done in state.steps}
 
-    def summary_line(
-        self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]
-    ) -> str | None:
+    def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
         """Return the telling part of an event on one line; None for a type that is not its own."""
         match type_:
             case "counted":

@@ -111,9 +111,7 @@ def _break(store: EventStore, state: RunState) -> None:
             error="OutOfMemoryError: the device has 2.1 GiB left",
         )
         new = New(told, f"{state.run}/build/{state.generation}/1/failed/{attempt}")
-        store.append(
-            stream("evomerge", state.run), store.version(stream("evomerge", state.run)), [new]
-        )
+        store.append(stream("evomerge", state.run), store.version(stream("evomerge", state.run)), [new])
 
 
 class Site:
@@ -145,9 +143,7 @@ class Site:
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()
-        wait_until(
-            lambda: self._server.started or not self._thread.is_alive(), "the server comes up"
-        )
+        wait_until(lambda: self._server.started or not self._thread.is_alive(), "the server comes up")
         assert self._thread.is_alive(), "the server did not come up"
 
     def stop(self) -> None:

@@ -104,9 +104,7 @@ class World:
         self.quality, self.sketcher, self.skill = quality, sketcher, skill
         self.rows: list[Envelope] = []
         self.state = RunState()
-        references = tuple(
-            events.ModelReference(name=n, path=f"/models/{n}") for n in ("a", "b", "c")
-        )
+        references = tuple(events.ModelReference(name=n, path=f"/models/{n}") for n in ("a", "b", "c"))
         submitted = events.Submitted(
             run=RUN,
             owner="ada",
@@ -309,9 +307,7 @@ class World:
             assert gate
             scored = joined(parts[:number])
             looks = len(parts) - 1
-            if why := early_stopping.reason(
-                state, gate, slice_, pick(whole, scored), scored, looks
-            ):
+            if why := early_stopping.reason(state, gate, slice_, pick(whole, scored), scored, looks):
                 return scored, why
         return None, None
 

@@ -35,9 +35,7 @@ SETTINGS: dict[str, Any] = {
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def submit(
-    home: Home, toys: Toys, run: str = "r", data: tuple[str, ...] = (), **settings: Any
-) -> str:
+def submit(home: Home, toys: Toys, run: str = "r", data: tuple[str, ...] = (), **settings: Any) -> str:
     """Submit a run over the toys, on their data or other."""
     store = home.open_store()
     config = parse({**SETTINGS, **settings})

@@ -159,9 +159,7 @@ def decoded() -> str:
     return digest(operations.apply(recipe, {"model": model, "0000": part}).weights)
 
 
-SVD = operations.complete(
-    Transform(operation="svf-decompose@1", inputs={"of": toy_training.INIT.id})
-)
+SVD = operations.complete(Transform(operation="svf-decompose@1", inputs={"of": toy_training.INIT.id}))
 
 
 def factored() -> Model:

@@ -138,9 +138,7 @@ def noted(part: str, found: Any) -> Any:
         place[part] = found
         NOTED.write_text(json.dumps(whole, indent=1, sort_keys=True) + "\n", "utf-8")
     elif part in OF_MACHINES and not place:
-        pytest.skip(
-            f"noted on {', '.join(m for m in machines if machines[m])}; this is {machine()}"
-        )
+        pytest.skip(f"noted on {', '.join(m for m in machines if machines[m])}; this is {machine()}")
     return place.get(part)
 
 

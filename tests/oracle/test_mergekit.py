@@ -29,9 +29,7 @@ pytestmark = [
     pytest.mark.skipif(not Path(TOOL).is_file(), reason="FORGE_MERGEKIT names no mergekit-yaml"),
 ]
 
-THREE = (
-    "models: [{{model: {a}}}, {{model: {b}}}, {{model: {c}}}]\nbase_model: {base}\ndtype: float32\n"
-)
+THREE = "models: [{{model: {a}}}, {{model: {b}}}, {{model: {c}}}]\nbase_model: {base}\ndtype: float32\n"
 TWO = "models: [{{model: {a}}}, {{model: {b}}}]\ndtype: float32\n"
 
 PAIR = "models: [{{model: {a}, parameters: {{weight: 0.3}}}}, {{model: {b}, parameters: {{weight: 0.5}}}}]\ndtype: float32\n"
@@ -68,8 +66,7 @@ SAME = {
         1e-5,
     ),
     "breadcrumbs": (
-        THREE
-        + "merge_method: breadcrumbs\nparameters: {{weight: 0.5, density: 0.5, gamma: 0.125}}\n",
+        THREE + "merge_method: breadcrumbs\nparameters: {{weight: 0.5, density: 0.5, gamma: 0.125}}\n",
         1e-5,
     ),
     "breadcrumbs_ties": (
@@ -83,8 +80,7 @@ SAME = {
         1e-5,
     ),
     "breadcrumbs of more than there is": (
-        THREE
-        + "merge_method: breadcrumbs\nparameters: {{weight: 0.5, density: 0.875, gamma: 0.25}}\n",
+        THREE + "merge_method: breadcrumbs\nparameters: {{weight: 0.5, density: 0.875, gamma: 0.25}}\n",
         1e-5,
     ),
     "della": (THREE + "merge_method: della\nparameters: {{weight: 0.5}}\n", 1e-5),
@@ -100,8 +96,7 @@ SAME = {
         1e-5,
     ),
     "karcher with a base": (
-        TWO
-        + "merge_method: karcher\nbase_model: {base}\nparameters: {{max_iter: 100, tol: 1.0e-9}}\n",
+        TWO + "merge_method: karcher\nbase_model: {base}\nparameters: {{max_iter: 100, tol: 1.0e-9}}\n",
         1e-3,
     ),
     "nuslerp": (PAIR + "merge_method: nuslerp\n", 1e-4),
@@ -202,9 +197,7 @@ def trained() -> Toys:
     """Specialists that were trained here, by `make demo` or `forge cognate`."""
     folder = Path(os.environ.get("FORGE_COGNATE", "demo/models"))
     if not (folder / "cognate.json").is_file():
-        pytest.skip(
-            f"no trained models at {folder}: make demo trains them, FORGE_COGNATE says where"
-        )
+        pytest.skip(f"no trained models at {folder}: make demo trains them, FORGE_COGNATE says where")
     return Toys(folder / "base", tuple(folder / n for n in ("code", "math", "data")), folder)
 
 
@@ -270,9 +263,7 @@ def test_the_same_as_mergekit_of_bfloat16_models(tmp_path: Path, name: str) -> N
 
 def test_dare_rescales_by_the_density_and_not_to_the_l1_norm(toys: Toys, tmp_path: Path) -> None:
     """Every kept element of ours is the delta over the density exactly; theirs depends on the mask."""
-    text = (
-        "models: [{{model: {a}}}]\nbase_model: {base}\nmerge_method: dare_linear\ndtype: float32\n"
-    )
+    text = "models: [{{model: {a}}}]\nbase_model: {base}\nmerge_method: dare_linear\ndtype: float32\n"
     text += "parameters: {{weight: 1.0, density: 0.5}}\n"
     ours, theirs, _ = both(text, toys, tmp_path)
     base, source = (dict(open_checkpoint(p).tensors()) for p in (toys.base, toys.sources[0]))

@@ -50,9 +50,7 @@ def merge(
     opened = [PairFolder(folder) for folder in folders]
     modules = sorted({module for adapter in opened for module in adapter.modules})
     first = [adapter.pair(min(adapter.modules)) for adapter in opened]
-    rank = how.rank or max(
-        _rank(adapter, pair) for adapter, pair in zip(opened, first, strict=True)
-    )
+    rank = how.rank or max(_rank(adapter, pair) for adapter, pair in zip(opened, first, strict=True))
     module_pairs = {module: _module(module, opened, weights, how, rank) for module in modules}
     bases = [str(adapter.settings.get("base_model_name_or_path")) for adapter in opened]
     settings = {

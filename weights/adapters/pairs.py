@@ -82,9 +82,7 @@ class PairFolder:
         try:
             with safe_open(self._file, framework="pt") as opened:  # pyright: ignore[reportCallIssue]
                 names = sorted(opened.keys())
-                self.dtype: torch.dtype = (
-                    opened.get_tensor(names[0]).dtype if names else torch.float32
-                )
+                self.dtype: torch.dtype = opened.get_tensor(names[0]).dtype if names else torch.float32
         except (OSError, SafetensorError) as error:
             raise SourceError(f"{self._file} cannot be read: {error}") from error
         for name in names:

@@ -70,12 +70,8 @@ class SeedLM:
             header={"bits": params.bits, "exponent": exponent},
             parts={
                 "seeds": bits.pack(torch.from_numpy(solutions[:, 0]), SEED),
-                "exponents": bits.pack(
-                    torch.from_numpy(solutions[:, 1] - seed_search.LOW), EXPONENT
-                ),
-                "mantissas": bits.pack(
-                    torch.from_numpy(solutions[:, 2:] - seed_search.LOW), MANTISSA
-                ),
+                "exponents": bits.pack(torch.from_numpy(solutions[:, 1] - seed_search.LOW), EXPONENT),
+                "mantissas": bits.pack(torch.from_numpy(solutions[:, 2:] - seed_search.LOW), MANTISSA),
             },
         )
 

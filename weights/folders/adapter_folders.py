@@ -62,9 +62,7 @@ def is_adapter(folder: Path) -> bool:
 def base_of(folder: Path) -> str | None:
     """Return the base that an adapter's settings name; None without a name that can be printed."""
     try:
-        base = bounded_files.read_object(folder / CONFIG, MOST_CONFIG).get(
-            "base_model_name_or_path"
-        )
+        base = bounded_files.read_object(folder / CONFIG, MOST_CONFIG).get("base_model_name_or_path")
     except SourceError:
         return None
     return base if isinstance(base, str) and base.isprintable() and 0 < len(base) < 1000 else None
@@ -201,9 +199,7 @@ class AdapterConfig:
         """Return the tokens whose `count` rows are stored for an embedding. Raise SourceError."""
         indices = self._settings.get("trainable_token_indices")
         if isinstance(indices, Mapping):
-            indices = next(
-                (i for key, i in indices.items() if f".{module}".endswith(f".{key}")), None
-            )
+            indices = next((i for key, i in indices.items() if f".{module}".endswith(f".{key}")), None)
         tokens = indices if isinstance(indices, list) else []
         whole = all(type(token) is int and token >= 0 for token in tokens)
         if not whole or len(set(tokens)) != len(tokens) or len(tokens) != count:
@@ -233,8 +229,7 @@ class AdapterConfig:
             raise SourceError(
                 f"adapter {self._folder}: init_lora_weights is {_shown(start)}, which changed the base "
                 "before the training: added to the base as it is, the adapter gives another model. "
-                f"To use it, {_CONVERT}"
-                + (f"; or {_BY_PEFT}." if word in ("pissa", "olora") else ".")
+                f"To use it, {_CONVERT}" + (f"; or {_BY_PEFT}." if word in ("pissa", "olora") else ".")
             )
 
     def _check_scales(self) -> None:
@@ -249,9 +244,7 @@ class AdapterConfig:
                 "patterns to numbers."
             )
         scales = {"lora_alpha": self._settings.get("lora_alpha", 1)}
-        scales |= {
-            f"alpha_pattern {pattern[:60]!r}": value for pattern, value in by_pattern.items()
-        }
+        scales |= {f"alpha_pattern {pattern[:60]!r}": value for pattern, value in by_pattern.items()}
         for name, value in scales.items():
             if type(value) not in (int, float) or not abs(value) < MOST_ALPHA:
                 raise SourceError(f"{self._file}: {name} is {_shown(value)}, not a finite number.")

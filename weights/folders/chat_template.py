@@ -42,9 +42,7 @@ def unusual(folder: Path) -> list[tuple[str, str]]:
     A template is unusual if it is no Jinja, reads other templates, or reads attributes whose names
     begin with `_`, which is how programs break out of a sandbox.
     """
-    return [
-        (name, why) for name, text in _templates(folder) if (why := _why_unusual(text)) is not None
-    ]
+    return [(name, why) for name, text in _templates(folder) if (why := _why_unusual(text)) is not None]
 
 
 def _templates(folder: Path) -> Iterator[tuple[str, str]]:

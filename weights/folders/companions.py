@@ -94,9 +94,7 @@ def _belongs(folder: Path, place: Path) -> bool:
     """Return True if a file is in the folder, or in the Hub cache that the folder is a snapshot of."""
     if place.is_relative_to(folder):
         return True
-    return folder.parent.name == "snapshots" and place.is_relative_to(
-        folder.parent.parent / "blobs"
-    )
+    return folder.parent.name == "snapshots" and place.is_relative_to(folder.parent.parent / "blobs")
 
 
 def digests(folder: Path) -> dict[str, str]:

@@ -115,8 +115,7 @@ def _fit(
     _check_quantised(place, config, dict(shapes))
     module = model_config.module(place, config)
     tensors = {
-        name: torch.empty(shape, dtype=TORCH[dtype], device="meta")
-        for name, (dtype, shape) in shapes
+        name: torch.empty(shape, dtype=TORCH[dtype], device="meta") for name, (dtype, shape) in shapes
     }
     try:
         filled = fill(module, tensors)

@@ -25,9 +25,7 @@ ENDING = ".gguf"
 _HUB, _PACKAGE = "hub:", "package:"
 _DIST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,200}[A-Za-z0-9])?")
 _LATER_PART = re.compile(r"-(?!00001-)\d{5}-of-\d{5}\.gguf$")
-_REPOSITORY = re.compile(
-    r"(?!.*\.\.)([\w.-]{1,96}/[\w.-]{1,96})/([\w./+ -]{1,300}\.gguf)", re.ASCII
-)
+_REPOSITORY = re.compile(r"(?!.*\.\.)([\w.-]{1,96}/[\w.-]{1,96})/([\w./+ -]{1,300}\.gguf)", re.ASCII)
 
 
 def is_package(text: str) -> bool:
@@ -113,9 +111,7 @@ def _in_package(text: str, whole: str) -> Path:
         names = ", ".join(sorted(Path(name).name for name in files)[:20])
         raise SourceError(f"package {dist} {what}: write package:{dist}/FILE, of {names}.")
     if not files[chosen[0]].is_file():
-        raise SourceError(
-            f"package {dist} lists {chosen[0]}, and it is not there: install it again."
-        )
+        raise SourceError(f"package {dist} lists {chosen[0]}, and it is not there: install it again.")
     return files[chosen[0]]
 
 

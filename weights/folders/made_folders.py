@@ -153,9 +153,7 @@ def settled(
     def fill(hidden: Path) -> None:
         words = make(hidden)
         entries = {file.name: _entry(file) for file in sorted(hidden.iterdir())}
-        (hidden / note).write_text(
-            json.dumps({**words, "files": entries}, indent=1) + "\n", "utf-8"
-        )
+        (hidden / note).write_text(json.dumps({**words, "files": entries}, indent=1) + "\n", "utf-8")
 
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -80,9 +80,7 @@ def check(file: Path, config: Mapping[str, Any], shapes: Mapping[str, Shape]) ->
             raise SourceError(f"{file}: {key} is {_shown(config[key])}, not an object of settings.")
     stored = block_names.count(list(shapes)) or MOST_BLOCKS
     if stored > max(len(shapes), MOST_BLOCKS):
-        raise SourceError(
-            f"{file.parent}: a tensor is of block {stored - 1:,}, of few that there are."
-        )
+        raise SourceError(f"{file.parent}: a tensor is of block {stored - 1:,}, of few that there are.")
     longest = max((side for shape in shapes.values() for side in shape), default=0)
     for where, settings in (("", config), ("text_config.", config.get("text_config") or {})):
         for keys, most, why in (
@@ -123,9 +121,7 @@ def check_predicts_tokens(folder: Path, config: Mapping[str, object]) -> None:
     names = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
     if not names or set(names) & set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()):
         return
-    other_classes = sorted(
-        set(names) & set(dir(transformers))
-    )  # `dir` imports none, and takes 0.3 s
+    other_classes = sorted(set(names) & set(dir(transformers)))  # `dir` imports none, and takes 0.3 s
     if other_classes:
         raise SourceError(
             f"{folder} holds a {other_classes[0]}, which does not predict the next token: a "

@@ -48,9 +48,7 @@ def places(
     tensor_places: list[Place] = []
     headers: dict[str, bytes] = {}
     for number, shard in enumerate(shards, start=1):
-        file = (
-            SINGLE if len(shards) == 1 else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
-        )
+        file = SINGLE if len(shards) == 1 else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
         header = _header(shard)
         headers[file] = header
         offset = len(header)

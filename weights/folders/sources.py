@@ -117,9 +117,7 @@ def _pair(base: ModelReference, adapter: ModelReference) -> ModelReference:
     for model in models:
         if not Path(model.path).exists():
             what = "base" if model is base else "adapter"
-            raise SourceError(
-                f"{what} {model.path} does not exist. Check the path, or give a Hub id."
-            )
+            raise SourceError(f"{what} {model.path} does not exist. Check the path, or give a Hub id.")
     if not adapter_folders.is_adapter(Path(adapter.path)):
         raise SourceError(
             f"{adapter.path} is no adapter: it has no {adapter_folders.CONFIG}, or holds a whole model."
@@ -172,9 +170,7 @@ def _found(text: str, aliases: Mapping[str, str], named: Names | None) -> ModelR
     repository, _, revision = meant.partition("@")
     if repository.count("/") != 1:
         alias_names = ", ".join(sorted(aliases))
-        more = (
-            ", nor a run (RUN, RUN/champion or RUN:ROLE), nor a registered model" if named else ""
-        )
+        more = ", nor a run (RUN, RUN/champion or RUN:ROLE), nor a registered model" if named else ""
         raise SourceError(
             f"model {text!r} is neither a folder here, nor a GGUF file, nor a Hub id "
             f"(owner/name[@revision]), nor an alias ({alias_names}){more}."
@@ -414,8 +410,7 @@ def compare_settings(a: Checkpoint, b: Checkpoint, apart: Collection[str] = ()) 
     `apart`: keys that are left out.
     """
     left, right = (
-        _standard(model_config.configuration(model.given, model.config).to_dict())
-        for model in (a, b)
+        _standard(model_config.configuration(model.given, model.config).to_dict()) for model in (a, b)
     )
     warnings = []
     for key, value, other in _differences(left, right):
@@ -431,8 +426,7 @@ def compare_settings(a: Checkpoint, b: Checkpoint, apart: Collection[str] = ()) 
 def _standard(config: Mapping[str, object]) -> dict[str, object]:
     """Return the settings of a configuration, with the sizes of heads that follow from others."""
     settings = {
-        key: _standard(value) if isinstance(value, Mapping) else value
-        for key, value in config.items()
+        key: _standard(value) if isinstance(value, Mapping) else value for key, value in config.items()
     }
     if "rope_type" in settings:
         settings.pop("type", None)  # its old name

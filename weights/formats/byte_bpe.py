@@ -79,9 +79,7 @@ def file_of(tokenizer: Tokenizer) -> dict[str, Any]:
     Loading may have replaced what the file says of splitting. Raises SourceError if it has none.
     """
     if getattr(tokenizer, "backend_tokenizer", None) is None:
-        raise SourceError(
-            f"the tokenizer is a {type(tokenizer).__name__} without a tokenizer.json."
-        )
+        raise SourceError(f"the tokenizer is a {type(tokenizer).__name__} without a tokenizer.json.")
     return json.loads(tokenizer.backend_tokenizer.to_str())
 
 

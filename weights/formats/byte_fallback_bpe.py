@@ -44,9 +44,7 @@ def of(tokenizer: Tokenizer, size: int) -> Tokens:
         if model.get(name):
             raise SourceError(f"the tokenizer has {name}, which llama.cpp does not.")
     if lacking := [byte for byte in _BYTES if byte not in model["vocab"]]:
-        raise SourceError(
-            f"the tokenizer has no token for the byte {lacking[0]}: all 256 are needed."
-        )
+        raise SourceError(f"the tokenizer has no token for the byte {lacking[0]}: all 256 are needed.")
     pairs = (pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"])
     merges: list[Merge] = [(left, right) for left, right in pairs]
     added = {row["content"]: row for row in tokenizer_content["added_tokens"]}
@@ -98,9 +96,7 @@ def _check_merges(merges: Sequence[Merge], vocabulary: Mapping[str, int], added:
                 f"the merges of {token!r} do not stand together: llama.cpp has one score a token."
             )
         if left in _BYTES or right in _BYTES:
-            raise SourceError(
-                f"the tokenizer merges bytes ({left} {right}), which llama.cpp does not."
-            )
+            raise SourceError(f"the tokenizer merges bytes ({left} {right}), which llama.cpp does not.")
         newest = token
         done.add(token)
     for token in vocabulary:

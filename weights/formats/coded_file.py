@@ -180,9 +180,7 @@ def _parsed(file: Path, compressed_text: bytes) -> Header:
         inflater = zlib.decompressobj()
         text = inflater.decompress(compressed_text, MOST_BYTES)
         if inflater.unconsumed_tail or inflater.unused_data or not inflater.eof:
-            raise ValueError(
-                f"it has more than {MOST_BYTES:,} bytes, or ends elsewhere than it says"
-            )
+            raise ValueError(f"it has more than {MOST_BYTES:,} bytes, or ends elsewhere than it says")
         return Header.model_validate(bounded_files.parse_json(text, DEEPEST))
     except ValidationError as error:
         first = error.errors()[0]
@@ -342,9 +340,7 @@ def entry(tensor: CodedTensor) -> TensorEntry:
     )
 
 
-def _write_tensors(
-    opened: BinaryIO, tensors: Iterable[CodedTensor]
-) -> tuple[list[TensorEntry], str]:
+def _write_tensors(opened: BinaryIO, tensors: Iterable[CodedTensor]) -> tuple[list[TensorEntry], str]:
     """Write the parts of tensors; return their entries, and the digest of all decoded."""
     entries: list[TensorEntry] = []
     hasher = blake3.blake3()

@@ -46,9 +46,7 @@ def check(checkpoint: Checkpoint, type_: str) -> tuple[list[str], int]:
     names = [name for name in checkpoint.shapes if name.endswith("_proj.weight")]
     for name in names:
         if checkpoint.shapes[name][0] not in FLOATS:
-            raise SourceError(
-                f"tensor {name} is {checkpoint.shapes[name][0]}, not a float to round."
-            )
+            raise SourceError(f"tensor {name} is {checkpoint.shapes[name][0]}, not a float to round.")
     columns = {checkpoint.shapes[name][1][-1]: name for name in names}
     fit = [group for group in GROUPS if all(width % group == 0 for width in columns)]
     if not fit or not names:

@@ -121,9 +121,7 @@ def _unfit_lfm2(config: Config) -> str | None:
 def _unfit_gemma(config: Config) -> str | None:
     """Return what of a Gemma config llama.cpp does not compute."""
     named = config.get("hidden_activation") or config.get("hidden_act") or _TANH_GELU[0]
-    legacy = (
-        config["model_type"] == "gemma" and named == "gelu"
-    )  # transformers reads it as tanh, too
+    legacy = config["model_type"] == "gemma" and named == "gelu"  # transformers reads it as tanh, too
     if named not in _TANH_GELU and not legacy:
         return f"the activation {named!r} (it has gelu_pytorch_tanh)"
     if config.get("attention_bias"):
@@ -153,13 +151,9 @@ def _unfit_gemma2(config: Config) -> str | None:
         return "a soft cap of attention for this architecture"
     period = 2 if kind == "gemma2" else 6
     usual = [("sliding" if (i + 1) % period else "full") + "_attention" for i in range(layers)]
-    pattern = (
-        config.get("sliding_window_pattern") or config.get("_sliding_window_pattern") or period
-    )
+    pattern = config.get("sliding_window_pattern") or config.get("_sliding_window_pattern") or period
     if (config.get("layer_types") or usual) != usual or pattern != period:
-        return (
-            f"another order of sliding layers than one full layer after {period - 1} sliding ones"
-        )
+        return f"another order of sliding layers than one full layer after {period - 1} sliding ones"
     return None
 
 
@@ -213,15 +207,11 @@ def _describe_lfm2(writer: gguf.GGUFWriter, config: Config) -> None:
 
 
 _LONG = ("linear", "yarn", "llama3", "longrope")
-_LLAMA = Architecture(
-    gguf.MODEL_ARCH.LLAMA, paired=True, wide=True, scalings=_LONG, unfit=_unfit_silu
-)
+_LLAMA = Architecture(gguf.MODEL_ARCH.LLAMA, paired=True, wide=True, scalings=_LONG, unfit=_unfit_silu)
 #: `model_type` of a config → its architecture.
 ARCHITECTURES = {
     "qwen2": Architecture(gguf.MODEL_ARCH.QWEN2, unfit=_unfit_silu),
-    "qwen3": Architecture(
-        gguf.MODEL_ARCH.QWEN3, wide=True, unfit=_all_of(_unfit_silu, _unfit_biased)
-    ),
+    "qwen3": Architecture(gguf.MODEL_ARCH.QWEN3, wide=True, unfit=_all_of(_unfit_silu, _unfit_biased)),
     "llama": _LLAMA,
     "mistral": dataclasses.replace(_LLAMA, unslid=True),
     "smollm3": Architecture(
@@ -280,18 +270,14 @@ def check(config: Config, label: object) -> None:
         )
     needed = NEEDED if kind == "lfm2" else NEEDED + _NEEDED_MOST
     if lacking := [name for name in needed if config.get(name) is None]:
-        raise SourceError(
-            f"{label}: config.json lacks {', '.join(lacking)}, which a GGUF file needs."
-        )
+        raise SourceError(f"{label}: config.json lacks {', '.join(lacking)}, which a GGUF file needs.")
     architecture = of(config)
     if why := (
         gguf_rope.unfit(config, architecture.scalings, architecture.partial)
         or _unfit_width(config, architecture)
         or architecture.unfit(config)
     ):
-        raise SourceError(
-            f"{label}: llama.cpp does not have {why}, and would compute something else."
-        )
+        raise SourceError(f"{label}: llama.cpp does not have {why}, and would compute something else.")
 
 
 def _unfit_width(config: Config, architecture: Architecture) -> str | None:

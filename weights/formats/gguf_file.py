@@ -141,9 +141,7 @@ def write(
         tensors = checkpoint.tensors()
         for _, source_name in placed:
             if types[source_name].name in TERNARY:
-                parts(
-                    source_name, tensors[source_name], gguf.GGML_QUANT_SIZES[types[source_name]][0]
-                )
+                parts(source_name, tensors[source_name], gguf.GGML_QUANT_SIZES[types[source_name]][0])
             values = _values(config, source_name, tensors[source_name])
             writer.write_tensor_data(quantize(values, types[source_name]))
     finally:

@@ -128,9 +128,7 @@ class Opened:
         if params.ftype != usual or params.imatrix != null or not params.quantize_output_tensor:
             raise RuntimeError("has other declarations than its package: install another version")
 
-    def quantise(
-        self, source: str, target: str, type_: str, matrix: str | None, threads: int
-    ) -> None:
+    def quantise(self, source: str, target: str, type_: str, matrix: str | None, threads: int) -> None:
         """Quantise a file. Raises RuntimeError."""
         self.check()
         params, null = self._lib.llama_model_quantize_default_params(), self._ffi.NULL
@@ -140,9 +138,7 @@ class Opened:
             (self._ffi.new("char[]", name.encode()), self._ffi.from_buffer("float[]", mean))
             for name, mean in means.items()
         ]
-        rows = self._ffi.new(
-            "struct llama_model_imatrix_data[]", len(alive) + 1
-        )  # the last is null
+        rows = self._ffi.new("struct llama_model_imatrix_data[]", len(alive) + 1)  # the last is null
         for row, (name, mean) in zip(rows, alive, strict=False):
             row.name, row.data, row.size = name, mean, len(mean)
         params.imatrix = rows if alive else null
@@ -161,9 +157,7 @@ class Opened:
         self._model = self._lib.llama_model_load_from_file(os.fsencode(file), params)
         if self._model == self._ffi.NULL:
             raise RuntimeError("does not load the file")
-        self._vocabulary = self._lib.llama_vocab_n_tokens(
-            self._lib.llama_model_get_vocab(self._model)
-        )
+        self._vocabulary = self._lib.llama_vocab_n_tokens(self._lib.llama_model_get_vocab(self._model))
         self._batch = max(1, min(context, 512, LOGITS // self._vocabulary))
         params = self._lib.llama_context_default_params()
         params.n_ctx, params.n_batch, params.n_ubatch = context, self._batch, self._batch

@@ -55,9 +55,7 @@ class Encode:
             raise ConfigError(f"the model has no tensor {params.tensor}")
         grams = inputs["grams"].weights if "grams" in inputs else {}
         gram, rows = grams.get(params.tensor), grams.get(f"{ROWS}{params.tensor}")
-        coded = coded_file.code(
-            params.tensor, tensor, params.codec, params.params, gram, seed, rows
-        )
+        coded = coded_file.code(params.tensor, tensor, params.codec, params.params, gram, seed, rows)
         return Model({}, packed(coded))
 
 

@@ -70,9 +70,7 @@ class TernaryFeedback:
         for name, gram in _grams(model, params, seed, streams).items():
             weight = weights[name].float()
             scale = params.sigmas * ternary_pack.deviation(weight)
-            weights[name] = ternary_pack.assembled(
-                fed_back(weight, scale, gram, params.damping), scale
-            )
+            weights[name] = ternary_pack.assembled(fed_back(weight, scale, gram, params.damping), scale)
         return Model(model.config, weights)
 
 

@@ -52,17 +52,14 @@ class ThoughtsInit:
                 drawn = randomness.gaussian(shape.numel(), *key)
                 thought_tensors[name] = mean + deviation * torch.from_numpy(drawn)
             elif name == "last.bias":
-                thought_tensors[name] = torch.tensor(
-                    [math.log(params.weight / (1 - params.weight))]
-                )
+                thought_tensors[name] = torch.tensor([math.log(params.weight / (1 - params.weight))])
             elif name in ("first.weight", "second.weight"):
                 drawn = 2.0 * randomness.uniform(shape.numel(), *key) - 1.0
                 thought_tensors[name] = torch.from_numpy(drawn).reshape(shape) / math.sqrt(shape[1])
             else:
                 thought_tensors[name] = torch.zeros(shape)
         added = {
-            f"{START}{name}": tensor.float().contiguous()
-            for name, tensor in thought_tensors.items()
+            f"{START}{name}": tensor.float().contiguous() for name, tensor in thought_tensors.items()
         }
         return Model(model.config, {**model.weights, **added})
 

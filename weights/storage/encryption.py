@@ -231,8 +231,7 @@ def _text(file: str) -> str:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or type(error).__name__
         raise ConfigError(
-            f"the file that {FILE_VARIABLE} names cannot be read: {why}. "
-            "Check its path and its owner."
+            f"the file that {FILE_VARIABLE} names cannot be read: {why}. Check its path and its owner."
         ) from None
 
 

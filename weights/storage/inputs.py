@@ -170,9 +170,7 @@ class Supply:
     def _fetched(self, pinned: SourceRecord) -> tuple[Path | None, str]:
         """Return a copy fetched from the store; or None, and why the store's copy was refused."""
         try:
-            if self.fetch(
-                stored(pinned.model), self._copies.place(pinned.model), companions.CONFIG
-            ):
+            if self.fetch(stored(pinned.model), self._copies.place(pinned.model), companions.CONFIG):
                 return self._copies.find(pinned.model, pinned.files), ""
         except ConfigError as error:
             return None, f" The store's cannot be used: {error}"

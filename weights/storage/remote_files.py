@@ -96,9 +96,7 @@ class StoredFiles:
         except Exception as error:  # the libraries of stores have no base class in common
             why = self._address.masked(str(error)) or type(error).__name__
             remedy = "Check free space, permissions and the network, then try again"
-            raise UnavailableError(
-                f"{failed}: {why}. {remedy}; what is stored is whole."
-            ) from error
+            raise UnavailableError(f"{failed}: {why}. {remedy}; what is stored is whole.") from error
 
 
 def connected(url: str) -> StoredFiles:

@@ -96,9 +96,7 @@ def _training(
     return forward
 
 
-def _packed(
-    layer: torch.nn.Linear, group: int, int8: bool
-) -> Callable[[torch.Tensor], torch.Tensor]:
+def _packed(layer: torch.nn.Linear, group: int, int8: bool) -> Callable[[torch.Tensor], torch.Tensor]:
     def forward(x: torch.Tensor) -> torch.Tensor:
         scale = quantiser.largest(layer.weight, group)
         return _product(x, layer.weight.sign(), scale, layer.bias, int8, 1.0)

@@ -31,11 +31,7 @@ def neighbours(trits: torch.Tensor) -> torch.Tensor:
 
 def from_neighbours(packed: torch.Tensor, columns: int) -> torch.Tensor:
     """Return int8 trits [rows, columns] of what `neighbours` packed. Raises SourceError."""
-    if (
-        packed.dtype != torch.uint8
-        or packed.dim() != 2
-        or packed.shape[1] != -(-columns // PER_BYTE)
-    ):
+    if packed.dtype != torch.uint8 or packed.dim() != 2 or packed.shape[1] != -(-columns // PER_BYTE):
         raise SourceError(f"packed trits of {columns} columns have another shape or dtype")
     trits = torch.stack(_separated(packed), 2).flatten(1)
     return _checked(trits)[:, :columns].contiguous()
@@ -89,9 +85,7 @@ def pack(
     return packed
 
 
-def unpack(
-    packed: Mapping[str, torch.Tensor], columns: Mapping[str, int]
-) -> dict[str, torch.Tensor]:
+def unpack(packed: Mapping[str, torch.Tensor], columns: Mapping[str, int]) -> dict[str, torch.Tensor]:
     """Return the weights of a container, float32; `columns` has the width of each ternary matrix.
 
     Raises SourceError for a container that lacks a part, or damaged bytes.
@@ -114,9 +108,7 @@ def bytes_of(packed: Mapping[str, torch.Tensor]) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in packed.values())
 
 
-def packed_bytes(
-    weights: Mapping[str, torch.Tensor], matrices: Collection[str], group: int = 0
-) -> int:
+def packed_bytes(weights: Mapping[str, torch.Tensor], matrices: Collection[str], group: int = 0) -> int:
     """Return `bytes_of` the container of a model that is not ternary yet, by its shapes alone."""
     total = bytes_of({name: t for name, t in weights.items() if name not in matrices})
     for name in matrices:

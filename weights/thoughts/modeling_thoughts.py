@@ -184,9 +184,7 @@ def _taken(logits: Tensor, draws: Tensor | None, temperature: float) -> Tensor:
         return logits.argmax(-1)
     sums = (wide(logits) / temperature).softmax(-1).cumsum(-1)
     thresholds = draws[..., None].to(sums.dtype) * sums[..., -1:]
-    return (
-        torch.searchsorted(sums, thresholds, right=True).squeeze(-1).clamp_max(logits.shape[-1] - 1)
-    )
+    return torch.searchsorted(sums, thresholds, right=True).squeeze(-1).clamp_max(logits.shape[-1] - 1)
 
 
 def wide(values: Tensor) -> Tensor:
@@ -202,9 +200,7 @@ def mixed(base: Tensor, thought: Tensor, logit: Tensor) -> Tensor:
 class Thinker(nn.Module):
     """A causal language model of transformers with the parameters that thinking needs."""
 
-    def __init__(
-        self, model: Any, thoughts: Thoughts, length: int, temperature: float = 1.0
-    ) -> None:
+    def __init__(self, model: Any, thoughts: Thoughts, length: int, temperature: float = 1.0) -> None:
         """Keep the model, how many tokens a thought has, and the temperature of sampled thoughts."""
         super().__init__()
         self.model, self.thoughts = model, thoughts

@@ -20,7 +20,5 @@ def split(
 ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
     """Return the ordinary tensors, and those of thoughts by their own names."""
     plain = {name: t for name, t in weights.items() if not name.startswith(START)}
-    thoughts = {
-        name.removeprefix(START): t for name, t in weights.items() if name.startswith(START)
-    }
+    thoughts = {name.removeprefix(START): t for name, t in weights.items() if name.startswith(START)}
     return plain, thoughts

@@ -456,9 +456,7 @@ FLAGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Any]] = {
 
 def flags() -> dict[str, Any]:
     """Return the present value of every flag, and the number of threads."""
-    return {name: read() for name, (read, _, _) in FLAGS.items()} | {
-        "threads": torch.get_num_threads()
-    }
+    return {name: read() for name, (read, _, _) in FLAGS.items()} | {"threads": torch.get_num_threads()}
 
 
 @contextmanager

@@ -192,9 +192,7 @@ def _group(folder: Path, device: str, rank: int, processes: int) -> Iterator[Pro
         backend = BACKENDS[device.partition(":")[0]]
         if device.startswith("cuda"):
             torch.cuda.set_device(device)  # what shards weights takes the process' present device
-        distributed.init_process_group(
-            backend, meeting, rank=rank, world_size=processes, timeout=WAIT
-        )
+        distributed.init_process_group(backend, meeting, rank=rank, world_size=processes, timeout=WAIT)
         try:
             yield distributed.group.WORLD
         finally:
@@ -238,9 +236,7 @@ def _ended(folder: Path, members: list[subprocess.Popen[bytes]], error: object) 
         if code := member.poll():
             log_lines = (folder / f"{rank}.log").read_text("utf-8", "replace").strip().splitlines()
             how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
-            words = (
-                f"process {rank} of the training {how}{': ' + log_lines[-1] if log_lines else ''}"
-            )
+            words = f"process {rank} of the training {how}{': ' + log_lines[-1] if log_lines else ''}"
             full = lacks_memory(RuntimeError("\n".join(log_lines)))
             return OutOfMemoryError(words) if full else UnavailableError(words)
     return UnavailableError(f"the processes of the training lost each other: {error}")

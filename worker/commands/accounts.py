@@ -171,9 +171,7 @@ class Accounts:
 
     def tokens_of(self, name: str) -> list[Token]:
         """Return a user's tokens, the oldest first."""
-        return sorted(
-            (t for t in self.tokens.values() if t.name == name), key=lambda t: t.issued_at
-        )
+        return sorted((t for t in self.tokens.values() if t.name == name), key=lambda t: t.issued_at)
 
 
 def hashed(secret: str) -> str:

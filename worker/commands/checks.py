@@ -61,6 +61,4 @@ def _rank(finding: Finding) -> tuple[int, bool]:
 def _plain(finding: Finding) -> CheckFinding:
     """Return a finding as it is recorded: a damaged row may have any text."""
     message = visible(str(finding.message))[:LETTERS]
-    return CheckFinding(
-        level=finding.level, check=finding.check, message=message, place=finding.place
-    )
+    return CheckFinding(level=finding.level, check=finding.check, message=message, place=finding.place)

@@ -60,9 +60,7 @@ def control(
         if why is not None:
             _pass_down(store, state, event, who)  # a kill may have left its children out
             name = queries.name(store, run)
-            raise ConflictError(
-                f"run {name} was not changed: {why}. `forge show {name}` says more."
-            )
+            raise ConflictError(f"run {name} was not changed: {why}. `forge show {name}` says more.")
         try:
             store.append(state.stream, state.version, [New(event, name)], Context(actor=who))
         except ConcurrencyError:

@@ -59,9 +59,7 @@ def exists(store: EventStore, task: Delegate) -> bool:
     return repository.stream_of(store, task.run) is not None
 
 
-def submit(
-    store: EventStore, cache: Artifacts, state: State, task: Delegate, context: Context
-) -> None:
+def submit(store: EventStore, cache: Artifacts, state: State, task: Delegate, context: Context) -> None:
     """Submit the child, with the parent's owner, priority and labels; or take an equal ended run.
 
     A child that cannot be submitted answers its task. Raises UnavailableError: later it may be.
@@ -171,9 +169,7 @@ def _ask(store: EventStore, state: State, child: State, new: New) -> None:
     project(store)
 
 
-def _answer(
-    store: EventStore, state: State, task: Delegate, event: Event, context: Context
-) -> None:
+def _answer(store: EventStore, state: State, task: Delegate, event: Event, context: Context) -> None:
     """Record an answer at the version that it was decided at; another process may have been first."""
     try:
         new = New(event, f"{state.run}/{task.key}")

@@ -52,9 +52,7 @@ def progress(
     try:
         event = SessionProgressed(session=name, phase=phase, percent=percent)
     except ValidationError as error:
-        raise ConfigError(
-            f"session {name}: progress is 0 to 100 percent, not {percent}."
-        ) from error
+        raise ConfigError(f"session {name}: progress is 0 to 100 percent, not {percent}.") from error
     _append(store, event, uuid.uuid4().hex, by)
     return sessions.found(store, name)
 

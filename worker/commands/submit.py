@@ -139,9 +139,7 @@ def check_queued(
         plain_text.check_name(label, "a label")
     bad = [label for label in labels if not re.fullmatch(r"[\w./+-]+", label)]
     if bad:
-        raise ConfigError(
-            f"label {bad[0]!r} is empty, has spaces or a colon: give words like big-gpu."
-        )
+        raise ConfigError(f"label {bad[0]!r} is empty, has spaces or a colon: give words like big-gpu.")
 
 
 def plan(request: RunRequest, lookup: Lookup = Lookup()) -> Plan:

@@ -100,9 +100,7 @@ def read(store: EventStore, rules: Rules | None = None) -> Rules:
         whole = chain.follows(row, rules.version, rules.head)
         rules.version, rules.head = row.version, row.hash
         if not whole:
-            log.error(
-                "%s", ChainError(STREAM, row.version, "it was changed, or not recorded by forge")
-            )
+            log.error("%s", ChainError(STREAM, row.version, "it was changed, or not recorded by forge"))
             continue
         if not REGISTRY.knows(row):
             log.warning("%s@%d was recorded by a newer version: passed over", row.type, row.schema)
@@ -137,9 +135,7 @@ def change(
         return read(store, rules)
 
 
-def _check(
-    owner: str | None, weight: float | None, tasks: int | None, run_tasks: int | None
-) -> None:
+def _check(owner: str | None, weight: float | None, tasks: int | None, run_tasks: int | None) -> None:
     if weight is not None and not 0 < weight <= 1e6:
         raise ConfigError(f"weight {weight} is out of range: give one above 0, at most 1e6.")
     if owner is None and weight is not None:
@@ -152,6 +148,4 @@ def _check(
         raise ConfigError("the user's name is empty.")
     for number in (tasks, run_tasks):
         if number is not None and not 0 <= number <= 1_000_000:
-            raise ConfigError(
-                f"{number} tasks at once make no sense: give 1 or more, 0 for no limit."
-            )
+            raise ConfigError(f"{number} tasks at once make no sense: give 1 or more, 0 for no limit.")

@@ -37,16 +37,12 @@ def check_tags(tags: Sequence[str]) -> None:
     for tag in tags:
         plain_text.check_name(tag, "a tag")
         if not tag or len(tag) > MOST_TAG or any(letter.isspace() for letter in tag):
-            raise ConfigError(
-                f"a tag has 1 to {MOST_TAG} characters and no blanks, not {tag[:80]!r}."
-            )
+            raise ConfigError(f"a tag has 1 to {MOST_TAG} characters and no blanks, not {tag[:80]!r}.")
     if len(tags) > MOST_TAGS:
         raise ConfigError(f"at most {MOST_TAGS} tags are possible, not {len(tags)}.")
 
 
-def retagged(
-    store: EventStore, run: str, add: Sequence[str], remove: Sequence[str]
-) -> tuple[str, ...]:
+def retagged(store: EventStore, run: str, add: Sequence[str], remove: Sequence[str]) -> tuple[str, ...]:
     """Return a run's tags after a change. Raises NotFoundError."""
     row = queries.row(store, full_name(store, run))
     return tuple(sorted({*(row["tags"].split() if row else ()), *add} - set(remove)))

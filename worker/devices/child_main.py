@@ -75,9 +75,7 @@ class Child:
         actor = os.environ.get("FORGE_WORKER", "worker")
         #: The task under way in words, and what its run is called, for logs.
         self._what: dict[str, str] = {}
-        self._hands = TaskExecutor(
-            self._store, self._cache, Context(actor=actor), self._refresh, WARM
-        )
+        self._hands = TaskExecutor(self._store, self._cache, Context(actor=actor), self._refresh, WARM)
 
     def offer(self) -> dict[str, object]:
         """Return what this device offers, for the device table: bytes of memory and the profile."""

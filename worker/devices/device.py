@@ -215,9 +215,7 @@ class Slot(threading.Thread):
             self._entered = self._entered and self._process is not None
             status = "idle" if self._entered else "starting"
             status = "stopping" if self._stopping.is_set() else status
-            status_update = self._roster.saying(
-                self.name, self._owner, status, done=self._done, **free
-            )
+            status_update = self._roster.saying(self.name, self._owner, status, done=self._done, **free)
             self._leases.release(lease, status_update)
 
     def _refuse(self, run: str, why: str) -> None:

@@ -40,9 +40,7 @@ class Crew:
         self._bells = Bells(app)
         self._beat = lifetime() / 6
         host = here().partition(":")[0]
-        self.dispatcher = (
-            Dispatcher(home.open_store(), self._bells.ring, host) if dispatch else None
-        )
+        self.dispatcher = Dispatcher(home.open_store(), self._bells.ring, host) if dispatch else None
         self.slots = [Slot(home, p, labels, only, self._ended) for p in placements]
         self._listener = Listener(app, {slot.name: slot.ring for slot in self.slots})
         self._stopped = threading.Event()

@@ -126,14 +126,10 @@ def _sound(path: Path, run: str, rows: list[Envelope]) -> State:
     return fold(rows)
 
 
-def _with_children(
-    path: Path, content: archive.Archive, run: str, rows: list[Envelope]
-) -> list[State]:
+def _with_children(path: Path, content: archive.Archive, run: str, rows: list[Envelope]) -> list[State]:
     """Return the states of a run and of its children. Raises ArchiveError for what is wrong."""
     state = _sound(path, run, rows)
-    children = [
-        _sound(path, child, child_rows) for child, child_rows in _children(path, content, run)
-    ]
+    children = [_sound(path, child, child_rows) for child, child_rows in _children(path, content, run)]
     for wrong in run_children.check(run_archive.ArchivedLog(content.streams), state):
         raise ArchiveError(str(path), "in its manifest", wrong.message)
     return [state, *children]
@@ -223,9 +219,7 @@ def check_weights(path: Path, blobs: tuple[str, ...], folder: Path, state: State
     for blob in blobs:
         at, _, name = blob.partition("/")
         if at not in digests or "/" in name or not name.endswith(".safetensors"):
-            raise ArchiveError(
-                str(path), f"at blobs/{blob[:100]}", "it is no file of the run's result"
-            )
+            raise ArchiveError(str(path), f"at blobs/{blob[:100]}", "it is no file of the run's result")
     for at in dict.fromkeys(blob.partition("/")[0] for blob in blobs):
         if read_weights(folder / at, at) is None:
             what = "the weights are not those that the log has the digest of"

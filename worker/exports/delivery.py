@@ -83,9 +83,7 @@ def record(
     result = {"recipe_id": kind.result_id(state), "digest": kind.result(state)}
     model = written.get("exported", result)
     folder = str(Path(written["folder"]).absolute())
-    event = Exported(
-        recipe_id=model["recipe_id"], folder=folder, digest=model["digest"], reason=reason
-    )
+    event = Exported(recipe_id=model["recipe_id"], folder=folder, digest=model["digest"], reason=reason)
     control(store, state.run, event, by)
 
 

@@ -284,9 +284,7 @@ def _check_text(text: Text) -> None:
     """Raise ConfigError for a matrix among data, and for one that cannot be kept or was given."""
     if text.keep is not None:
         _target(text.keep)
-    if len(text.imatrix) > 1 and (
-        matrices := [name for name in text.imatrix if is_gguf(Path(name))]
-    ):
+    if len(text.imatrix) > 1 and (matrices := [name for name in text.imatrix if is_gguf(Path(name))]):
         raise ConfigError(f"{matrices[0]} is a matrix: give it alone, or --imatrix with data only.")
     if text.keep is not None and text.matrix is not None:
         raise ConfigError(
@@ -335,9 +333,7 @@ def _inside(out: Path) -> Path:
     try:
         out.mkdir(exist_ok=True)
     except FileExistsError as error:
-        raise ConfigError(
-            f"several types are written into a folder, and {out} is a file."
-        ) from error
+        raise ConfigError(f"several types are written into a folder, and {out} is a file.") from error
     except FileNotFoundError as error:
         raise ConfigError(f"there is no folder {out.resolve().parent} to make {out} in.") from error
     except OSError as error:
@@ -439,9 +435,7 @@ def first_documents(split: Split, tokens: int = LOSS_TOKENS) -> dict[str, list[W
     return {domain: queue for domain, queue in chosen.items() if queue}
 
 
-def importance(
-    checkpoint: Checkpoint, split: Split, tell: Tell
-) -> tuple[dict[str, np.ndarray], int]:
+def importance(checkpoint: Checkpoint, split: Split, tell: Tell) -> tuple[dict[str, np.ndarray], int]:
     """Return the means of squares of the inputs of the blocks' matrices, and over how many tokens.
 
     Names are those of the file. llama.cpp's tool leaves out the head, too. Raises DataError,
@@ -497,9 +491,7 @@ def check_matrix(
 
 def bits_per_byte(library: Library, file: Path, split: Split, tell: Tell) -> float:
     """Return a file's bits per byte in llama.cpp, the mean over domains. Raises UnavailableError."""
-    every = [
-        window for queue in split.values() for document in queue for window in document.windows
-    ]
+    every = [window for queue in split.values() for document in queue for window in document.windows]
     library.open(file, max(map(len, every)))
     progress, done = _progress(f"loss of {file.name}", len(every), tell), 0
     rates = []

@@ -54,18 +54,14 @@ def target(repository: str, public: bool) -> Target:
     if not _NAME.fullmatch(repository) or repository.endswith((".", "-", ".git")):
         raise ConfigError(f"--push {repository!r} is not OWNER/NAME, as in --push me/my-model.")
     if constants.HF_HUB_OFFLINE:
-        raise ConfigError(
-            "HF_HUB_OFFLINE is set: nothing can be uploaded. Unset it, or leave --push."
-        )
+        raise ConfigError("HF_HUB_OFFLINE is set: nothing can be uploaded. Unset it, or leave --push.")
     endpoint = (os.environ.get("HF_ENDPOINT") or USUAL).rstrip("/")
     parts = urlsplit(endpoint)
     here = parts.hostname in ("localhost", "127.0.0.1", "::1")
     if not parts.hostname or parts.scheme not in ("http", "https"):
         raise ConfigError("HF_ENDPOINT is no URL, as in https://huggingface.co.")
     if parts.scheme == "http" and not here:
-        raise ConfigError(
-            f"HF_ENDPOINT is http://{parts.hostname}: the token would go in clear text."
-        )
+        raise ConfigError(f"HF_ENDPOINT is http://{parts.hostname}: the token would go in clear text.")
     return Target(repository, public, endpoint, _token())
 
 
@@ -156,9 +152,7 @@ def _explained(to: Target, place: Path) -> Iterator[None]:
     from huggingface_hub import errors
 
     failed = errors.HTTPError  # pyright: ignore[reportPrivateImportUsage] - of its HTTP library
-    again = (
-        f"The export is whole in {place}; what has arrived is not sent again by the same command."
-    )
+    again = f"The export is whole in {place}; what has arrived is not sent again by the same command."
     try:
         yield
     except errors.HfHubHTTPError as error:

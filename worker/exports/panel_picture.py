@@ -122,9 +122,7 @@ def _line(axes: Any, series: Series, colour: str, label: str | None) -> None:
         return
     axes.plot(x, y, style, color=colour, label=label, marker="." if len(x) < 50 else "")
     if series.low is not None and series.high is not None:
-        band = [
-            [float("nan") if v is None else v for v in end] for end in (series.low, series.high)
-        ]
+        band = [[float("nan") if v is None else v for v in end] for end in (series.low, series.high)]
         axes.fill_between(x, *band, color=colour, alpha=0.2)
 
 
@@ -178,9 +176,7 @@ def _arms(axes: Any, panel: Arms) -> None:
     if panel.limit is not None:
         axes.axvline(panel.limit, color="black", linewidth=0.8, linestyle=":")
     axes.set_yticks(range(len(arms)), [arm.name for arm in arms], fontsize=8, parse_math=False)
-    what = (
-        f"{panel.metric.name}, {panel.ours} minus the other (95 %)" if leads else panel.metric.name
-    )
+    what = f"{panel.metric.name}, {panel.ours} minus the other (95 %)" if leads else panel.metric.name
     axes.set_xlabel(what, parse_math=False)
 
 
@@ -238,16 +234,12 @@ def _timeline(axes: Axes, panel: Timeline) -> None:
                 axes.barh(y, end - bar.start, left=bar.start, height=0.6, color=_BARS[bar.state])
             if bar.start is None or bar.state == "failed":
                 mark = "x" if bar.state == "failed" else "|"
-                axes.plot(
-                    [end], [y], mark, color=_BARS[bar.state] if bar.start is None else "black"
-                )
+                axes.plot([end], [y], mark, color=_BARS[bar.state] if bar.start is None else "black")
     names = [lane.name[:LETTERS] for lane in panel.lanes]
     axes.set_yticks(range(len(names)), names, fontsize=8, parse_math=False)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xlim(0, panel.until or 1)
-    axes.set_xlabel(
-        f"seconds after {panel.began:%Y-%m-%d %H:%M:%S} UTC; x: failed", parse_math=False
-    )
+    axes.set_xlabel(f"seconds after {panel.began:%Y-%m-%d %H:%M:%S} UTC; x: failed", parse_math=False)
 
 
 def _table(axes: Axes, panel: Panel) -> None:

@@ -127,9 +127,7 @@ class Listener:
             try:
                 with self._app.connection_for_read() as connection:
                     self._serve(connection.channel())
-            except (
-                Exception
-            ) as error:  # any error of a broker's client: the devices look by themselves
+            except Exception as error:  # any error of a broker's client: the devices look by themselves
                 log.debug("the broker cannot be listened to: %s", error)
                 self._closed.wait(REST)
 

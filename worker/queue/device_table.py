@@ -338,9 +338,7 @@ def needs(
 def gpu_offers(devices: Iterable[Device]) -> frozenset[Offer]:
     """Return what the living GPUs offer, without their memory and profiles, which may change."""
     return frozenset(
-        Offer(d.offer.labels, only=d.offer.only)
-        for d in devices
-        if d.living and _GPU in d.offer.labels
+        Offer(d.offer.labels, only=d.offer.only) for d in devices if d.living and _GPU in d.offer.labels
     )
 
 
@@ -367,9 +365,7 @@ def placements(devices: str, concurrency: int) -> list[Placement]:
     for device in map(str.strip, devices.split(",")):
         match = re.fullmatch(r"cpu|cuda:(\d+)", device)
         if match is None:
-            raise ConfigError(
-                f"device {device!r} is not known: give cpu, cuda:N, several, or auto."
-            )
+            raise ConfigError(f"device {device!r} is not known: give cpu, cuda:N, several, or auto.")
         if match[1] is not None:
             if int(match[1]) >= len(visible):
                 raise UnavailableError(
@@ -407,9 +403,7 @@ def visible_gpus() -> list[str]:
         return []
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
     if setting is not None:
-        return [
-            part.strip() for part in setting.split(",") if part.strip() and part.strip() != "-1"
-        ]
+        return [part.strip() for part in setting.split(",") if part.strip() and part.strip() != "-1"]
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired):

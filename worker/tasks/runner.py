@@ -126,9 +126,7 @@ class Worker:
                 for other in self._hands.share(state, task, tasks)[1:]:
                     if self._claim(state, other):
                         held.append(other)  # at once: a claim that fails must release those before
-            with self._leases.heartbeat(
-                *(f"{state.run}/{shared_task.key}" for shared_task in held)
-            ):
+            with self._leases.heartbeat(*(f"{state.run}/{shared_task.key}" for shared_task in held)):
                 if len(held) > 1:
                     self._hands.prepare(state, held)
                 for held_task in held:

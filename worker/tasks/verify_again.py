@@ -47,9 +47,7 @@ def again(
             # What was made again from nothing is measured as it came out.
             used, model_ids = (cache, None) if ids is None else (empty, ids)
             whole = model_ids is None or which == "all"
-            yield from _measured(
-                kind, state, rows, used, None if whole else model_ids, tolerance, say
-            )
+            yield from _measured(kind, state, rows, used, None if whole else model_ids, tolerance, say)
 
 
 def _measured(

@@ -70,9 +70,7 @@ def _children(store: EventStore, result: dict[str, Any]) -> list[Finding]:
     return list(children.check(store, state))
 
 
-def _history(
-    store: EventStore, run: str, stream: str | None
-) -> tuple[list[Envelope], list[Finding]]:
+def _history(store: EventStore, run: str, stream: str | None) -> tuple[list[Envelope], list[Finding]]:
     """Return the run's rows; if the past of a fork has changed, its own rows and a finding.
 
     A stream that holds nothing but rows of impossible versions is no run's; its rows are given all

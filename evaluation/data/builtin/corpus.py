@@ -135,9 +135,7 @@ CHOICES = 4
 _EQUATION = re.compile(r"^(\d+ [-+*/] \d+) = (\d+)$")
 
 
-def continuation(
-    documents: Sequence[Document], count: int, seed: int
-) -> Iterator[dict[str, object]]:
+def continuation(documents: Sequence[Document], count: int, seed: int) -> Iterator[dict[str, object]]:
     """Yield up to `count` items that ask: which line comes next?"""
     r = random.Random(f"continuation/{seed}/{documents[0].domain}")
     lines = sorted({line for d in documents for line in d.text.splitlines() if _askable(line)})

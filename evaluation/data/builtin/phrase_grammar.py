@@ -83,6 +83,4 @@ def _pair(r: random.Random, learned: bool) -> str:
     sentence = any_sentence(r)
     while taught(sentence) is not learned:
         sentence = any_sentence(r)
-    return "".join(
-        f"{language}: {say(sentence, language)}\n" for language in r.sample(LANGUAGES, 2)
-    )
+    return "".join(f"{language}: {say(sentence, language)}\n" for language in r.sample(LANGUAGES, 2))

@@ -106,7 +106,9 @@ def _dedupe(r: random.Random) -> Task:
     what = r.choice(["items", "values", "names", "numbers"])
 
     def body(over: str, test: str) -> str:
-        return f"result = []\nfor x in {over}:\n    if x {test}:\n        result.append(x)\nreturn result"
+        return (
+            f"result = []\nfor x in {over}:\n    if x {test}:\n        result.append(x)\nreturn result"
+        )
 
     return Task(
         r.choice(["without_repeats", "unique", "distinct"]),
@@ -163,7 +165,9 @@ def _primes(r: random.Random) -> Task:
     bounds = tuple(str(n) for n in (r.randint(10, 60), 2, 3, 1, r.choice([25, 29, 49])))
 
     def body(start: int, every: str, least: int) -> str:
-        return f"return [p for p in range({start}, {first}) if {every}(p % d for d in range({least}, p))]"
+        return (
+            f"return [p for p in range({start}, {first}) if {every}(p % d for d in range({least}, p))]"
+        )
 
     return Task(
         name,
@@ -218,7 +222,9 @@ def _base(r: random.Random) -> Task:
     name = r.choice(["to_base", "digits_in_base", "in_base"])
 
     def body(step: str, zero: str) -> str:
-        return f"digits = ''\nwhile n:\n    digits = {step}\n    n //= {base}\nreturn digits or {zero!r}"
+        return (
+            f"digits = ''\nwhile n:\n    digits = {step}\n    n //= {base}\nreturn digits or {zero!r}"
+        )
 
     return Task(
         f"{name}_{base}",
@@ -261,7 +267,9 @@ def _intervals(r: random.Random) -> Task:
     what = r.choice(["intervals", "ranges", "spans"])
 
     def body(touch: str, end: str) -> str:
-        step = f"        result[-1] = (result[-1][0], {end})\n    else:\n        result.append((a, b))\n"
+        step = (
+            f"        result[-1] = (result[-1][0], {end})\n    else:\n        result.append((a, b))\n"
+        )
         return f"result = []\nfor a, b in sorted({what}):\n    if result and a {touch} result[-1][1]:\n{step}return result"
 
     a = r.randint(1, 9)

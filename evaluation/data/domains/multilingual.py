@@ -44,9 +44,7 @@ def _translation(r: random.Random, grade: int) -> dict[str, object] | None:
     """
     sentence = any_sentence(r)
     foreign = LANGUAGES[1:]
-    first, second = (
-        r.sample(foreign, 2) if grade == 3 else r.sample(("English", r.choice(foreign)), 2)
-    )
+    first, second = r.sample(foreign, 2) if grade == 3 else r.sample(("English", r.choice(foreign)), 2)
     parts = (4, 2, 1, 1)[grade]
     right = say(sentence, second)
     wrong = {say(_other(r, sentence, parts), second) for _ in range(3)}

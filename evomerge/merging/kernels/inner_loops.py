@@ -271,9 +271,7 @@ def splits(
     return [(c, row[:n].copy()) for c, row, n in zip(counts, between, sizes, strict=True)]
 
 
-def sampled(
-    stored: Stored, factors: Floats, layers: Sequence[int], stride: int
-) -> NDArray[np.float32]:
+def sampled(stored: Stored, factors: Floats, layers: Sequence[int], stride: int) -> NDArray[np.float32]:
     """Return magnitudes [layers, ...] of every stride-th element.
 
     Layer 0 is the consensus; layers from 1 are the inputs.

@@ -57,9 +57,7 @@ def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
     return moved * (weights @ lengths.flatten())
 
 
-def factors(
-    products: NDArray[np.float64], weights: Sequence[float], eps: float = 1e-6
-) -> list[float]:
+def factors(products: NDArray[np.float64], weights: Sequence[float], eps: float = 1e-6) -> list[float]:
     """Return the factor of every input, from the [n, n] dot products of the inputs."""
     if len(weights) == 1:
         return [1.0]

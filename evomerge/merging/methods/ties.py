@@ -75,9 +75,7 @@ def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
     return params.scale * elect_and_merge(trimmed, weights, params.normalise)
 
 
-def elect_and_merge(
-    x: torch.Tensor, weights: Sequence[float], normalise: bool = True
-) -> torch.Tensor:
+def elect_and_merge(x: torch.Tensor, weights: Sequence[float], normalise: bool = True) -> torch.Tensor:
     """Return ELECT and MERGE of sparse float64 task vectors [models, rows, columns], plainly."""
     by = torch.tensor(weights, dtype=x.dtype).view(-1, 1, 1)
     sign = torch.where((by * x).sum(dim=0) >= 0, 1.0, -1.0)

@@ -318,7 +318,6 @@ def trace(state: RunState, recipe_id: str) -> Lineage:
                 depth[parent] = max(depth.get(parent, 0), depth[child] + 1)
     ids = sorted(everybody, key=lambda id_: (depth[id_], list(everybody).index(id_)))
     nodes = tuple(
-        Node(id_, place(state, id_), describe(state, id_, everybody[id_]), depth[id_])
-        for id_ in ids
+        Node(id_, place(state, id_), describe(state, id_, everybody[id_]), depth[id_]) for id_ in ids
     )
     return Lineage(nodes, edges)

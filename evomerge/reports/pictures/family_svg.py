@@ -129,9 +129,7 @@ def _node(
     if fitness is None and generation is not None:
         fitness = state.fitness((id_, "search", generation))
     names = {s.recipe_id: s.name for s in (state.started.base, *state.started.sources)}
-    baseline = next(
-        (name for name, baseline_id in state.baselines.items() if baseline_id == id_), None
-    )
+    baseline = next((name for name, baseline_id in state.baselines.items() if baseline_id == id_), None)
     kind = "source" if id_ in names else "baseline" if baseline else None
     if id_ == state.started.base.recipe_id and not state.is_source(id_):
         kind = "base"

@@ -47,9 +47,7 @@ def figure(generations: list[dict[str, Any]], rivals: list[dict[str, object]]) -
     return drawn
 
 
-def _curves(
-    axes: Any, rows: list[dict[str, object]], series: dict[str, tuple[str, str, str]]
-) -> None:
+def _curves(axes: Any, rows: list[dict[str, object]], series: dict[str, tuple[str, str, str]]) -> None:
     """Draw fields of the generations' rows; `series`: field → label, colour, style of the line."""
     x = [row["generation"] for row in rows]
     for key, (label, colour, style) in series.items():

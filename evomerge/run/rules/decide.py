@@ -131,9 +131,7 @@ def _finalists(state: RunState, generation: int, ranking: Ranking) -> tuple[list
     named = state.remembered(key, lambda: who.finalists(told(state, generation, ranking)))
     ids, tasks = [], list[Task]()
     for finalist in named:
-        built = (
-            None if isinstance(finalist, str) else state.candidates.get((generation, finalist.slot))
-        )
+        built = None if isinstance(finalist, str) else state.candidates.get((generation, finalist.slot))
         if isinstance(finalist, str):
             ids.append(finalist)
         elif built is not None:  # even if a late result has moved the mean since
@@ -257,9 +255,7 @@ def new_champion(
     if before is not None and score <= before.score:
         return None
     previous = before.recipe_id if before else None
-    return events.ChampionChanged(
-        generation=generation, recipe_id=best, previous=previous, score=score
-    )
+    return events.ChampionChanged(generation=generation, recipe_id=best, previous=previous, score=score)
 
 
 def champion_score(state: RunState, generation: int) -> float | None:

@@ -48,9 +48,7 @@ def unfounded(state: RunState, event: events.Evaluated) -> str | None:
     """Return why the evaluation was wrongly ended early, or wrongly not; None if it is right."""
     gate = rules(state, event.recipe_id, event.slice, event.generation)
     if gate is None:
-        return (
-            "it was ended early, which it could not be" if event.stopped or event.scored else None
-        )
+        return "it was ended early, which it could not be" if event.stopped or event.scored else None
     draws = event.scored or state.draws(event.slice, event.generation)
     parts = blocks(state, event.slice, event.generation)
     for number in range(1, len(parts)):

@@ -41,9 +41,7 @@ def meant(store: EventStore, text: str) -> tuple[str, int | None]:
     states = (repository.load_of(RunState, store, row["run"]) for row in rows)
     far = [state for state in states if _came_to(state, generation)]
     folder = Path(text).absolute().parent.parent
-    matches = [
-        state for state in far if state.submitted and _is(state.submitted.output_dir, folder)
-    ]
+    matches = [state for state in far if state.submitted and _is(state.submitted.output_dir, folder)]
     if not far:
         raise NotFoundError(f"no run here has come to generation {generation}, as {text} says.")
     state = (matches or far)[0]

@@ -57,9 +57,7 @@ def rehearse(submitted: events.Submitted, started: events.Started) -> Tally:
             tally.tasks[_kind(task)] += 1
             state.take(_answer(task, state, tally))
             tested |= (
-                isinstance(task, Evaluate)
-                and task.recipe_id == state.champion
-                and task.slice == "test"
+                isinstance(task, Evaluate) and task.recipe_id == state.champion and task.slice == "test"
             )
         if tested or state.failed:
             break
@@ -87,9 +85,7 @@ def _answer(task: Task, state: RunState, tally: Tally):
         case Build():
             proposal = task.proposal
             place = {"generation": task.generation, "slot": proposal.slot}
-            return events.candidate(
-                proposal.kind, proposal.parents, **place, **_built(proposal.recipe)
-            )
+            return events.candidate(proposal.kind, proposal.parents, **place, **_built(proposal.recipe))
         case ChooseLayers():
             assert state.started
             blocks, inputs = state.started.blocks, len(state.started.sources)

@@ -222,8 +222,7 @@ class Space:
             if recipe.depths == self.depths:
                 return own_genes
             return [
-                own_genes[tensor_groups.nearest(g, self.depths, recipe.depths)]
-                for g in range(count)
+                own_genes[tensor_groups.nearest(g, self.depths, recipe.depths)] for g in range(count)
             ]
         weights = consensus(recipe, recipes, self.family.sources)
         own_genes = _own(recipe)

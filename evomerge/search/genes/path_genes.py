@@ -74,9 +74,7 @@ class Paths:
                 again = any(step.block == block for _, step in marked_steps)
                 scale = _scale(x[2 * number + 1])
                 marked_steps.append((again, Step(model=model, block=block, scale=scale)))
-        while (
-            len(marked_steps) > self.most
-        ):  # drop the last repeat or, if none is left, the last step
+        while len(marked_steps) > self.most:  # drop the last repeat or, if none is left, the last step
             marked_steps.pop(max(range(len(marked_steps)), key=lambda i: (marked_steps[i][0], i)))
         if not marked_steps:
             return tuple(Step(model=0, block=b) for b in range(min(self.blocks, self.most)))

@@ -142,18 +142,16 @@ class CovarianceAdaptation:
         self.mean = self.mean + self.sigma * y_w  # (42), c_m = 1 (54)
 
         whiten = (basis * (1 / scale)) @ basis.T  # C^−½
-        self.p_sigma = (1 - c_sigma) * self.p_sigma + math.sqrt(
-            c_sigma * (2 - c_sigma) * mu_eff
-        ) * (whiten @ y_w)  # (43)
+        self.p_sigma = (1 - c_sigma) * self.p_sigma + math.sqrt(c_sigma * (2 - c_sigma) * mu_eff) * (
+            whiten @ y_w
+        )  # (43)
         length = np.linalg.norm(self.p_sigma)
         self.sigma *= np.exp((c_sigma / d_sigma) * (length / self.chi_n - 1))  # (44)
         self.sigma = min(self.sigma, _LARGEST_SIGMA)
 
         expected = length / math.sqrt(1 - (1 - c_sigma) ** (2 * (self.generation + 1)))
         h_sigma = 1.0 if expected < (1.4 + 2 / (self.n + 1)) * self.chi_n else 0.0
-        self.p_c = (1 - c_c) * self.p_c + h_sigma * math.sqrt(
-            c_c * (2 - c_c) * mu_eff
-        ) * y_w  # (45)
+        self.p_c = (1 - c_c) * self.p_c + h_sigma * math.sqrt(c_c * (2 - c_c) * mu_eff) * y_w  # (45)
         self._adapt(y, np.linalg.norm(whiten @ y.T, axis=0), h_sigma)
 
     def _adapt(self, y: Floats, lengths: Floats, h_sigma: float) -> None:

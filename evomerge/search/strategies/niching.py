@@ -28,8 +28,7 @@ def reached(outcomes: Outcomes) -> list[float]:
     for name in sorted(outcomes):
         outcome = outcomes[name]
         scores += [
-            math.exp(-nll / n) if n else 0.0
-            for nll, n in zip(outcome.nll, outcome.tokens, strict=True)
+            math.exp(-nll / n) if n else 0.0 for nll, n in zip(outcome.nll, outcome.tokens, strict=True)
         ]
         scores += [float(r) for r in outcome.right]
         scores += [float(s) for s in outcome.solved]

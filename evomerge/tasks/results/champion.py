@@ -57,9 +57,7 @@ def export(state: RunState, artifacts: Artifacts, out: Path, chain_head: str) ->
     return out
 
 
-def write(
-    state: RunState, artifacts: Artifacts, recipe_id: str, out: Path, chain_head: str
-) -> None:
+def write(state: RunState, artifacts: Artifacts, recipe_id: str, out: Path, chain_head: str) -> None:
     """Write the folder of any candidate to `out`; replace a folder that is there."""
     assert state.started
     set_threads(state.started.profile.threads)  # another number of threads could change bits

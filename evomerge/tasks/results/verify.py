@@ -138,17 +138,13 @@ def _compared(
     rebuilt_digest, (expected, sketched) = digest(build), state.built[id_]
     base = bench.builder.origin(state.recipes[id_], bench.origin)
     if rebuilt_digest == expected and sketch(build, base) != sketched:
-        yield Finding(
-            "error", "weights", f"{where}: its sketch is not the one that the log says{why}"
-        )
+        yield Finding("error", "weights", f"{where}: its sketch is not the one that the log says{why}")
     elif rebuilt_digest == expected:
         say(f"rebuilt {where}: digest {rebuilt_digest[:12]} as recorded")
         bench.artifacts.put(rebuilt_digest, build)
     else:
         rebuilt = rebuilt_digest[:12]
-        what = (
-            f"{where} rebuilt from its recipe has digest {rebuilt}, the log says {expected[:12]}."
-        )
+        what = f"{where} rebuilt from its recipe has digest {rebuilt}, the log says {expected[:12]}."
         yield Finding("error", "weights", what + bench.exchanged(rebuilt_digest) + why)
 
 
@@ -172,9 +168,7 @@ def read_document(file: Path) -> dict[str, Any]:
     """Return the content of a recipe file, its recipes validated. Raises DataError."""
     try:
         document = bounded_files.read_object(file, error=DataError)
-        content = {
-            name: str(document[name]) for name in ("run", "candidate", "digest", "chain_head")
-        }
+        content = {name: str(document[name]) for name in ("run", "candidate", "digest", "chain_head")}
         content |= {key: dict(document.get(key) or {}) for key in ("sources", "places")}
         return {**content, "recipes": _recipes(document["recipes"])}
     except (ValueError, LookupError, TypeError, AttributeError, DataError) as error:
@@ -186,9 +180,7 @@ def _recipes(documents: dict[str, object]) -> dict[str, Recipe]:
     return {id_: adapter.validate_json(json.dumps(d)) for id_, d in documents.items()}
 
 
-def exported(
-    weights: Weights, document: dict[str, Any], state: RunState | None
-) -> Iterator[Finding]:
+def exported(weights: Weights, document: dict[str, Any], state: RunState | None) -> Iterator[Finding]:
     """Compare a folder's weights with its recipe file and, if this log has the run, with the run."""
     for id_, recipe in document["recipes"].items():
         if recipe.id != id_:

@@ -30,9 +30,7 @@ from agent_forge.weights.folders.made_folders import DISK_BYTES, alone, evict, t
 from agent_forge.weights.storage.weight_cache import Artifacts
 
 
-def check(
-    home: Home, folder: Path, document: dict[str, Any], weights: Weights
-) -> Iterator[Finding]:
+def check(home: Home, folder: Path, document: dict[str, Any], weights: Weights) -> Iterator[Finding]:
     """Compare a folder's files with those that its run, as it was at the export, would write.
 
     `document` is the folder's recipe file, `weights` are the folder's weights. Pictures are not
@@ -138,9 +136,7 @@ def _plain(name: str, content: bytes) -> object:
     return {k: v for k, v in settings.items() if k != "transformers_version"}
 
 
-def materialise(
-    home: Home, state: RunState, head: str, recipe_id: str, folders: Sequence[Path]
-) -> str:
+def materialise(home: Home, state: RunState, head: str, recipe_id: str, folders: Sequence[Path]) -> str:
     """Return a folder with a model of the run; build it into the last of `folders` if need be.
 
     `head` is the head of the run's chain. Raise ForgeError.
@@ -162,9 +158,7 @@ def materialise(
     return str(target)
 
 
-def _fits(
-    home: Home, state: RunState, head: str, recipe_id: str, digest: str, folder: Path
-) -> bool:
+def _fits(home: Home, state: RunState, head: str, recipe_id: str, digest: str, folder: Path) -> bool:
     """Return True if a folder has the weights and the run's config and tokenizer.
 
     A source must have the files that the run pinned, a merge the files that the run writes. A model

@@ -52,9 +52,7 @@ def mix(config: CurriculumConfig, measured: Measured, frontiers: Frontiers) -> M
     else:
         parts.append((rest, cells(config)))
     return {
-        name: math.fsum(
-            share / len(part_cells) for share, part_cells in parts if name in part_cells
-        )
+        name: math.fsum(share / len(part_cells) for share, part_cells in parts if name in part_cells)
         for name in cells(config)
         if any(name in part_cells for share, part_cells in parts if share)
     }

@@ -58,9 +58,7 @@ def mix(config: CurriculumConfig, measured: Measured, frontiers: Frontiers) -> M
     return {name: weight / total for name, weight in weights.items() if weight}
 
 
-def _weight(
-    config: CurriculumConfig, family: str, measured: Measured, level: int, top: int
-) -> float:
+def _weight(config: CurriculumConfig, family: str, measured: Measured, level: int, top: int) -> float:
     """Return the weight of a cell of a family whose frontier is `top`."""
     if passed(config, family, measured, level):
         return config.trickle + config.replay

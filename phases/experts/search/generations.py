@@ -206,9 +206,7 @@ class Search:
         survivors = sorted(every, key=lambda survivor: survivor.id not in elite)[
             : self.config.population
         ]
-        return sorted(
-            survivors, key=lambda survivor: (survivor.front, -survivor.crowding, survivor.id)
-        )
+        return sorted(survivors, key=lambda survivor: (survivor.front, -survivor.crowding, survivor.id))
 
     def finalists(self) -> list[str]:
         """Return the survivors that stand for a search that has ended, the best first.
@@ -275,9 +273,7 @@ def spaces(models: int, experts: tuple[str, ...]) -> Mapping[Any, Space]:
     if not every.parts:
         return {}
     spaces_by_arm = {MIXTURES: every, RANDOM: every}
-    return spaces_by_arm | (
-        {MODELS: Space(models, experts, bare=True)} if models and experts else {}
-    )
+    return spaces_by_arm | ({MODELS: Space(models, experts, bare=True)} if models and experts else {})
 
 
 #: Domain → Σ −log p of its windows.
@@ -314,9 +310,7 @@ def mean(config: ExpertsConfig, shares: Mapping[str, float]) -> float:
     return math.fsum(domain_shares) / len(domain_shares)
 
 
-def preferred(
-    config: ExpertsConfig, shares_by_name: Mapping[str, Mapping[str, float]]
-) -> list[str]:
+def preferred(config: ExpertsConfig, shares_by_name: Mapping[str, Mapping[str, float]]) -> list[str]:
     """Return the names of models in the order in which they stand for an arm.
 
     `shares_by_name` has their ratios. Those within the limit of drift by the mean over domains; if

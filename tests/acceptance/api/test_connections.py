@@ -267,9 +267,7 @@ def test_a_client_that_goes_away_leaves_no_traceback(start: Start, capfd) -> Non
 
 
 @pytest.mark.parametrize(("proxies", "expected"), [((), 429), (("127.0.0.1",), 401)])
-def test_only_a_named_proxy_says_where_a_request_comes_from(
-    start: Start, proxies, expected
-) -> None:
+def test_only_a_named_proxy_says_where_a_request_comes_from(start: Start, proxies, expected) -> None:
     """Else whoever writes X-Forwarded-For has as many attempts as there are addresses."""
     running = start(wrong_burst=3, wrong_rate=1e-6, proxies=proxies)
     for n in range(4):

@@ -159,9 +159,7 @@ def test_a_client_of_one_run_sees_that_run_from_its_beginning(server: Server) ->
 
     found = asyncio.run(watch())
     events = [m for m in found if m["type"] == "event"]
-    assert [(m["position"], m["event"]["hash"]) for m in events] == [
-        (r.position, r.hash) for r in rows
-    ]
+    assert [(m["position"], m["event"]["hash"]) for m in events] == [(r.position, r.hash) for r in rows]
     assert [m["place"] for m in events] == list(range(1, len(rows) + 1))
     progress = [m for m in found if m["type"] == "progress"]
     generations = [m["generation"] for m in progress]

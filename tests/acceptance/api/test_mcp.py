@@ -79,9 +79,7 @@ def test_a_client_starts_the_server_and_acts_as_the_terminals_user(home: Home) -
             started = await client.call_tool("start_run", {"kind": "toy", "reason": "a try"})
             assert not started.is_error, text(started)
             run = started.structured_content["run"]  # pyright: ignore
-            row = await client.call_tool(
-                "start_run", {"kind": "pipeline", "config": {"phases": TWO}}
-            )
+            row = await client.call_tool("start_run", {"kind": "pipeline", "config": {"phases": TWO}})
             assert not row.is_error, text(row)
             seen = await client.call_tool("show_run", {"run": "r"})
             assert seen.structured_content["head"]["status"] == "completed"  # pyright: ignore
@@ -164,9 +162,7 @@ class Running:
         ping = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
         head = {"Accept": "application/json, text/event-stream", **headers}
         given = {"json": ping if body is None else body} if method == "POST" else {}
-        return httpx2.request(
-            method, self.url, headers=head, verify=False, timeout=PATIENCE, **given
-        )
+        return httpx2.request(method, self.url, headers=head, verify=False, timeout=PATIENCE, **given)
 
 
 Start = Callable[..., Running]
@@ -221,9 +217,7 @@ def test_users_with_tokens_read_ask_and_are_the_actors(start: Start, mode: str) 
             refused = await viewer.call_tool("pause_run", {"run": "open"})
             assert text(refused) == "Forbidden: This needs the role submitter; viewer is a viewer."
             waiting = {"run": "open", "wait_seconds": 60}
-            news = asyncio.create_task(
-                viewer.call_tool("follow_run", waiting, progress_callback=hear)
-            )
+            news = asyncio.create_task(viewer.call_tool("follow_run", waiting, progress_callback=hear))
             while not heard:
                 await asyncio.sleep(0.02)
             assert not (await admin.call_tool("pause_run", {"run": "open"})).is_error

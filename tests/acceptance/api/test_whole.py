@@ -74,27 +74,18 @@ def test_a_run_from_the_form_to_the_folder(toys: Toys, tmp_path: Path, monkeypat
 
         layers = settled(client, f"/runs/{run}/layers", head, lambda b: b["status"] == "ready")
         assert layers["sources"] == [s.name for s in toys.sources]
-        assert all(
-            0 <= row["explained"] <= 1 for row in layers["rows"] if row["explained"] is not None
-        )
+        assert all(0 <= row["explained"] <= 1 for row in layers["rows"] if row["explained"] is not None)
 
-        assert (
-            client.post(f"/runs/{run}/export", json={"reason": WHY}, headers=head).status_code
-            == 202
-        )
+        assert client.post(f"/runs/{run}/export", json={"reason": WHY}, headers=head).status_code == 202
         done = settled(client, f"/runs/{run}/export", head, lambda b: b["status"] != "running")
         assert done["status"] == "done", done
         assert (Path(done["folder"]) / "report.md").is_file()
         assert open_checkpoint(Path(done["folder"])).parameters == told["parameters"]
-        last = client.get(f"/runs/{run}/events?before=9999&limit=1", headers=head).json()["events"][
-            0
-        ]
+        last = client.get(f"/runs/{run}/events?before=9999&limit=1", headers=head).json()["events"][0]
         told = "für Zoë: “best of three” ✓"  # several lines become one
         assert (last["type"], last["actor"], last["data"]["reason"]) == ("exported", "ada", told)
 
-        champions = client.get("/models", params={"kind": "champion"}, headers=head).json()[
-            "models"
-        ]
+        champions = client.get("/models", params={"kind": "champion"}, headers=head).json()["models"]
         assert [m["run"] for m in champions] == [run]
         model = client.post("/models", json={"path": toys.base.name, "kind": "base"}, headers=head)
         assert model.status_code == 201

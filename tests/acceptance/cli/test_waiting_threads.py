@@ -18,9 +18,7 @@ def doctor(tmp_path: Path, **given: str) -> tuple[str, str]:
     """What `forge doctor` says, and what OpenMP says of itself when torch is imported."""
     env = {name: value for name, value in os.environ.items() if name not in DECIDES}
     env |= {"FORGE_HOME": str(tmp_path), "OMP_DISPLAY_ENV": "verbose", **given}
-    done = subprocess.run(
-        [*FORGE, "doctor"], cwd=REPOSITORY, env=env, capture_output=True, text=True
-    )
+    done = subprocess.run([*FORGE, "doctor"], cwd=REPOSITORY, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr
 

@@ -95,12 +95,8 @@ def visit(browser: Any, site: Site) -> Iterator[Callable[..., Any]]:
 
         page.on("request", lambda request: elsewhere(request.url))
         if who is not None:
-            kept = (
-                f"try {{ localStorage.setItem('forge.token', '{site.tokens[who]}'); }} catch {{}}"
-            )
-            page.add_init_script(
-                f"if (!sessionStorage.begun) {{ sessionStorage.begun = 1; {kept} }}"
-            )
+            kept = f"try {{ localStorage.setItem('forge.token', '{site.tokens[who]}'); }} catch {{}}"
+            page.add_init_script(f"if (!sessionStorage.begun) {{ sessionStorage.begun = 1; {kept} }}")
         if before is not None:
             before(page)
         page.goto(f"{site.url}/#{where}")

@@ -34,9 +34,7 @@ def site(toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 @pytest.mark.slow
-def test_students_are_asked_for_again(
-    visit: Callable[..., Any], site: Site, tmp_path: Path
-) -> None:
+def test_students_are_asked_for_again(visit: Callable[..., Any], site: Site, tmp_path: Path) -> None:
     """The form shows them, and the new run has them; another one may be added or removed."""
     page = visit("/runs/t")
     page.get_by_role("link", name="Again with changes").click()

@@ -14,9 +14,7 @@ from testing.worlds.dashboard_world import DONE, FAILED, REAL, Site
 pytestmark = pytest.mark.slow
 
 
-def test_a_run_is_named_on_its_page_and_found_by_its_tag(
-    visit: Callable[..., Any], site: Site
-) -> None:
+def test_a_run_is_named_on_its_page_and_found_by_its_tag(visit: Callable[..., Any], site: Site) -> None:
     page = visit(f"/runs/{DONE}", expected=("400", "422"))
     page.get_by_role("button", name="Change name, note and tags").click()
     dialog = page.get_by_role("dialog")

@@ -27,9 +27,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     home = Home(tmp_path / "home")
     toy_runs.submit(home, "counted", steps=3)
     toy_runs.finish(home, "counted")
-    toy_pipelines.submit(
-        home, [toy_pipelines.phase("first", {"metric": "total", "at_least": 1e12})]
-    )
+    toy_pipelines.submit(home, [toy_pipelines.phase("first", {"metric": "total", "at_least": 1e12})])
     with pytest.raises(RunFailedError):
         toy_runs.finish(home, "p")
     store = home.open_store()

@@ -143,9 +143,7 @@ def test_viewers_are_offered_nothing_that_they_may_not_do(
 
 
 @pytest.mark.slow
-def test_a_new_run_is_checked_as_one_types(
-    visit: Callable[..., Any], site: Site, toys: Toys
-) -> None:
+def test_a_new_run_is_checked_as_one_types(visit: Callable[..., Any], site: Site, toys: Toys) -> None:
     page = visit("/new", expected=("422",))
     submit = page.get_by_role("button", name="Submit the run")
     page.get_by_label("Model 1").fill(toys.sources[0].name)
@@ -157,9 +155,7 @@ def test_a_new_run_is_checked_as_one_types(
     assert submit.is_disabled()
     page.get_by_label("Priority").fill("")
     page.get_by_label("Generations", exact=True).fill("-3")
-    said = page.locator(".field", has=page.get_by_label("Generations", exact=True)).locator(
-        ".wrong"
-    )
+    said = page.locator(".field", has=page.get_by_label("Generations", exact=True)).locator(".wrong")
     said.get_by_text("should be greater than or equal to 0").wait_for()
     assert submit.is_disabled()
     page.get_by_label("Generations", exact=True).fill("12")
@@ -199,9 +195,7 @@ def test_a_run_whose_check_takes_long_is_submitted_unchecked(
     page = visit("/new", expected=("503",), before=lambda p: p.route("**/runs/check", answer))
     page.get_by_label("Model 1").fill(toys.sources[0].name)
     page.get_by_label("Model 2").fill(toys.sources[1].name)
-    page.get_by_text(
-        "Reading model 2 of 3 (mine), or building it: 12 s so far.", exact=True
-    ).wait_for()
+    page.get_by_text("Reading model 2 of 3 (mine), or building it: 12 s so far.", exact=True).wait_for()
     page.get_by_text("This page asks again by itself.").wait_for()
     assert page.get_by_role("button", name="Submit the run").is_disabled()
     page.get_by_role("button", name="Submit anyway: the worker checks").click()
@@ -342,9 +336,7 @@ def test_the_page_of_a_model_has_every_measurement_with_its_interval(
 
 
 @pytest.mark.slow
-def test_the_page_of_a_model_gives_its_files(
-    visit: Callable[..., Any], site: Site, toys: Toys
-) -> None:
+def test_the_page_of_a_model_gives_its_files(visit: Callable[..., Any], site: Site, toys: Toys) -> None:
     """To those who may start runs; everybody sees names and sizes."""
     digest = site.get(f"runs/{REAL}")["base"]["digest"]
     (model,) = [m for m in site.get("models")["models"] if m["digest"] == digest]

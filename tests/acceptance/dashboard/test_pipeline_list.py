@@ -128,9 +128,7 @@ def test_a_file_is_read_from_this_machine(visit: Callable[..., Any]) -> None:
 
 
 @pytest.mark.slow
-def test_what_waits_for_the_user_is_told_and_acted_on(
-    visit: Callable[..., Any], site: Site
-) -> None:
+def test_what_waits_for_the_user_is_told_and_acted_on(visit: Callable[..., Any], site: Site) -> None:
     """A stopped gate is overridden in place; what is hidden stays hidden until there is news of it."""
     with closing(site.home.open_store()) as store:
         dead = "host:1:dead"

@@ -173,9 +173,7 @@ def test_a_stopped_gate_is_a_decision_with_its_ways_on(visit: Callable[..., Any]
 
 
 @pytest.mark.slow
-def test_a_pipeline_says_what_its_phase_does_and_where(
-    visit: Callable[..., Any], site: Site
-) -> None:
+def test_a_pipeline_says_what_its_phase_does_and_where(visit: Callable[..., Any], site: Site) -> None:
     """A device works on the second phase: the pipeline waits for nothing."""
     with closing(site.home.open_store()) as store:
         roster, owner = DeviceTable(store.database), myself("cpu0")
@@ -206,9 +204,7 @@ def test_the_report_opens_in_a_tab_and_is_saved(visit: Callable[..., Any]) -> No
 
 
 @pytest.mark.slow
-def test_nine_phases_stand_in_one_row_of_a_wide_window(
-    visit: Callable[..., Any], site: Site
-) -> None:
+def test_nine_phases_stand_in_one_row_of_a_wide_window(visit: Callable[..., Any], site: Site) -> None:
     names = [f"phase-{number}" for number in range(1, 10)]
     toy_pipelines.submit(site.home, [toy_pipelines.phase(name) for name in names], "nine")
     page = visit("/runs/nine", width=1440)

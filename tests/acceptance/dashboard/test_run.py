@@ -293,10 +293,7 @@ def test_the_population_is_sorted_by_its_heads(visit: Callable[..., Any]) -> Non
     page.locator("th[aria-sort=ascending]").get_by_text("Rank").wait_for()
     ranks = page.locator(".population tbody td:nth-child(2)").all_inner_texts()
     assert ranks == sorted(ranks, key=int)
-    assert (
-        page.get_by_role("columnheader", name="Rank").first.get_attribute("aria-sort")
-        == "ascending"
-    )
+    assert page.get_by_role("columnheader", name="Rank").first.get_attribute("aria-sort") == "ascending"
 
 
 def test_siblings_are_one_node_until_it_is_opened(visit: Callable[..., Any]) -> None:

@@ -89,9 +89,7 @@ def test_the_last_run_can_be_reached(visit: Callable[..., Any], long: Long) -> N
 
 
 @pytest.mark.slow
-def test_news_do_not_move_what_is_in_sight(
-    visit: Callable[..., Any], long: Long, site: Site
-) -> None:
+def test_news_do_not_move_what_is_in_sight(visit: Callable[..., Any], long: Long, site: Site) -> None:
     page = visit("/runs", before=long.install)
     page.get_by_text("10,000 runs").wait_for()
     scroll(page, 44 * 50)

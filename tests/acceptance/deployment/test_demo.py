@@ -55,9 +55,7 @@ def test_the_demo_searches_with_the_seed_of_its_models(tmp_path: Path) -> None:
 
 def minute_by_minute(world: World) -> list[Any]:
     """The log with a minute between any two events."""
-    times = [
-        f"2026-01-01T{i // 60:02d}:{i % 60:02d}:00.000000+00:00" for i in range(len(world.rows))
-    ]
+    times = [f"2026-01-01T{i // 60:02d}:{i % 60:02d}:00.000000+00:00" for i in range(len(world.rows))]
     return [r._replace(recorded_at=t) for r, t in zip(world.rows, times, strict=True)]
 
 

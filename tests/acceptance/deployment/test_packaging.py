@@ -134,15 +134,11 @@ def test_a_fresh_environment_has_forge_and_the_settings_of_the_docs(
 
 
 @pytest.mark.slow
-def test_the_installed_wheel_serves_the_page_and_its_scripts(
-    installed: Path, tmp_path: Path
-) -> None:
+def test_the_installed_wheel_serves_the_page_and_its_scripts(installed: Path, tmp_path: Path) -> None:
     """Byte for byte those of the repository; a page without its scripts is empty."""
     words = [str(installed / "bin" / "forge"), "serve", "--port", "0"]
     env = elsewhere(FORGE_HOME=str(tmp_path / "home"))
-    with subprocess.Popen(
-        words, cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True
-    ) as served:
+    with subprocess.Popen(words, cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True) as served:
         try:
             assert served.stderr is not None
             told = next((line for line in served.stderr if line.startswith("dashboard ")), "")
@@ -312,8 +308,7 @@ def test_the_bill_of_materials_lists_the_packages_in_the_built_page(
     noted = re.findall(r"^(@?[a-z][\w./-]*) ([\d.]+) \(([\w.-]+)\)$", notice, re.MULTILINE)
     found = [(one["purl"], one["licenses"][0]["license"]["id"]) for one in parts]
     assert found == [
-        (f"pkg:npm/{name.replace('@', '%40')}@{version}", licence)
-        for name, version, licence in noted
+        (f"pkg:npm/{name.replace('@', '%40')}@{version}", licence) for name, version, licence in noted
     ]
     locked = json.loads((ROOT / "dashboard" / "package-lock.json").read_text("utf-8"))["packages"]
     used = set(locked[""]["dependencies"])

@@ -52,9 +52,7 @@ def test_systemd_reads_a_unit_without_a_warning(name: str, tmp_path: Path) -> No
     assert {"[Unit]", "[Service]", "[Install]"} <= set(text.splitlines())
     file = tmp_path / f"{name}.service"
     # The program is not where it would be installed.
-    file.write_text(
-        text.replace("ExecStart=/opt/agent-forge/.venv/bin/forge", "ExecStart=/bin/true")
-    )
+    file.write_text(text.replace("ExecStart=/opt/agent-forge/.venv/bin/forge", "ExecStart=/bin/true"))
     command = ["systemd-analyze", "verify", "--man=no", str(file)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert [line for line in done.stderr.splitlines() if file.name in line] == []

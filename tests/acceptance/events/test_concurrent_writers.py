@@ -163,9 +163,7 @@ def test_a_writer_behind_a_stopped_process_gives_up_after_the_timeout(
     assert store.append("s", 0, [new("a")]).fresh
 
 
-def test_the_lock_of_a_killed_process_is_free(
-    store: EventStore, holder: subprocess.Popen[str]
-) -> None:
+def test_the_lock_of_a_killed_process_is_free(store: EventStore, holder: subprocess.Popen[str]) -> None:
     """A writer that waits for the process gets the lock, also if the process is stopped."""
     holder.send_signal(signal.SIGSTOP)
     thread = threading.Thread(target=store.append, args=("s", 0, [new("a")]))

@@ -270,9 +270,7 @@ def kill_at(point: str, folder: Path, batches: Sequence[Batch]) -> Killed:
     return Killed(point, code == -signal.SIGKILL, acknowledged, verdict)
 
 
-def reopened(
-    opener: Callable[[], EventStore], acknowledged: int, batches: Sequence[Batch]
-) -> Verdict:
+def reopened(opener: Callable[[], EventStore], acknowledged: int, batches: Sequence[Batch]) -> Verdict:
     """Open the log after a crash, judge it, and make the appends again."""
     try:
         with contextlib.closing(opener()) as store:
@@ -334,9 +332,7 @@ def walk(folder: Path, mode: str, each: int) -> tuple[dict[str, int], list[Kille
 @pytest.mark.slow
 @pytest.mark.usefixtures("strace")
 @pytest.mark.parametrize("mode", [pytest.param(MODES[0], marks=pytest.mark.smoke), *MODES[1:]])
-def test_a_kill_at_any_system_call_loses_nothing_and_halves_nothing(
-    tmp_path: Path, mode: str
-) -> None:
+def test_a_kill_at_any_system_call_loses_nothing_and_halves_nothing(tmp_path: Path, mode: str) -> None:
     """Between two writes is where a log is torn; the next process must find and mend it."""
     counts, results = walk(tmp_path, mode, each=8)
     for needed in ({"pwrite64"}, {"fsync", "fdatasync"}, {"unlink", "ftruncate"}):

@@ -162,9 +162,7 @@ def disk(*ops: Op, before: dict[str, bytes] | None = None) -> Callable[[object],
 
 def test_a_cut_is_a_function_of_its_seed() -> None:
     """A schedule that failed must fail again."""
-    shown = disk(
-        *(Op("write", "a", -1, n * 512, b"%d" % n * 512) for n in range(9)), before={"a": b""}
-    )
+    shown = disk(*(Op("write", "a", -1, n * 512, b"%d" % n * 512) for n in range(9)), before={"a": b""})
     assert [shown(seed) for seed in range(20)] == [shown(seed) for seed in range(20)]
     assert len({shown(seed)["a"] for seed in range(20)}) > 5
 

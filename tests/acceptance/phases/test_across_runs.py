@@ -73,9 +73,7 @@ def test_specialists_are_merged_elsewhere_and_the_lineage_goes_back_to_their_tra
 def forge_digest(home: Home) -> None:
     """Alter a digest in the log of the training, behind the program's back."""
     with sqlite3.connect(home.database) as log:
-        for (name,) in log.execute(
-            "SELECT name FROM sqlite_master WHERE type = 'trigger'"
-        ).fetchall():
+        for (name,) in log.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
             log.execute(f"DROP TRIGGER {name}")
         changed = log.execute(
             'UPDATE events SET data = replace(data, \'"digest":"\', \'"digest":"0\') '

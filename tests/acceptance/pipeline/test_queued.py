@@ -63,9 +63,7 @@ def ended(cluster: Cluster, run: str) -> PipelineState:
 
 
 @pytest.mark.slow
-def test_one_device_is_enough_and_the_end_is_that_of_one_process(
-    shared: Cluster, digest: str
-) -> None:
+def test_one_device_is_enough_and_the_end_is_that_of_one_process(shared: Cluster, digest: str) -> None:
     """A pipeline that waited on its device would wait for ever."""
     toy_pipelines.submit(shared.home, PHASES)
     assert ended(shared, "p").lineage_digest() == digest

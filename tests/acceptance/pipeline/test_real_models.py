@@ -77,9 +77,7 @@ def test_killed_on_the_way_a_pipeline_ends_with_the_same_models_and_verifies_to_
     pipeline_runs.submit(home, pipeline_runs.passing() if passes else pipeline_runs.PHASES)
     for point in points:
         assert was_killed(warm.start(home, "p", f"kill:{point}")), "not reached"
-    lost = (
-        [home.artifacts] if len(points) > 1 else [home.artifacts / n for n in ("supply", "models")]
-    )
+    lost = [home.artifacts] if len(points) > 1 else [home.artifacts / n for n in ("supply", "models")]
     for folder in (*lost, home.folder / "models"):
         shutil.rmtree(folder)
     state = finished(home)

@@ -181,8 +181,7 @@ def stop(cluster: Cluster, everybody: list[int]) -> None:
 def stands_still(pid: int) -> bool:
     """Whether every thread of a process has stopped; a signal takes a moment to arrive."""
     states = [
-        f.read_text().rpartition(")")[2].split()[0]
-        for f in Path(f"/proc/{pid}/task").glob("*/stat")
+        f.read_text().rpartition(")")[2].split()[0] for f in Path(f"/proc/{pid}/task").glob("*/stat")
     ]
     return set(states) == {"T"}
 

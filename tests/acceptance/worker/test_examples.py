@@ -144,9 +144,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param("linear", marks=pytest.mark.smoke), *list(EXAMPLES)[1:]]
-)
+@pytest.mark.parametrize("name", [pytest.param("linear", marks=pytest.mark.smoke), *list(EXAMPLES)[1:]])
 def test_an_example_runs_unchanged(
     hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -250,9 +250,7 @@ def test_a_killed_process_that_nobody_has_waited_for_loses_its_lease_too(
     assert Leases(database).claim("t")
 
 
-def test_a_process_killed_as_it_claims_does_not_block_the_task(
-    path: Path, database: Sqlite
-) -> None:
+def test_a_process_killed_as_it_claims_does_not_block_the_task(path: Path, database: Sqlite) -> None:
     """The claim is recorded, the worker is gone: the crash tests pass here as well."""
     end = subprocess.run(
         [sys.executable, "-c", _CLAIMER, str(path)],

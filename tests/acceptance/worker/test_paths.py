@@ -117,9 +117,7 @@ def test_a_champion_of_another_depth_is_an_ordinary_folder(home: Home, toys, tmp
     out = export(state, Artifacts(home.artifacts), tmp_path / "champion", "head")
     config = json.loads((out / "config.json").read_text())
     assert config["num_hidden_layers"] == depths(state)[other] != 3
-    assert (
-        len(config.get("layer_types") or [0] * config["num_hidden_layers"]) == depths(state)[other]
-    )
+    assert len(config.get("layer_types") or [0] * config["num_hidden_layers"]) == depths(state)[other]
 
 
 @pytest.mark.slow

@@ -92,8 +92,7 @@ def test_redis_may_die_come_back_empty_and_be_flushed_at_any_time(
     before = len(toy_runs.rows(shared.home, "r"))
     shared.wait(
         lambda: (
-            len(toy_runs.rows(shared.home, "r")) >= before + 3
-            or toy_runs.state(shared.home, "r").ended
+            len(toy_runs.rows(shared.home, "r")) >= before + 3 or toy_runs.state(shared.home, "r").ended
         )
     )
     shared.redis.start()
@@ -128,9 +127,7 @@ def test_a_cancelled_run_lets_go_of_its_devices_and_a_paused_one_waits(
 ) -> None:
     """The task of a cancelled run is not waited for: it would take an hour."""
     toy_runs.submit(shared.home, "p", **SETTINGS)
-    with closing(
-        shared.home.open_store()
-    ) as store:  # a command's process may begin after p has ended
+    with closing(shared.home.open_store()) as store:  # a command's process may begin after p has ended
         control(store, "p", Paused())
     toy_runs.submit(shared.home, "c", slow=3600)
     shared.wait(lambda: any(d.run == "c" for d in shared.devices()))

@@ -179,9 +179,7 @@ def test_the_champions_folder_goes_along_where_it_is_named(
 
 
 @pytest.mark.slow
-def test_a_resumed_run_gets_only_what_is_new(
-    home: Home, env: dict[str, str], server: Wandb
-) -> None:
+def test_a_resumed_run_gets_only_what_is_new(home: Home, env: dict[str, str], server: Wandb) -> None:
     """Under our run id; a third time there is nothing to send, and what is there stays as it is."""
     env = {**env, **server.env}
     first = json.loads(forge(env, "wandb", "sync", "half", "--json").stdout)
@@ -204,9 +202,7 @@ def test_a_resumed_run_gets_only_what_is_new(
 
 
 @pytest.mark.slow
-def test_offline_files_of_one_run_add_up_to_it(
-    home: Home, env: dict[str, str], server: Wandb
-) -> None:
+def test_offline_files_of_one_run_add_up_to_it(home: Home, env: dict[str, str], server: Wandb) -> None:
     """`wandb sync` appends: a file has what was not synced, and takes the place of what never was."""
     first, early = offline(env, "half")
     assert early.history == history(state(home, "half"))
@@ -263,9 +259,7 @@ def test_a_live_run_is_followed_until_it_has_ended(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    wait_until(
-        lambda: "half" in server.runs and len(server.runs["half"].history) == 2, "W&B has it"
-    )
+    wait_until(lambda: "half" in server.runs and len(server.runs["half"].history) == 2, "W&B has it")
     with closing(home.open_store()) as store:
         fake_runs.finish(store, "half", lambda s: len(s.generations) == 4)
         wait_until(lambda: len(server.runs["half"].history) == 4, "W&B has it")
@@ -413,9 +407,7 @@ def test_a_process_whose_parent_is_gone_comes_to_an_end(
         text=True,
         stdin=subprocess.PIPE,
     )
-    wait_until(
-        lambda: "half" in server.runs and len(server.runs["half"].history) == 2, "W&B has it"
-    )
+    wait_until(lambda: "half" in server.runs and len(server.runs["half"].history) == 2, "W&B has it")
     assert parent.stdin
     parent.communicate("now\n", timeout=PATIENCE)
     wait_until(lambda: server.runs["half"].exit_code is not None, "W&B has it")

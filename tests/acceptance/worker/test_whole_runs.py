@@ -395,9 +395,7 @@ def test_a_damaged_cache_file_is_noticed_and_rebuilt(undisturbed, toys: Toys, tm
     def watch(state, rows) -> None:
         seen[0] = len(state.generations)
 
-    worker = runner.Worker(
-        store, weight_cache.Artifacts(home.artifacts), watch, lambda: seen[0] > 0
-    )
+    worker = runner.Worker(store, weight_cache.Artifacts(home.artifacts), watch, lambda: seen[0] > 0)
     worker.run("r")
     store.close()
     files = sorted(home.artifacts.rglob("*.safetensors"))

@@ -249,19 +249,13 @@ def test_the_documents_file_is_checked_with_warnings_and_refused_if_strict(
     home: Home, toys: Toys, tmp_path: Path
 ) -> None:
     """Every setting that is left out is told, at the terminal and to programs."""
-    given = of_the_file() | {
-        "base_models": [{"name": p.name, "path": str(p)} for p in toys.sources]
-    }
+    given = of_the_file() | {"base_models": [{"name": p.name, "path": str(p)} for p in toys.sources]}
     del given["evaluation_weights"]  # of domains that the toys' items lack
     file = tmp_path / "my_evolution_config.json"
     file.write_text(json.dumps({**given, "data": [str(toys.data)]}))
-    told = CliRunner().invoke(
-        forge, ["check", "--config", str(file), "--base-model", str(toys.base)]
-    )
+    told = CliRunner().invoke(forge, ["check", "--config", str(file), "--base-model", str(toys.base)])
     assert told.exit_code == 0, told.output
-    left = {
-        name for one in EXAMPLES if one["form"] == "settings" for name in one.get("left_out", ())
-    }
+    left = {name for one in EXAMPLES if one["form"] == "settings" for name in one.get("left_out", ())}
     assert left
     for name in left:
         assert f"warning: setting {name} is left out: " in told.stderr
@@ -292,10 +286,7 @@ def test_resume_takes_a_checkpoint_s_name(home: Home, capsys: pytest.CaptureFixt
         fake_runs.submit(store, "half", generations=5)
         fake_runs.finish(store, "half", lambda state: 0 in state.generations)
         assert evo._checkpoint(home, RUN) == RUN
-        assert (
-            evo._checkpoint(home, "./evomerge_checkpoints/evolution_checkpoint_gen_0.json")
-            == "half"
-        )
+        assert evo._checkpoint(home, "./evomerge_checkpoints/evolution_checkpoint_gen_0.json") == "half"
         forked = evo._checkpoint(home, "./evomerge_checkpoints/evolution_checkpoint_gen_2.json")
         state = repository.load_of(RunState, store, forked)
         name = queries.names(store, [forked])[forked]

@@ -122,9 +122,7 @@ def test_inputs_that_have_changed_are_another_request(
     run = submitted("evomerge", {}, models, ["items"])
     assert submitted("evomerge", {}, models, ["items"]) == run
     file = sorted(Path(places[1]).glob("*.jsonl"))[0]
-    file.write_text(
-        file.read_text() + file.read_text().splitlines()[0].replace('"id": "', '"id": "x')
-    )
+    file.write_text(file.read_text() + file.read_text().splitlines()[0].replace('"id": "', '"id": "x'))
     more = submitted("evomerge", {}, models, ["items"])
     assert more != run
     for weights in Path("model").glob("*.safetensors"):

@@ -155,18 +155,14 @@ def test_the_table_in_the_docs_is_the_matrix() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("endpoint", MATRIX, ids=" ".join)
 @pytest.mark.parametrize("who", [None, "stranger", *ROLES])
-def test_every_cell_of_the_matrix(
-    shared: Served, who: str | None, endpoint: tuple[str, str]
-) -> None:
+def test_every_cell_of_the_matrix(shared: Served, who: str | None, endpoint: tuple[str, str]) -> None:
     """401 without a valid token, 403 below the role, and otherwise neither."""
     (method, path), needed = endpoint, MATRIX[endpoint]
     shared.tokens["stranger"] = "forge_nobody"
     body = BODIES.get(path, {}) if method in ("POST", "PATCH") else None
     if path == "/live" and who in ROLES:
         pytest.skip("answers for ever: tests/acceptance/api/test_live.py")
-    where = path.format(**PLACES).replace(
-        f"/runs/{RUN}", f"/runs/{shared.forks.get(who or '', RUN)}"
-    )
+    where = path.format(**PLACES).replace(f"/runs/{RUN}", f"/runs/{shared.forks.get(who or '', RUN)}")
     answer = (
         shared.ask(method, where, who, json=body)
         if body is not None
@@ -214,9 +210,7 @@ def test_tokens_end_with_their_revocation_and_their_user(served: Served) -> None
     assert served.get("/me", "viewer").json()["role"] == "submitter"
     assert served.ask("DELETE", "/users/viewer").status_code == 204
     assert served.get("/me", "viewer").status_code == 401
-    assert (
-        served.ask("POST", "/users", json={"name": "viewer", "role": "viewer"}).status_code == 201
-    )
+    assert served.ask("POST", "/users", json={"name": "viewer", "role": "viewer"}).status_code == 201
     assert served.get("/me", "viewer").status_code == 401  # the old token stays void
 
 

@@ -96,9 +96,7 @@ def test_one_users_models_leave_room_for_the_others() -> None:
         work = Work()
 
         async def outcome(name: str, user: str) -> str:
-            return await work.outcome(
-                f"model {name}", command, "", 0.01, user, f"model {name}", str
-            )
+            return await work.outcome(f"model {name}", command, "", 0.01, user, f"model {name}", str)
 
         for n in range(4):
             with pytest.raises(Problem, match=f"model {n}"):
@@ -144,9 +142,7 @@ class Request:
             ]
             what = f"model {number} of {len(names)} ({name})"
             found.append(
-                await self.work.outcome(
-                    f"model {name}", command, "", patience, user, what, self.mark
-                )
+                await self.work.outcome(f"model {name}", command, "", patience, user, what, self.mark)
             )
         return found
 
@@ -246,9 +242,7 @@ def test_a_request_that_waits_says_for_which_model_and_for_how_long(models: Requ
         while models.work._jobs["model a"].started is None:
             await asyncio.sleep(0)
         models.clock[0] += 12
-        with pytest.raises(
-            Problem, match=r"Reading model 1 of 2 \(a\), or building it: 12 s so far"
-        ):
+        with pytest.raises(Problem, match=r"Reading model 1 of 2 \(a\), or building it: 12 s so far"):
             await models.ask("ada", "ab")
         await models.end("a", after=0)
         await models.work.stop()
@@ -378,9 +372,7 @@ def test_models_are_a_list_or_lists_by_role(served: Served, models: Any, field: 
         ),
     ],
 )
-def test_a_role_that_a_kind_has_not_is_named(
-    served: Served, body: dict[str, Any], said: str
-) -> None:
+def test_a_role_that_a_kind_has_not_is_named(served: Served, body: dict[str, Any], said: str) -> None:
     answer = served.ask("POST", "/runs/check", json=body)
     assert (answer.status_code, answer.json()["detail"]) == (422, said)
 

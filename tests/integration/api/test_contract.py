@@ -28,9 +28,7 @@ def test_the_list_has_every_run_once_page_by_page(served: Served) -> None:
     assert served.get("/runs", params={"limit": 5}).json() == whole
     pages, cursor = [], None
     while True:
-        page = served.get(
-            "/runs", params={"limit": 2} | ({"before": cursor} if cursor else {})
-        ).json()
+        page = served.get("/runs", params={"limit": 2} | ({"before": cursor} if cursor else {})).json()
         pages += [row["run"] for row in page["runs"]]
         cursor = page["next"]
         if cursor is None:
@@ -98,9 +96,7 @@ def test_events_forwards_and_backwards_are_the_history_of_a_fork_too(served: Ser
         for step in (7, 1000):
             found, after = [], 0
             while after is not None:
-                page = served.get(
-                    f"/runs/{run}/events", params={"after": after, "limit": step}
-                ).json()
+                page = served.get(f"/runs/{run}/events", params={"after": after, "limit": step}).json()
                 found += page["events"]
                 after = page["next"]
             assert [e["hash"] for e in found] == [row.hash for row in rows]
@@ -180,9 +176,7 @@ def test_a_key_asks_once(served: Served) -> None:
     other = served.ask("POST", f"/runs/{run}/pause", json={"reason": "y"}, headers=key)
     assert [a.status_code for a in (first, again, other)] == [200, 200, 409]
     body = {"generation": 1, "settings": {"generations": 4}, "reason": "longer"}
-    made = [
-        served.ask("POST", f"/runs/{RUN}/fork", json=body, headers=key).json()["run"] for _ in "ab"
-    ]
+    made = [served.ask("POST", f"/runs/{RUN}/fork", json=body, headers=key).json()["run"] for _ in "ab"]
     assert made[0] == made[1]
     assert state_of(served, made[0])[0].forked.reason == "longer"
     changed = {**body, "settings": {"generations": 5}}

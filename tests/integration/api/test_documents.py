@@ -128,9 +128,7 @@ def test_a_phase_that_cannot_be_started_is_refused_with_what_there_is(
     assert "specialist" in kind.json()["detail"]
 
 
-def test_the_websocket_messages_of_the_specification(
-    real: tuple[TestClient, str], toys: Toys
-) -> None:
+def test_the_websocket_messages_of_the_specification(real: tuple[TestClient, str], toys: Toys) -> None:
     """Subscribe to phase_updates, start_phase; error with phase and message."""
     client, token = real
     with client.websocket_connect("/ws", headers={"Authorization": f"Bearer {token}"}) as socket:
@@ -188,9 +186,7 @@ def test_progress_and_complete_carry_the_documents_fields(served: Served) -> Non
 
 
 @pytest.mark.slow
-def test_a_check_warns_of_a_label_that_no_worker_has(
-    real: tuple[TestClient, str], toys: Toys
-) -> None:
+def test_a_check_warns_of_a_label_that_no_worker_has(real: tuple[TestClient, str], toys: Toys) -> None:
     """Such a run waits for ever, beside living workers."""
     client, _ = real
     flat = config(toys)

@@ -157,9 +157,7 @@ def test_broken_bodies_count_for_the_limit(tmp_path) -> None:
 def test_a_body_says_that_it_is_json(shared: Served) -> None:
     """A form or a text is not guessed at."""
     for media in ("text/plain", "application/x-www-form-urlencoded", ""):
-        answer = shared.ask(
-            "POST", f"/runs/{RUN}/pause", content="{}", headers={"Content-Type": media}
-        )
+        answer = shared.ask("POST", f"/runs/{RUN}/pause", content="{}", headers={"Content-Type": media})
         assert (answer.status_code, answer.json()["title"]) == (415, "Unsupported Media Type")
     head = {"Content-Type": "application/json; charset=utf-8"}
     answer = shared.ask("POST", "/runs/none/pause", content="{}", headers=head)
@@ -263,9 +261,7 @@ def test_a_token_may_have_an_end(served: Served, monkeypatch) -> None:
     made = served.ask("POST", "/users/viewer/tokens", json={"note": "ci", "days": 2}).json()
     served.tokens["ci"] = made["token"]
     assert served.get("/me", "ci").status_code == 200
-    ends = {
-        t["id"]: t["expires"] for u in served.get("/users").json()["users"] for t in u["tokens"]
-    }
+    ends = {t["id"]: t["expires"] for u in served.get("/users").json()["users"] for t in u["tokens"]}
     assert ends.pop(made["id"]) > 0
     assert set(ends.values()) == {None}
     later = accounts.time.time() + 2 * 86_400 + 1

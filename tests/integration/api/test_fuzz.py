@@ -31,9 +31,7 @@ def test_made_up_requests_are_answered_as_the_document_says(served: Served) -> N
     schema = schemathesis.openapi.from_asgi("/openapi.json", served.client.app)
     head = {"Authorization": f"Bearer {served.tokens['admin']}"}
     first = schema["/runs/check"]["POST"].Case(body={"models": []}, headers=head)
-    assert (
-        first.call(timeout=PATIENCE).status_code == 422
-    )  # the process that checks takes seconds once
+    assert first.call(timeout=PATIENCE).status_code == 422  # the process that checks takes seconds once
     tried = 0
     for result in schema.get_all_operations():
         operation = result.ok()

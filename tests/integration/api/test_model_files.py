@@ -58,9 +58,7 @@ def test_files_are_listed_and_given(served: Served, folder: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["notes.txt", ".token", "sub", "nothing", "..%2Foutside.txt", "%2Fetc%2Fpasswd"]
 )
-def test_what_is_no_file_of_the_folder_is_not_given(
-    served: Served, folder: Path, name: str
-) -> None:
+def test_what_is_no_file_of_the_folder_is_not_given(served: Served, folder: Path, name: str) -> None:
     answer = served.get(f"/models/tiny/files/{name}")
     assert answer.status_code == 404, answer.text
     assert "secret" not in answer.text
@@ -110,9 +108,7 @@ def test_a_zip_has_the_files_and_a_ticket_opens_it_once(served: Served, folder: 
     """A ticket lets a browser save a file by opening an address: of one model, and for reading."""
     ticket = served.ask("POST", "/models/tiny/tickets", "submitter").json()
     address = f"{ticket['path']}zip?ticket={ticket['ticket']}"
-    assert (
-        served.get("/models/tiny/zip", None, params={"ticket": ticket["ticket"]}).status_code == 401
-    )
+    assert served.get("/models/tiny/zip", None, params={"ticket": ticket["ticket"]}).status_code == 401
     assert served.get(address, None).status_code == 401, "the wrong address has used it up"
     ticket = served.ask("POST", "/models/tiny/tickets", "submitter").json()["ticket"]
     answer = served.get(f"{address.partition('?')[0]}?ticket={ticket}", None)
@@ -123,9 +119,7 @@ def test_a_zip_has_the_files_and_a_ticket_opens_it_once(served: Served, folder: 
     assert served.ask("POST", "/models/tiny/tickets", "viewer").status_code == 403
 
 
-def test_a_folder_that_a_later_result_has_replaced_is_not_given(
-    served: Served, folder: Path
-) -> None:
+def test_a_folder_that_a_later_result_has_replaced_is_not_given(served: Served, folder: Path) -> None:
     """Its own document has the digest of other weights."""
     (folder / "evomerge_recipe.json").write_text(json.dumps({"digest": "2" * 64}))
     assert served.get("/models/tiny/files").json()["folder"] is None

@@ -85,9 +85,7 @@ def taken(
     token = accounts.issue(store, "ada")[1]
     store.close()
     hosts = (*LOOPBACK, "testserver")
-    with TestClient(
-        create(own, Options((tmp_path,), rate=1e5, burst=100_000, hosts=hosts))
-    ) as client:
+    with TestClient(create(own, Options((tmp_path,), rate=1e5, burst=100_000, hosts=hosts))) as client:
         yield Taken(client, own, token)
 
 

@@ -180,8 +180,7 @@ def test_no_word_for_people_holds_a_digest(served: Served) -> None:
             assert not HASH.search(event["gist"])
     gists = [e["gist"] for e in served.get(f"/runs/{RUN}/events").json()["events"]]
     assert any(
-        re.fullmatch(r"b on selection: \d\.\d{4}|b on selection: perplexity [\d.]+", g)
-        for g in gists
+        re.fullmatch(r"b on selection: \d\.\d{4}|b on selection: perplexity [\d.]+", g) for g in gists
     )
     assert any(
         re.fullmatch(r"generation 1: best on its draw \d\.\d{4}, mean \d\.\d{4}", g) for g in gists
@@ -248,9 +247,7 @@ def test_answers_are_what_the_document_says(served: Served) -> None:
         everything = served.get(f"/runs/{run}/population", params={"generation": "all"}).json()
         api_schemas.Population.model_validate(everything)
         if whole["champion"]:
-            api_schemas.Candidate.model_validate(
-                served.get(f"/runs/{run}/candidates/champion").json()
-            )
+            api_schemas.Candidate.model_validate(served.get(f"/runs/{run}/candidates/champion").json())
             api_schemas.Lineage.model_validate(served.get(f"/runs/{run}/lineage").json())
     SideBySide.model_validate(served.get("/compare", params={"runs": f"{RUN},half"}).json())
     api_schemas.Queue.model_validate(served.get("/queue").json())

@@ -67,9 +67,7 @@ def test_the_dispatchers_writes_do_not_grow_with_the_devices() -> None:
 # ---- what is measured --------------------------------------------------------------------------
 
 
-def counts(
-    seconds: float, writes: int, reads: int = 0, cpu: float = 0, commands: int = 0
-) -> Counts:
+def counts(seconds: float, writes: int, reads: int = 0, cpu: float = 0, commands: int = 0) -> Counts:
     """Return counters; a fifth of the commands are messages."""
     return Counts(seconds, writes, writes + reads, cpu, commands, commands // 5)
 

@@ -23,9 +23,7 @@ def test_answers_are_those_of_the_tasks() -> None:
 def test_no_word_is_in_two_rows(rows) -> None:
     """A model could otherwise have learned the answers of the test slice by heart."""
     assert len({row["id"] for row in rows}) == len(rows)
-    counts = {
-        s: sum("prompt" in row and row["slice"] == s for row in rows) for s in ("train", "test")
-    }
+    counts = {s: sum("prompt" in row and row["slice"] == s for row in rows) for s in ("train", "test")}
     assert counts == {"train": 0, "test": skills_data.PROBLEMS["test"]}
 
 
@@ -46,9 +44,7 @@ def test_another_seed_draws_other_words(rows) -> None:
 
 def solves(*counts: int) -> dict[str, list[int]]:
     """A model that solves so many of ten problems of each task."""
-    return {
-        task: [1] * n + [0] * (10 - n) for task, n in zip(skills_data.TASKS, counts, strict=True)
-    }
+    return {task: [1] * n + [0] * (10 - n) for task, n in zip(skills_data.TASKS, counts, strict=True)}
 
 
 SOLVED = {

@@ -24,9 +24,7 @@ def folder_with_a_diary(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", [pytest.param("export", marks=pytest.mark.slow), "fork", "evo"])
-def test_a_folder_with_other_things_is_never_replaced(
-    finished, tmp_path: Path, command: str
-) -> None:
+def test_a_folder_with_other_things_is_never_replaced(finished, tmp_path: Path, command: str) -> None:
     """It was: with everything in it."""
     home, run = finished[0], run_of(finished)
     place = folder_with_a_diary(tmp_path)
@@ -102,9 +100,7 @@ def test_an_archive_replaces_ordinary_files_only(finished, tmp_path: Path) -> No
         ("FORGE_DATABASE_URL", "postgresql://127.0.0.1:notaport/x"),
     ],
 )
-def test_a_setting_of_the_environment_is_named(
-    finished, monkeypatch, name: str, value: str
-) -> None:
+def test_a_setting_of_the_environment_is_named(finished, monkeypatch, name: str, value: str) -> None:
     monkeypatch.setenv(name, value)
     words = ["runs"] if name == "FORGE_DATABASE_URL" else ["evo", "--resume", run_of(finished)]
     assert name in fails(finished[0], 2, *words)

@@ -60,9 +60,7 @@ def _shown(character: str) -> str:
     return character if plain else character.encode("unicode_escape").decode()
 
 
-def test_lines_of_a_pipe_get_replies_with_what_was_said_before(
-    chatty: Path, tmp_path: Path
-) -> None:
+def test_lines_of_a_pipe_get_replies_with_what_was_said_before(chatty: Path, tmp_path: Path) -> None:
     told = call(tmp_path, str(chatty), "--max-tokens", "8", lines="one\n\ntwo\n/reset\none\n")
     first = expected(chatty, [{"role": "user", "content": "one"}], 8)
     past: list[Any] = [{"role": "user", "content": "one"}, {"role": "assistant", "content": first}]

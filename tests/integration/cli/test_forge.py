@@ -352,9 +352,7 @@ def test_bad_input_is_named_before_any_work(
     assert not home.exists()
 
 
-def test_a_population_that_does_not_add_up_is_refused_with_the_arithmetic(
-    toys: Toys, tmp_path
-) -> None:
+def test_a_population_that_does_not_add_up_is_refused_with_the_arithmetic(toys: Toys, tmp_path) -> None:
     """The numbers in the message are the user's own."""
     file = tmp_path / "settings.json"
     file.write_text('{"population_size": 9, "strategy": "elite-loser"}')
@@ -674,8 +672,7 @@ def test_settings_are_listed_with_defaults_and_words(tmp_path: Path) -> None:
         "search_problems": 8,
     }
     assert [
-        row["name"]
-        for row in json.loads(call(tmp_path, "settings", "dare_threshold", "--json").stdout)
+        row["name"] for row in json.loads(call(tmp_path, "settings", "dare_threshold", "--json").stdout)
     ] == ["dare_drop"]
     lines = call(tmp_path, "settings", "strategy").stdout.splitlines()
     assert lines[0] == "setting\tstrategies\tdefault\twhat it is"
@@ -735,17 +732,13 @@ def test_a_merge_without_a_config_says_what_is_wrong(toys: Toys, tmp_path: Path)
     models = list(map(str, toys.sources))
     regmean = ("merge", "--method", "regmean")
     told = fails(tmp_path, 2, *regmean, "--data", "a", "--data", "b", *models, "out")
-    assert (
-        told == "2 --data for 3 models: give one for all models, or one for each, in their order."
-    )
+    assert told == "2 --data for 3 models: give one for all models, or one for each, in their order."
     told = fails(tmp_path, 2, *regmean, "--weights", "1,2", *models, "out")
     assert told == "2 --weights for 3 models: give one for each, in their order."
     assert "give KEY=VALUE" in fails(tmp_path, 2, *regmean, "--parameter", "alpha", *models, "out")
     assert "is not YAML" in fails(tmp_path, 2, *regmean, "--parameter", "alpha=[", *models, "out")
     assert "takes 2 or more models" in fails(tmp_path, 2, *regmean, models[0], "out")
-    assert "no merge_method 'regnean'" in fails(
-        tmp_path, 2, "merge", "--method", "regnean", "a", "o"
-    )
+    assert "no merge_method 'regnean'" in fails(tmp_path, 2, "merge", "--method", "regnean", "a", "o")
     assert "Missing argument 'OUT'" in fails(tmp_path, 2, *regmean, "out")
     told = fails(tmp_path, 2, "merge", "a.yml", "b", "c")
     assert "say the method" in told

@@ -125,9 +125,7 @@ def test_slerp_of_two_models_without_tasks_lies_between_both(
         assert ("both are sources" in capsys.readouterr().err) == bool(base)
 
 
-@pytest.mark.parametrize(
-    "text", ["genome: 3\n", "genome: {models: 3}\n", "genome: {models: [1]}\n"]
-)
+@pytest.mark.parametrize("text", ["genome: 3\n", "genome: {models: 3}\n", "genome: {models: [1]}\n"])
 def test_a_genome_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "g.yml"
     file.write_text(text)

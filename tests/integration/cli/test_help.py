@@ -112,9 +112,7 @@ def test_every_kind_is_a_command_of_its_own_or_of_forge_start(tmp_path: Path) ->
     """`forge KIND` takes what `forge start KIND` takes; some kinds have a command for people."""
     own = {"evomerge": "evo", "compression": "compress"}
     assert {own.get(kind, kind) for kind in kinds.KINDS} <= set(COMMANDS)
-    started = [
-        name for name, (module, _) in COMMANDS.items() if module == "agent_forge.cli.runs.start"
-    ]
+    started = [name for name, (module, _) in COMMANDS.items() if module == "agent_forge.cli.runs.start"]
     assert {KINDS.get(name, name) for name in started} - {"start", "kinds", "settings"} <= set(
         kinds.KINDS
     )

@@ -55,9 +55,7 @@ class Place:
 def made(folder: Path, kind: str, postgres: Postgres) -> Place:
     """A new place on a database of a kind."""
     folder.mkdir(exist_ok=True)
-    return Place(
-        folder, f"sqlite:///{folder}/x.db" if kind == "sqlite" else postgres.new_database()
-    )
+    return Place(folder, f"sqlite:///{folder}/x.db" if kind == "sqlite" else postgres.new_database())
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -139,9 +137,7 @@ def test_a_head_noted_elsewhere_anchors_the_end(place: Place) -> None:
     assert "the head that was given" in place("verify", "r", "--head", "0" * 64, code=1).stdout
 
 
-def test_a_tail_that_is_gone_is_found_without_a_run_list_on_sqlite(
-    postgres, tmp_path: Path
-) -> None:
+def test_a_tail_that_is_gone_is_found_without_a_run_list_on_sqlite(postgres, tmp_path: Path) -> None:
     place = made(tmp_path, "sqlite", postgres)
     store = place.home.open_store()
     fake_runs.whole(store, "r")
@@ -221,9 +217,7 @@ def test_fork_records_a_run_that_can_be_compared(place: Place) -> None:
 @pytest.mark.parametrize(
     "change", ["mutation_rate=0.3", "search.mutation_rate=0.3", 'search={"mutation_rate": 0.3}']
 )
-def test_a_fork_changes_a_setting_of_the_search_by_any_of_its_names(
-    place: Place, change: str
-) -> None:
+def test_a_fork_changes_a_setting_of_the_search_by_any_of_its_names(place: Place, change: str) -> None:
     """What is recorded is the same, and the audit finds the fork's settings right."""
     words = ("fork", "r", "--generation", "1", "--set", change, "--record-only", "--json")
     fork = json.loads(place(*words).stdout)
@@ -395,9 +389,7 @@ def test_what_a_newer_version_wrote_is_left_out_and_said(place: Place) -> None:
         result = place(*words)
         assert "counted@1) are of a newer version" in result.stderr, words
     assert "counted" in place("events", "young").stdout
-    assert (
-        "unchecked: events: event counted@1 is not known" in place("verify", "young", code=3).stdout
-    )
+    assert "unchecked: events: event counted@1 is not known" in place("verify", "young", code=3).stdout
     count = len(place("events", "young").stdout.splitlines())
     assert "newer version" in place.fails(1, "fork", "young", "--at", str(count))
 
@@ -454,10 +446,7 @@ def test_streams_of_users_limits_and_models_are_verified(place: Place) -> None:
     assert re.search(r"ok +users +\d events", told), told
     assert re.search(r"ok +evomerge/r +\d+ events", told)
     place.tamper("UPDATE events SET data = replace(data, 'ada', 'bob') WHERE stream = 'users'")
-    assert (
-        "event 1 (user_added) of stream users was changed"
-        in place("verify", "users", code=1).stdout
-    )
+    assert "event 1 (user_added) of stream users was changed" in place("verify", "users", code=1).stdout
     told = place("verify", "--all", code=1).stdout
     assert re.search(r"WRONG +users", told)
     assert re.search(r"ok +queue", told)

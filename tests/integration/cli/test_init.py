@@ -78,9 +78,7 @@ def test_without_data_it_says_what_models_are_scored_on(
 ) -> None:
     """For models of law or German that is Python's library: neither command said a word."""
     monkeypatch.chdir(toys.base.parent.parent)
-    words = (
-        "scored on Python code, arithmetic and tables, which may not be what your models are for"
-    )
+    words = "scored on Python code, arithmetic and tables, which may not be what your models are for"
     made = call(tmp_path, "init", str(tmp_path / "run.toml"))
     assert f"data      none: {words}" in made.stdout
     monkeypatch.setattr(corpus, "CHARACTERS", 500_000)
@@ -165,9 +163,7 @@ def test_models_are_looked_for_here_and_then_in_models(
     assert "base_model" not in found
 
 
-def test_without_models_the_file_has_examples(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_models_the_file_has_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are comments: the file names no model that is not there."""
     monkeypatch.chdir(tmp_path)
     made = call(tmp_path, "init")

@@ -51,9 +51,7 @@ def test_limits_are_shown_and_changed(tmp_path: Path) -> None:
         ["ada", "--tasks", "x"],
     ],
 )
-def test_limits_without_sense_are_refused_and_record_nothing(
-    tmp_path: Path, words: list[str]
-) -> None:
+def test_limits_without_sense_are_refused_and_record_nothing(tmp_path: Path, words: list[str]) -> None:
     fails(tmp_path, 2, "limits", *words)
     with closing(Home(tmp_path).open_store()) as store:
         assert store.version("queue") == 0
@@ -152,9 +150,7 @@ def test_a_store_that_cannot_be_is_refused(
     assert told in fails(tmp_path, 2, "artifacts", "list")
 
 
-def test_artifacts_are_listed_and_sealed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_artifacts_are_listed_and_sealed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from agent_forge.weights.storage.artifact_store import Vault
 
     monkeypatch.setenv("FORGE_ARTIFACT_STORE", f"file://{tmp_path / 'store'}")
@@ -227,9 +223,7 @@ def test_logs_for_people_name_tasks_in_words_and_cut_digests(
     assert max(map(len, (first, second))) <= 80
 
 
-def test_forge_up_tells_which_runs_have_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_forge_up_tells_which_runs_have_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And those of before it began are no news."""
     monkeypatch.setattr(up, "LOOK", 0.0)
     home = Home(tmp_path)

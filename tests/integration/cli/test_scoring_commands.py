@@ -106,9 +106,7 @@ def test_every_item_has_a_name_of_the_data(finished, toys: Toys) -> None:
     }
     for item in found["items"]:
         named = (
-            item["name"].partition(": ")[2].split(" … ")
-            if item["kind"] == "window"
-            else [item["name"]]
+            item["name"].partition(": ")[2].split(" … ") if item["kind"] == "window" else [item["name"]]
         )
         assert set(named) <= ids
         assert math.isfinite(item["value"])
@@ -188,9 +186,7 @@ def test_check_finds_what_only_the_tokenizer_knows(finished, toys: Toys, tmp_pat
     assert "built-in items are longer than 64 tokens and left out" in result.stderr
     weights = tmp_path / "weights.json"
     weights.write_text('{"fitness_weights": "domains"}')
-    told = fails(
-        finished[0], 2, "check", *models, "--data", str(toys.data), "--config", str(weights)
-    )
+    told = fails(finished[0], 2, "check", *models, "--data", str(toys.data), "--config", str(weights))
     assert "weighs the domain 'code'" in told
     result = ok(call(finished[0], "check", *models, "--config", str(weights)))
     assert [line.split("\t")[0] for line in result.stdout.splitlines()[4:8]] == [

@@ -103,9 +103,7 @@ def test_what_follows_nothing_is_refused(toys: Toys, tmp_path: Path) -> None:
         assert "`forge wandb sync RUN --follow`" in said
 
 
-def test_a_variable_without_sense_stops_before_anything_is_recorded(
-    toys: Toys, tmp_path: Path
-) -> None:
+def test_a_variable_without_sense_stops_before_anything_is_recorded(toys: Toys, tmp_path: Path) -> None:
     result = evolve(toys, tmp_path, FORGE_WANDB="offline")
     assert getattr(result.exception, "exit_code", None) == 2
     assert "WANDB_MODE says online or offline" in str(result.exception)

@@ -121,9 +121,7 @@ def test_a_file_without_a_template_continues_texts(toys: Toys, tmp_path: Path) -
     assert there.ids(text) == here.ids(text)
 
 
-def test_a_cut_file_is_an_error_and_not_the_end_of_this_process(
-    chatty: Path, tmp_path: Path
-) -> None:
+def test_a_cut_file_is_an_error_and_not_the_end_of_this_process(chatty: Path, tmp_path: Path) -> None:
     file = tmp_path / "cut.gguf"
     gguf_export.export(Home(tmp_path / "home"), str(chatty), file, "F32", lambda text: None)
     file.write_bytes(file.read_bytes()[:-5000])

@@ -103,9 +103,7 @@ def test_it_is_tried_on_whole_windows_of_every_domain(resident: ResidentModel, w
     ):
         autotune.compiled(resident, [weights], short, CONTEXT)
     one, two = windows(2)
-    full = autotune.full_batch(
-        short | {"b": Packed(windows=[two]), "a": Packed(windows=[one])}, 3, 16
-    )
+    full = autotune.full_batch(short | {"b": Packed(windows=[two]), "a": Packed(windows=[one])}, 3, 16)
     np.testing.assert_array_equal(full, [one, two, one])
 
 

@@ -37,9 +37,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[ResidentModel, We
     """A small model that has learned both domains."""
     torch.manual_seed(0)
     module: Any = Qwen2ForCausalLM(toy_models.config(hidden_size=32))
-    ids = torch.tensor(
-        np.array([w for first in DOMAINS.values() for w in texts(first, 200, first)])
-    )
+    ids = torch.tensor(np.array([w for first in DOMAINS.values() for w in texts(first, 200, first)]))
     optimizer = torch.optim.AdamW(module.parameters(), lr=1e-2)
     for number in range(80):
         rows = ids[torch.from_numpy(np.random.default_rng(number).permutation(len(ids))[:48])]

@@ -59,9 +59,7 @@ def test_one_function_under_two_names_is_in_one_slice(items: list[Item]):
     right: dict[str, set[str]] = {}
     for item in items:
         if isinstance(item, Question) and item.domain == "code":
-            task = common.Task(
-                "f", item.prompt.split("(")[1].split(")")[0], "", "", ("", "", ""), ()
-            )
+            task = common.Task("f", item.prompt.split("(")[1].split(")")[0], "", "", ("", "", ""), ())
             body = textwrap.dedent(item.choices[item.answer]).rstrip()
             right.setdefault(replace(task, right=body).about, set()).add(item.slice)
     assert max(map(len, right.values())) == 1
@@ -83,9 +81,7 @@ def test_items_are_made_of_the_seed_alone():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "maker", [m for grade in code.TASKS for m in grade], ids=lambda m: m.__name__
-)
+@pytest.mark.parametrize("maker", [m for grade in code.TASKS for m in grade], ids=lambda m: m.__name__)
 def test_right_bodies_pass_and_wrong_bodies_fail(maker: Any):
     """Otherwise a wrong choice would be right, or a test prove nothing. In the sandbox, as ever."""
     with Sandbox.open(cpu=1) as sandbox:
@@ -148,9 +144,7 @@ def test_the_right_choice_solves_the_problem_and_no_other_does(domain: Any):
         assert isinstance(posed, Problem)
         assert asked["prompt"] == posed.prompt
         for place, choice in enumerate(asked["choices"]):
-            assert (verifier.verify(posed.check, choice, {}).score == 1) == (
-                place == asked["answer"]
-            )
+            assert (verifier.verify(posed.check, choice, {}).score == 1) == (place == asked["answer"])
         compared += 1
     assert compared > 150
 
@@ -203,9 +197,7 @@ def test_sentences_keep_each_language_s_order():
 def test_lessons_are_pairs_of_taught_sentences():
     """Both lines of a pair say the same; what lessons are measured on is never taught."""
     sentences = list(itertools.product(*(range(len(p)) for p in phrase_grammar.PHRASES.values())))
-    meaning = {
-        (n, phrase_grammar.say(s, n)): s for s in sentences for n in phrase_grammar.LANGUAGES
-    }
+    meaning = {(n, phrase_grammar.say(s, n)): s for s in sentences for n in phrase_grammar.LANGUAGES}
     assert 0.4 < sum(map(phrase_grammar.taught, sentences)) / len(sentences) < 0.6
     lessons = list(phrase_grammar.documents(30_000, 0))
     assert 30_000 <= sum(len(d.text) for d in lessons) < 32_000

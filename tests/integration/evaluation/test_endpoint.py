@@ -57,9 +57,7 @@ def test_windows_questions_and_replies_are_those_of_the_model(server, resident, 
     assert theirs[1:] == ours[1:]
     assert ours[2][-1] == 20
     assert not all(ours[2])
-    assert score_questions(endpoint, packed.questions) == score_questions(
-        resident, packed.questions
-    )
+    assert score_questions(endpoint, packed.questions) == score_questions(resident, packed.questions)
     told = endpoint.replies(packed.problems, tokenizer)
     assert told == resident.replies(packed.problems, tokenizer)
     assert any(told)
@@ -77,9 +75,7 @@ def test_replies_end_before_any_of_many_stops(server, resident, tokenizer) -> No
     stops = ["never", "Never", "nEver", "neVer", whole[2:4]]
     given = from_rows([problem(0, "one", stop=stops)])
     problems = packing.pack(given, tokenizer, 32)["test"]["d"].problems
-    assert Endpoint(server[0], NAME).replies(problems, tokenizer) == [
-        whole[: whole.find(stops[-1])]
-    ]
+    assert Endpoint(server[0], NAME).replies(problems, tokenizer) == [whole[: whole.find(stops[-1])]]
 
 
 GOOD = {"text": "", "index": 0}
@@ -107,11 +103,7 @@ LOGPROBS = {"token_logprobs": [None, -1.0, -2.0], "top_logprobs": [None, {"a": -
         ),
         (
             200,
-            {
-                "choices": [
-                    {**GOOD, "logprobs": {**LOGPROBS, "top_logprobs": [None, {}, {"a": None}]}}
-                ]
-            },
+            {"choices": [{**GOOD, "logprobs": {**LOGPROBS, "top_logprobs": [None, {}, {"a": None}]}}]},
             "is not that of a completion",
         ),
         (

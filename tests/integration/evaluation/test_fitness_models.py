@@ -209,9 +209,7 @@ def likely(resident: ResidentModel, prompt: list[int]) -> tuple[int, int]:
 def asked(prompt: list[int], choices: list[list[int]], answer: int) -> PackedQuestion:
     """A question of token ids; every choice as many bytes as tokens."""
     sequences = tuple(np.asarray([*prompt, *c], np.int64) for c in choices)
-    return PackedQuestion(
-        sequences, (len(prompt),) * len(choices), tuple(map(len, choices)), answer
-    )
+    return PackedQuestion(sequences, (len(prompt),) * len(choices), tuple(map(len, choices)), answer)
 
 
 @pytest.mark.parametrize("length", [1, 5, 14, 15, 16, 30])
@@ -295,9 +293,7 @@ def test_loading_swaps_models_without_a_trace(folder: Path, weights: Weights):
     assert scores[0] != scores[1]
 
 
-def test_a_module_that_is_there_already_is_measured_as_it_stands(
-    folder: Path, resident: ResidentModel
-):
+def test_a_module_that_is_there_already_is_measured_as_it_stands(folder: Path, resident: ResidentModel):
     """The model that the phase before hands over, without a folder."""
     module = AutoModelForCausalLM.from_pretrained(folder / "base")
     around = ResidentModel.from_module(module)
@@ -478,9 +474,7 @@ def test_the_first_order_estimate_is_the_gain_of_a_small_step(
         assert a[1] == pytest.approx(b[1], abs=0.15 * largest)
 
 
-def test_calibration_reads_the_first_windows_of_every_domain(
-    resident: ResidentModel, weights: Weights
-):
+def test_calibration_reads_the_first_windows_of_every_domain(resident: ResidentModel, weights: Weights):
     """At most eight each, domains weigh alike, and a domain without text does not count."""
     many, few = windows(12, CONTEXT), windows(2, 9)
     data = {"a": Packed(windows=many), "b": Packed(windows=few), "c": Packed()}

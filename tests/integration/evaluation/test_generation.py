@@ -86,9 +86,7 @@ def test_a_reply_ends_before_its_stop(resident: ResidentModel, tokenizer: PreTra
     assert stop
 
 
-def test_a_reply_is_as_long_as_it_may_be(
-    resident: ResidentModel, tokenizer: PreTrainedTokenizerFast
-):
+def test_a_reply_is_as_long_as_it_may_be(resident: ResidentModel, tokenizer: PreTrainedTokenizerFast):
     """Neighbours with other limits do not matter."""
     lengths = []
     for limit in (1, 5):

@@ -136,22 +136,16 @@ def test_few_shot_prompts_are_the_harness_s_own(
     task = lm_eval_tasks.write(tmp_path, "sums", template, lm_eval_tasks.sums(24))
     first, second = (read(f"lm-eval:{task}#acc_norm") for _ in range(2))
     assert first == second
-    assert all(
-        isinstance(i, data_items.Question) and i.prompt.count("Question:") >= 1 for i in first
-    )
+    assert all(isinstance(i, data_items.Question) and i.prompt.count("Question:") >= 1 for i in first)
     said = lm_eval_reference.reference(folder / "base", task)["sums"]["metrics"]
-    assert means(resident, first, tokenizer)["sums"] == pytest.approx(
-        said["acc_norm,none"], abs=1e-4
-    )
+    assert means(resident, first, tokenizer)["sums"] == pytest.approx(said["acc_norm,none"], abs=1e-4)
 
 
 @pytest.mark.slow
 @pytest.mark.soak
 def test_a_task_by_name(tmp_path: Path, monkeypatch) -> None:
     """Among those that come with the harness, and in the folders that the machine names."""
-    lm_eval_tasks.write(
-        tmp_path / "ours", "sums_by_name", lm_eval_tasks.CHOICE, lm_eval_tasks.sums(2)
-    )
+    lm_eval_tasks.write(tmp_path / "ours", "sums_by_name", lm_eval_tasks.CHOICE, lm_eval_tasks.sums(2))
     monkeypatch.setenv("FORGE_TASK_FOLDERS", str(tmp_path / "ours"))
     assert [item.id for item in read("lm-eval:sums_by_name")] == [
         "sums_by_name/0",
@@ -194,18 +188,14 @@ PROCESS = "process_results: !function utils.process_results\n"
 @pytest.mark.slow
 def test_code_that_judges_is_pinned(tmp_path: Path, tokenizer, resident) -> None:
     """Its own function judges; changed since the documents were read, it does not."""
-    template = lm_eval_tasks.REPLY.replace(
-        "metric: exact_match\n    ignore_case: true", "metric: mine"
-    )
+    template = lm_eval_tasks.REPLY.replace("metric: exact_match\n    ignore_case: true", "metric: mine")
     template += f"    aggregation: mean\n    higher_is_better: true\n{PROCESS}"
     code = "def process_results(doc, results):\n    return {{'mine': {}}}\n"
     (tmp_path / "utils.py").write_text(code.format(0.25), "utf-8")
     found = read(f"lm-eval:{lm_eval_tasks.write(tmp_path, 'own', template, lm_eval_tasks.sums(2))}")
     assert means(resident, found, tokenizer) == {"own": 0.25}
     (tmp_path / "utils.py").write_text(code.format(0.75), "utf-8")
-    with pytest.raises(
-        UnavailableError, match="judges otherwise than when its documents were read"
-    ):
+    with pytest.raises(UnavailableError, match="judges otherwise than when its documents were read"):
         means(resident, found, tokenizer)
 
 
@@ -311,9 +301,7 @@ def test_well_known_benchmarks_are_known(name: str) -> None:
     assert lm_eval_spec.benchmark([name]) == name
 
 
-@pytest.mark.parametrize(
-    "name", ["json", "my_task", "search", "arcade", "embraces", "droplets", ""]
-)
+@pytest.mark.parametrize("name", ["json", "my_task", "search", "arcade", "embraces", "droplets", ""])
 def test_others_are_not(name: str) -> None:
     assert lm_eval_spec.benchmark([name]) is None
 
@@ -352,9 +340,7 @@ def test_the_reader_of_a_task_does_not_see_our_secrets(
 
 def test_workers_read_task_files_of_allowed_folders_only(tmp_path: Path, monkeypatch) -> None:
     """A task file can run code: on a shared worker whoever runs it says which."""
-    file = lm_eval_tasks.write(
-        tmp_path / "ours", "sums", lm_eval_tasks.CHOICE, lm_eval_tasks.sums(3)
-    )
+    file = lm_eval_tasks.write(tmp_path / "ours", "sums", lm_eval_tasks.CHOICE, lm_eval_tasks.sums(3))
     spec = Spec(str(file))
     lm_eval_spec.check_file(spec)
     monkeypatch.setenv("FORGE_WORKER", "w")

@@ -37,9 +37,7 @@ def test_packing_accounts_for_every_token(tokenizer: PreTrainedTokenizerFast):
     assert packed.pool().windows == len(packed.windows)
 
 
-@pytest.mark.parametrize(
-    "text", ["plain words", "naïve café", "a 🦔 in the 庭", "é" * 40, " \n\t "]
-)
+@pytest.mark.parametrize("text", ["plain words", "naïve café", "a 🦔 in the 庭", "é" * 40, " \n\t "])
 def test_a_token_has_the_bytes_that_it_stands_for(tokenizer: PreTrainedTokenizerFast, text: str):
     """Together those of the text; a window's first token is not predicted, the end has none."""
     ids = tokenizer.encode(text, add_special_tokens=False)
@@ -139,9 +137,7 @@ def test_text_that_the_tokenizer_does_not_know_is_refused():
 
 
 @pytest.mark.parametrize("normalise", ["bytes", "tokens", "none", "mutual"])
-def test_choices_are_divided_by_what_was_asked_for(
-    tokenizer: PreTrainedTokenizerFast, normalise: str
-):
+def test_choices_are_divided_by_what_was_asked_for(tokenizer: PreTrainedTokenizerFast, normalise: str):
     """Mutual information needs each choice a second time, after the start token alone."""
     choices = (" 4", " fifty-five")
     row = {

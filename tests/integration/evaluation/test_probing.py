@@ -96,9 +96,7 @@ def test_it_must_pay_and_give_the_same(ratio: float, change: float, used: bool) 
 def test_nan_in_bfloat16_is_not_equal(resident, weights, data) -> None:
     broken = {n: t.clone() for n, t in weights.items()}
     broken["model.norm.weight"].fill_(torch.nan)
-    assert autotune.halved(resident, [weights, broken, weights], data, CONTEXT).change == float(
-        "inf"
-    )
+    assert autotune.halved(resident, [weights, broken, weights], data, CONTEXT).change == float("inf")
 
 
 def a_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str) -> None:

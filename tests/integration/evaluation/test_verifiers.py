@@ -457,9 +457,7 @@ def test_a_scorer_that_is_short_of_something_scores_no_reply(
         verifier.verify(asked, "reply", ITEM)
 
 
-def test_an_error_over_the_reply_itself_counts_0(
-    verifier: Verifier, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_error_over_the_reply_itself_counts_0(verifier: Verifier, monkeypatch: pytest.MonkeyPatch):
     """A model's text must not end a run."""
 
     def fail(*_: object) -> None:

@@ -137,9 +137,7 @@ def lines(change: Callable[[list[bytes]], list[bytes]]) -> Callable[[str, bytes]
         (lambda name, data: b"{" if name == "seal.json" else data, "seal.json is no JSON"),
         (lambda name, data: b"[]" if name == "seal.json" else data, "not of its format"),
         (
-            lambda name, data: (
-                data.replace(b'"streams"', b'"x"') if name == "manifest.json" else data
-            ),
+            lambda name, data: data.replace(b'"streams"', b'"x"') if name == "manifest.json" else data,
             "not of its format",
         ),
         (
@@ -317,9 +315,7 @@ def test_bombs_are_refused_early_and_in_little_memory(
 
 
 @pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME], ids=["pax", "gnu"])
-def test_a_name_without_end_is_refused_early_and_in_little_memory(
-    tmp_path: Path, kind: bytes
-) -> None:
+def test_a_name_without_end_is_refused_early_and_in_little_memory(tmp_path: Path, kind: bytes) -> None:
     """A long name is a content of its own: six megabytes of file took a gigabyte of memory."""
     import os
     import tracemalloc

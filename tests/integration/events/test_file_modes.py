@@ -71,9 +71,7 @@ def test_home_and_log_are_made_for_their_owner_alone(home: Home) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 @pytest.mark.parametrize("mode", [0o700, 0o755])
-def test_another_user_can_neither_read_the_log_nor_lock_its_writers_out(
-    home: Home, mode: int
-) -> None:
+def test_another_user_can_neither_read_the_log_nor_lock_its_writers_out(home: Home, mode: int) -> None:
     """A reader's lock kept every writer out for as long as it was held; also in an open folder."""
     home.folder.chmod(mode)
     done = subprocess.run(

@@ -57,9 +57,7 @@ class TestSqliteStore(StoreContract):
         numbers = itertools.count()
         return lambda: str(folder / f"log-{next(numbers)}.db")
 
-    def test_a_process_killed_with_pages_on_disk_leaves_a_log_that_rolls_back(
-        self, place: str
-    ) -> None:
+    def test_a_process_killed_with_pages_on_disk_leaves_a_log_that_rolls_back(self, place: str) -> None:
         """An append larger than the page cache reaches the file early; the journal must undo it."""
         store = self.open(place)
         store.append("s", 0, [new("a")])
@@ -154,9 +152,7 @@ def others_may_write(path: Path) -> bool:
     return done.returncode == 0
 
 
-def test_an_append_keeps_every_other_process_out_until_its_end(
-    path: Path, store: EventStore
-) -> None:
+def test_an_append_keeps_every_other_process_out_until_its_end(path: Path, store: EventStore) -> None:
     """Closing any descriptor of the file drops the process's locks; two writers damage the file."""
     with store.database.appending():
         assert not others_may_write(path)

@@ -158,9 +158,7 @@ def test_what_does_not_fit_is_refused_before_any_work(given, tmp_path: Path) -> 
     base, adapters = given
     sources = named(base, adapters)
     other, _ = toy_models.family(tmp_path, 0)
-    with pytest.raises(
-        ConfigError, match=r"source base\+c is an adapter of .* not that of the base"
-    ):
+    with pytest.raises(ConfigError, match=r"source base\+c is an adapter of .* not that of the base"):
         planned(sources, [str(other)])
     with pytest.raises(ConfigError, match=r"adapters of its base"):
         planned([*sources, f"{other}+{adapters[0]}"], [])

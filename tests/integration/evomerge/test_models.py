@@ -40,9 +40,7 @@ def test_sources_and_champions_come_by_themselves(store: EventStore) -> None:
     assert state.started
     assert state.completed
     rows, total = reports_model_registry.listed(store)
-    by_kind = {
-        kind: [m for m in rows if m["kind"] == kind] for kind in ("base", "source", "champion")
-    }
+    by_kind = {kind: [m for m in rows if m["kind"] == kind] for kind in ("base", "source", "champion")}
     assert total == len(rows) == sum(map(len, by_kind.values()))
     assert {m["digest"] for m in by_kind["source"]} == {s.digest for s in state.started.sources}
     (champion,) = by_kind["champion"]
@@ -120,9 +118,7 @@ def test_every_run_tells_what_it_measured_of_a_model(store: EventStore) -> None:
     fake_runs.finish(store, name)
 
     def across(digest: str) -> measured.ModelFigures:
-        return measured.of_digest(
-            store, digest, lambda r: measured.of_state(load(store, r), digest)
-        )
+        return measured.of_digest(store, digest, lambda r: measured.of_state(load(store, r), digest))
 
     source = across(state.started.sources[0].digest)
     assert [(one.run, one.made) for one in source.runs] == [(RUN, False)], "a fork starts nothing"
@@ -217,9 +213,7 @@ def test_a_model_is_registered_by_its_weights(store: EventStore, toys: Toys) -> 
         commands_model_registry.register(store, toys.sources[0], lineage=["nobody"])
 
 
-def test_what_a_run_says_of_a_model_stays_when_it_is_registered(
-    store: EventStore, toys: Toys
-) -> None:
+def test_what_a_run_says_of_a_model_stays_when_it_is_registered(store: EventStore, toys: Toys) -> None:
     """The folder becomes known; kind, run, metrics and name are the run's."""
     from agent_forge.events import New
     from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
@@ -265,9 +259,7 @@ def test_an_entry_of_a_run_that_was_imported_is_the_importers(store: EventStore)
     fake_runs.submit(store, RUN)
     state = fake_runs.finish(store, RUN, lambda state: state.generation == 1)
     taken = [events.Imported(owner="bob", head=state.head), events.Resumed()]
-    store.append(
-        stream("evomerge", RUN), None, [New(event, f"{RUN}/{event.type}") for event in taken]
-    )
+    store.append(stream("evomerge", RUN), None, [New(event, f"{RUN}/{event.type}") for event in taken])
     state = fake_runs.finish(store, RUN)
     assert state.completed
     measured = commands_model_registry.Measured("/m", state.completed.digest, 1, 1)

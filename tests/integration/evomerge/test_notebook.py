@@ -81,9 +81,7 @@ def test_frames_are_the_tables(home: Home, name: str, kind: str) -> None:
         assert told == [row[column] for row in expected], column
 
 
-def test_without_pandas_it_says_what_to_install(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_pandas_it_says_what_to_install(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(UnavailableError, match=r"pip install 'pandas>="):
         Run("whole", home).frame()

@@ -34,9 +34,7 @@ def asked(toys: Toys, tmp_path: Path, turned: int, **settings: Any) -> RunReques
     return RunRequest("evomerge", {"generations": 1, **settings}, models, [str(toys.data)])
 
 
-def test_most_other_tokens_are_refused_by_a_check_and_at_the_start(
-    toys: Toys, tmp_path: Path
-) -> None:
+def test_most_other_tokens_are_refused_by_a_check_and_at_the_start(toys: Toys, tmp_path: Path) -> None:
     """The start looks itself: a model of an earlier phase is not there when a pipeline is checked."""
     plan = submit.plan(asked(toys, tmp_path, 1 << 30))
     with pytest.raises(SourceError, match="base and other have other tokenizers: "):

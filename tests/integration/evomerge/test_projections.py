@@ -243,9 +243,7 @@ def test_a_disk_that_is_full_is_said_and_not_what_follows_from_it(store: EventSt
         name = "large"
         tables = ()
 
-        def apply(
-            self, store: EventStore, connection: Connection, rows: Sequence[Envelope]
-        ) -> None:
+        def apply(self, store: EventStore, connection: Connection, rows: Sequence[Envelope]) -> None:
             connection.exec_driver_sql("ROLLBACK")  # as SQLite does itself if the disk is full
             connection.exec_driver_sql("CREATE TABLE large AS SELECT zeroblob(50000000) AS x")
 

@@ -131,9 +131,7 @@ def _between_appends(rows: list[Envelope], end: int) -> bool:
 
 def test_what_is_missing_is_left_out() -> None:
     """A candidate that is NaN has no score: no None, no NaN, and the means are of the others."""
-    first = {
-        candidate.recipe_id for (g, _), candidate in whole().state.candidates.items() if g == 0
-    }
+    first = {candidate.recipe_id for (g, _), candidate in whole().state.candidates.items() if g == 0}
     broken = sorted(first)[0]
     world = World(small(), quality=lambda id_: None if id_ == broken else 2.0)
     world.run()

@@ -18,6 +18,4 @@ def test_the_counts_can_fail() -> None:
     assert found["files of the product"] > 100
     name = "lines of the product"
     lower = {name: found[name] - 1}
-    assert house_counts.above(found, lower) == [
-        f"{name}: {found[name]:,} is above {lower[name]:,}."
-    ]
+    assert house_counts.above(found, lower) == [f"{name}: {found[name]:,} is above {lower[name]:,}."]

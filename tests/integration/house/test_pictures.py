@@ -67,7 +67,5 @@ def test_a_rare_colour_stays_itself_in_a_smaller_picture() -> None:
     packed = io.BytesIO()
     picture.save(packed, "PNG")
     small = pictures.smaller(packed.getvalue())
-    red, green, blue = (
-        Image.open(io.BytesIO(small)).convert("RGB").crop((255, 15, 256, 16)).tobytes()
-    )
+    red, green, blue = Image.open(io.BytesIO(small)).convert("RGB").crop((255, 15, 256, 16)).tobytes()
     assert max(abs(red - 224), abs(green - 120), abs(blue - 40)) <= 8

@@ -81,9 +81,7 @@ def commands() -> list[str]:
     """Return the commands of `forge` in README and on the pages that a new user follows."""
     pages = (ROOT / "README.md", ROOT / "docs" / "tutorial.md", ROOT / "docs" / "your-models.md")
     text = "\n".join(page.read_text("utf-8") for page in pages)
-    return re.findall(r"^    forge (.+)$", text, re.MULTILINE) + re.findall(
-        r"`forge ([^`]+)`", text
-    )
+    return re.findall(r"^    forge (.+)$", text, re.MULTILINE) + re.findall(r"`forge ([^`]+)`", text)
 
 
 @pytest.mark.parametrize("line", commands())

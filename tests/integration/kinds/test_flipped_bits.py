@@ -67,9 +67,7 @@ def columns(data: bytes, row: dict[str, Any]) -> dict[str, int]:
     found, place = {"position": body - header - 1}, body
     found |= {f"type of {name}": at for name, at in zip(Envelope._fields, starts, strict=True)}
     for name, type_ in zip(Envelope._fields, types, strict=True):
-        wide = (
-            {5: 6, 6: 8}.get(type_, type_) if type_ < 7 else (type_ - 12) // 2 if type_ > 11 else 0
-        )
+        wide = {5: 6, 6: 8}.get(type_, type_) if type_ < 7 else (type_ - 12) // 2 if type_ > 11 else 0
         if wide:
             found[name] = place
         place += wide
@@ -129,9 +127,7 @@ def test_another_stream_in_the_table_alone_is_named(place: Home) -> None:
 def test_a_bit_of_a_stream_of_no_run_is_found(place: Home) -> None:
     """Of users, say."""
     env = {"FORGE_HOME": str(place.folder)}
-    assert (
-        CliRunner(env=env).invoke(forge, ["users", "add", "ada", "--role", "admin"]).exit_code == 0
-    )
+    assert CliRunner(env=env).invoke(forge, ["users", "add", "ada", "--role", "admin"]).exit_code == 0
     row = rows(place.database)[-1]
     assert row["stream"] == b"users"
     data = bytearray(place.database.read_bytes())

@@ -172,9 +172,7 @@ FORGERIES: dict[str, tuple[Forge, str]] = {
         "failed does not follow",
     ),
     "a failure that is not the first": (
-        insert(
-            "started", "task_failed", "count/0/0/failed/2", task="count/0/0", attempt=2, error=""
-        ),
+        insert("started", "task_failed", "count/0/0/failed/2", task="count/0/0", attempt=2, error=""),
         r"failed for the 2\. time, after 0 before",
     ),
     "a quarantine without deaths": (

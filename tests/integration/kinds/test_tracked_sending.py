@@ -186,9 +186,7 @@ def test_the_config_names_no_files(tracker: Tracker) -> None:
     assert tracking.Allowed(kind, state, "config").unlisted(inside) == ["phases.kind"]
 
 
-def test_all_that_the_catalogue_promises_reaches_the_tracker(
-    tracker: Tracker, tmp_path: Path
-) -> None:
+def test_all_that_the_catalogue_promises_reaches_the_tracker(tracker: Tracker, tmp_path: Path) -> None:
     state = whole()
     send(state, tmp_path)
     told = sent(kinds.of("evomerge"), state)
@@ -200,11 +198,7 @@ def test_all_that_the_catalogue_promises_reaches_the_tracker(
 
 @pytest.mark.parametrize(
     "example",
-    [
-        one
-        for one in tomllib.loads(EXAMPLES.read_text("utf-8"))["example"]
-        if one["form"] == "wandb"
-    ],
+    [one for one in tomllib.loads(EXAMPLES.read_text("utf-8"))["example"] if one["form"] == "wandb"],
     ids=lambda one: one["document"],
 )
 def test_names_of_the_documents_are_sent(

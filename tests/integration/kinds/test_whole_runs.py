@@ -216,9 +216,7 @@ def test_a_second_result_that_disagrees_is_a_divergence_and_one_that_agrees_is_n
     late = toy_runs.state(home)
     toy_runs.finish(home)
     with closing(home.open_store()) as store:
-        hands = TaskExecutor(
-            store, Artifacts(home.artifacts), Context(actor="late"), lambda run: None
-        )
+        hands = TaskExecutor(store, Artifacts(home.artifacts), Context(actor="late"), lambda run: None)
         before = toy_runs.state(home).answers["count/0/0"]
         assert hands.do(late, CountTask(0, 1)) == "known"
         assert toy_runs.state(home).divergences == []

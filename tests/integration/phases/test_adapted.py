@@ -130,9 +130,7 @@ def test_adapters_have_a_rate_of_their_own() -> None:
             kind.model_validate({"train": "lora", "optimiser": "muon"})
 
 
-def test_layers_that_cannot_be_adapted_are_refused_before_any_work(
-    model: Path, tmp_path: Path
-) -> None:
+def test_layers_that_cannot_be_adapted_are_refused_before_any_work(model: Path, tmp_path: Path) -> None:
     given, data = {"model": [str(model)]}, texts(tmp_path / "texts")
 
     def refused(match: str, **settings: Any) -> None:

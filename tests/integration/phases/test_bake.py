@@ -332,9 +332,7 @@ def test_a_run_of_several_bakes_is_shown_made_again_and_found_by_name(several) -
     assert places[0] in ("bake-2-full", "model")
     assert places[-2:] == ["parent", "given"]
     rows = [row for row in bake_runs.rows(home) if row.type == "observed"]
-    lines = [
-        str(kind.summary_line(row.type, json.loads(row.data), kind.names(state))) for row in rows
-    ]
+    lines = [str(kind.summary_line(row.type, json.loads(row.data), kind.names(state))) for row in rows]
     assert any("replies that pass: unprompted/far/1" in line for line in lines)
     told = "\n".join(kind.lines(state))
     assert "bake 3, stopped early" in told
@@ -583,9 +581,7 @@ def test_too_few_contexts_are_said_at_the_start(model: Path, tmp_path: Path) -> 
         bake_runs.finish(home)
 
 
-def test_options_that_contradict_or_say_nothing_are_refused(
-    made, model: Path, tmp_path: Path
-) -> None:
+def test_options_that_contradict_or_say_nothing_are_refused(made, model: Path, tmp_path: Path) -> None:
     """`--tokens ""` trained a million tokens; `--set` took the place of options without a word."""
     prompt, kept = tmp_path / "a.txt", tmp_path / "k.txt"
     prompt.write_bytes(b"Be brief.\r\n")

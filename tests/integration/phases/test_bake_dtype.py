@@ -30,9 +30,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def several(
-    model: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Home, MakingState, Path]:
+def several(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, MakingState, Path]:
     """A finished run of two prompts in a row and a pursuit, with stops: (home, state, result)."""
     return bake_runs.whole(tmp_path_factory.mktemp("bake"), model, **SEVERAL)
 

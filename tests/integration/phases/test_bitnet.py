@@ -141,9 +141,7 @@ def test_measurements_of_the_model_are_those_of_its_arm(made) -> None:
     whole, *domains = Bitnet().measurements(state, state.completed.models["model"].digest)
     assert whole.figure.value == state.completed.figures["bits_per_byte"].value
     assert (whole.name, whole.slice) == ("bits per byte, int8 activations", "test")
-    assert {m.domain: m.figure.value for m in domains} == state.completed.arms[
-        "model"
-    ].bits_per_byte
+    assert {m.domain: m.figure.value for m in domains} == state.completed.arms["model"].bits_per_byte
     for one in (whole, *domains):
         assert one.figure.low < one.figure.value < one.figure.high
 
@@ -308,9 +306,7 @@ def test_a_model_is_written_again_where_its_folder_and_cache_are_gone(made, tmp_
     copied = Home(tmp_path / "home")
     shutil.copytree(home.folder, copied.folder)
     result = state.completed.models["model"]
-    place = Path(
-        Bitnet().materialise(copied, state, state.head, result.recipe_id, [tmp_path / "kept"])
-    )
+    place = Path(Bitnet().materialise(copied, state, state.head, result.recipe_id, [tmp_path / "kept"]))
     assert digest(open_checkpoint(place).tensors()) == result.digest
     assert (place / "tokenizer.json").exists()
     assert json.loads((place / "training.json").read_text())["role"] == "model"

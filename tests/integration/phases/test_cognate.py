@@ -353,9 +353,7 @@ def test_a_tracker_gets_every_point_once_in_ascending_steps(made) -> None:
     losses = [row[f"{role}/loss"] for role in trainings for _, row in sent if f"{role}/loss" in row]
     assert losses == [point["loss"] for points in view.curves(whole).values() for point in points]
     speeds = [row for _, row in sent if any(key.endswith("tokens_per_second") for key in row)]
-    assert len(speeds) == 4, (
-        "a row each: both segments of the base, then of all specialists at once"
-    )
+    assert len(speeds) == 4, "a row each: both segments of the base, then of all specialists at once"
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -398,9 +396,7 @@ def test_models_are_sources_by_role_also_after_folders_and_caches_are_gone(
     try:
         origin = find(store, "r:code")
         assert find(store, "r/code") == origin
-        with pytest.raises(
-            SourceError, match=r"several models: say which, .*base, code, math, data"
-        ):
+        with pytest.raises(SourceError, match=r"several models: say which, .*base, code, math, data"):
             find(store, "r/champion")
         with pytest.raises(NotFoundError, match="base, code, math, data"):
             Cognate().origin(state, (), "poetry")
@@ -468,9 +464,7 @@ def test_an_altered_segment_does_not_answer_its_task(made, change, complaint: st
     before.made = {initial: state.made[initial]}
     (task,) = Cognate().due(before).tasks
     assert Cognate().validate_answer(before, task, event) is None
-    assert complaint in (
-        Cognate().validate_answer(before, task, event.model_copy(update=change)) or ""
-    )
+    assert complaint in (Cognate().validate_answer(before, task, event.model_copy(update=change)) or "")
 
 
 def test_figures_must_follow_from_their_items(made) -> None:

@@ -96,9 +96,7 @@ def test_a_specialist_leaves_as_an_adapter_of_the_given_base(made, tmp_path: Pat
     """By the rank that it was trained with: to rounding, also on the base in bfloat16."""
     home, state, base = made
     out = tmp_path / "adapter"
-    told = call(
-        home.folder, "export", f"{state.run}:sums", "--format", "adapter", "--out", str(out)
-    )
+    told = call(home.folder, "export", f"{state.run}:sums", "--format", "adapter", "--out", str(out))
     assert told.exit_code == 0, told.output
     assert "energy:   1.000000 of the squared difference is kept" in told.stdout
     config = json.loads((out / "adapter_config.json").read_text())

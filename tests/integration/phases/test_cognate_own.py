@@ -82,9 +82,7 @@ def test_config_and_tokenizer_are_the_given_base_s(given, made) -> None:
     base, _ = given
     _, _, out = made
     for name in ("base", "law", "sums"):
-        assert (out / name / "tokenizer.json").read_bytes() == (
-            base / "tokenizer.json"
-        ).read_bytes()
+        assert (out / name / "tokenizer.json").read_bytes() == (base / "tokenizer.json").read_bytes()
         config = json.loads((out / name / "config.json").read_text())
         assert config == {**json.loads((base / "config.json").read_text()), "dtype": "bfloat16"}
         assert "license" not in (out / name / "README.md").read_text()
@@ -212,9 +210,7 @@ def test_a_file_whose_name_is_no_name_of_a_model_needs_one(given, tmp_path: Path
     assert submit.plan(named).config.domains == ("sums",)
 
 
-def test_a_vocabulary_that_the_text_does_not_give_says_which_it_gives(
-    given, tmp_path: Path
-) -> None:
+def test_a_vocabulary_that_the_text_does_not_give_says_which_it_gives(given, tmp_path: Path) -> None:
     """Before anything is recorded; with the setting that the error names, the run starts."""
     data = [str(given[1] / "law.txt")]
     plan = submit.plan(RunRequest("cognate", {"preset": "mini"}, {}, data))

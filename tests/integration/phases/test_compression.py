@@ -114,9 +114,7 @@ def test_mixtures_are_compared_with_single_settings_document_by_document(home: H
         assert pair.mixture.bits is not None
         assert pair.single.bits is not None
         assert pair.difference.value == pair.mixture.bits - pair.single.bits
-        both = [
-            figures.observed(replayed(done), one.recipe_id) for one in (pair.mixture, pair.single)
-        ]
+        both = [figures.observed(replayed(done), one.recipe_id) for one in (pair.mixture, pair.single)]
         found = []
         for _ in range(1000):
             rates = np.zeros(2)
@@ -193,9 +191,7 @@ def test_a_run_that_goes_on_with_the_chosen_model(home: Home, toys: Toys) -> Non
     told = call(home, "lineage", "c")
     assert told.exit_code == 0, told.output
     assert "source0" in told.output
-    found = call(
-        home, "export", "c:rtn-4", "--format", "gguf", "--out", str(home.folder / "m.gguf")
-    )
+    found = call(home, "export", "c:rtn-4", "--format", "gguf", "--out", str(home.folder / "m.gguf"))
     assert found.exit_code == 0, found.output
 
 
@@ -492,9 +488,7 @@ def test_the_result_never_replaces_the_model_that_is_read(
     assert call(Home(tmp_path / "home"), *words, str(tmp_path / "new")).exit_code == 0
 
 
-def test_a_model_with_a_number_that_is_none_is_refused(
-    toys: Toys, data: Path, tmp_path: Path
-) -> None:
+def test_a_model_with_a_number_that_is_none_is_refused(toys: Toys, data: Path, tmp_path: Path) -> None:
     nan = float("nan")
     broken = compression_runs.with_weight(toys.sources[0], tmp_path / "broken", "down_proj", nan)
     home = Home(tmp_path / "home")

@@ -111,9 +111,7 @@ def changed(state: MakingState, name: str, on: str = CHOOSING, **values: float) 
     """Return the state with other success of a model in an observation, by family."""
     task = course_of(state).on(name, figures.MEASURE, on)
     event: Any = state.answers[task.key]
-    found = {
-        c: values.get(c.partition("/")[0].replace("-", "_"), v) for c, v in event.values.items()
-    }
+    found = {c: values.get(c.partition("/")[0].replace("-", "_"), v) for c, v in event.values.items()}
     items = {c: (found[c],) * len(some) for c, some in event.items.items()}
     other = Curriculum.state()
     other.__dict__.update(state.__dict__)
@@ -292,9 +290,7 @@ def test_a_model_is_written_again_where_its_folder_and_cache_are_gone(made, tmp_
     copied = Home(tmp_path / "home")
     shutil.copytree(home.folder, copied.folder, ignore=shutil.ignore_patterns("cache"))
     result = state.completed.models["model"]
-    place = Curriculum().materialise(
-        copied, state, state.head, result.recipe_id, [tmp_path / "kept"]
-    )
+    place = Curriculum().materialise(copied, state, state.head, result.recipe_id, [tmp_path / "kept"])
     assert digest(open_checkpoint(Path(place)).tensors()) == result.digest
 
 
@@ -309,9 +305,7 @@ def test_a_model_is_written_again_where_its_folder_and_cache_are_gone(made, tmp_
 )
 def test_forgeries_are_found(made, forgery, what: str) -> None:
     """Without a model: mixes and figures no longer follow from the events."""
-    found = [
-        str(one.message) for one in audit.audit(relinked(forgery(curriculum_runs.rows(made[0]))))
-    ]
+    found = [str(one.message) for one in audit.audit(relinked(forgery(curriculum_runs.rows(made[0]))))]
     assert any(what in one for one in found), found
 
 
@@ -363,9 +357,7 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) 
 
     def refused(error: type[Exception], match: str, models: Any = None, **settings: Any) -> None:
         data = settings.pop("data", ())
-        asked = RunRequest(
-            "curriculum", {**curriculum_runs.QUICK, **settings}, models or model, data
-        )
+        asked = RunRequest("curriculum", {**curriculum_runs.QUICK, **settings}, models or model, data)
         with pytest.raises(error, match=match):
             submit.check(submit.plan(asked))
 
@@ -409,9 +401,7 @@ def test_a_tokenizer_that_cannot_write_a_task_is_named() -> None:
     model = WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unknown>")
     core = Tokenizer(model)
     core.pre_tokenizer = WhitespaceSplit()
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=core, eos_token="<end>", unk_token="<unknown>"
-    )
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, eos_token="<end>", unk_token="<unknown>")
     settings = {**curriculum_runs.QUICK, "families": ["brackets"]}
     items.check_items(CurriculumConfig.model_validate(settings), tokenizer, 60)
     settings["families"] = ["brackets", "sort-digits"]

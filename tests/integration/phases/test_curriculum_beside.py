@@ -54,9 +54,7 @@ def test_a_run_with_additions_completes_with_an_honest_history(made) -> None:
     for recipe in run.recipes.values():
         if isinstance(recipe, Train):
             assert complete(recipe) == recipe
-    added = {
-        one for course in run.courses.values() for event in course.mixes for one in event.added
-    }
+    added = {one for course in run.courses.values() for event in course.mixes for one in event.added}
     assert added == {"chaos", "dreams", "self_model"}
 
 

@@ -36,9 +36,7 @@ def test_text_that_is_shorter_than_a_window_is_refused(monkeypatch: pytest.Monke
     monkeypatch.setattr(kept_text, "builtin", lambda *given: {"math": []})
     monkeypatch.setattr(kept_text, "stream", lambda documents, tokenizer: ids)
     config = CurriculumConfig(text=0.4, text_domains=("math",), text_tokens=100)
-    with pytest.raises(
-        DataError, match=r"domain math has 99 tokens, and a window of it 100: set more"
-    ):
+    with pytest.raises(DataError, match=r"domain math has 99 tokens, and a window of it 100: set more"):
         text_streams(config, None)
     whole = text_streams(config.model_copy(update={"text_tokens": 99}), None)
     assert [len(one) for one in whole.values()] == [99]

@@ -99,9 +99,7 @@ def test_killed_it_ends_as_if_undisturbed(
 
 @pytest.mark.slow
 @each
-def test_a_fork_in_its_middle_ends_alike(
-    miniature: Miniature, ended: Ended, tmp_path: Path
-) -> None:
+def test_a_fork_in_its_middle_ends_alike(miniature: Miniature, ended: Ended, tmp_path: Path) -> None:
     """Do the second half of the history again: the same models and figures."""
     home = Home(Path(shutil.copytree(ended(miniature).folder, tmp_path / "home")))
     groups = appends(rows(home))
@@ -136,10 +134,7 @@ def test_a_forged_end_is_found(miniature: Miniature, ended: Ended) -> None:
     said = json.loads(history[-1].data)
     figures, models = said.get("figures", {}), said.get("models", {})
     forgeries: list[dict[str, Any]] = [
-        *(
-            {"figures": {**figures, n: {**f, "value": f["value"] + 0.25}}}
-            for n, f in figures.items()
-        ),
+        *({"figures": {**figures, n: {**f, "value": f["value"] + 0.25}}} for n, f in figures.items()),
         *({"models": {**models, role: {**m, "digest": "0" * 64}}} for role, m in models.items()),
     ]
     assert forgeries

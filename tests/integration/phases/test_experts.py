@@ -156,9 +156,7 @@ def test_a_fork_after_the_search_may_measure_others_again(made, tmp_path: Path) 
     assert all(theirs["searches"][arm].ended == mine["searches"][arm].ended for arm in arms)
 
 
-def test_a_mixture_that_two_arms_have_is_measured_once(
-    made, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mixture_that_two_arms_have_is_measured_once(made, monkeypatch: pytest.MonkeyPatch) -> None:
     """The random arm begins with the mixtures of the search: their losses are kept, to the last bit."""
     home, state, _ = made
     context: Any = Context.opened(state, Artifacts.of(home))
@@ -414,9 +412,7 @@ def test_a_mixture_that_was_given_up_against_the_rule_is_found(made) -> None:
 def test_tasks_say_what_they_are_in_words(made) -> None:
     _, state, _ = made
     view, names = Experts(), Experts().names(state)
-    assert (
-        view.task_words("score/random/3/10", names) == "measure mixtures of generation 3 of random"
-    )
+    assert view.task_words("score/random/3/10", names) == "measure mixtures of generation 3 of random"
     assert view.task_words(Fit("code").key, names) == "find the mixture of code"
     assert view.task_words(Route().key, names) == "choose experts by beginnings"
 

@@ -151,9 +151,7 @@ def test_a_model_that_was_changed_after_the_start_is_refused(
     plan = submit.plan(asked(toys, data, model=[str(changed)]))
     with closing(home.open_store()) as store:
         commands_submit.submit(store, plan, "m")
-        one = runner.Worker(
-            store, Artifacts.of(home), lambda *_: None, lambda: bool(started(store))
-        )
+        one = runner.Worker(store, Artifacts.of(home), lambda *_: None, lambda: bool(started(store)))
         one.run("m")
         shutil.rmtree(changed)
         shutil.copytree(toys.sources[1], changed)

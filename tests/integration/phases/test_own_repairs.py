@@ -51,9 +51,7 @@ def test_a_repair_is_a_task_that_its_fix_solves(tmp_path: Path) -> None:
     """The question has the issue and all files with line numbers; the slice follows from the id."""
     one = OwnRepair.model_validate(repair(3))
     item = one.item()
-    assert item.questions[0].startswith(
-        "issue: price(3) is too low\ntax.py\n1 RATE = 2\nshop.py\n1 "
-    )
+    assert item.questions[0].startswith("issue: price(3) is too low\ntax.py\n1 RATE = 2\nshop.py\n1 ")
     assert item.questions[0].endswith("4     return x - RATE - 3\nfix:")
     with Sandbox.open() as sandbox:
         own.check_tests([one], lambda: sandbox)
@@ -113,9 +111,7 @@ def test_a_repair_whose_tests_say_nothing_is_named(changes: dict[str, Any], matc
         ("return x.append(1)", WORDS, 3, "cannot be written in the form 'words'"),
     ],
 )
-def test_a_fix_that_no_model_can_write_is_named(
-    text: str, form: Form, calls: int, match: str
-) -> None:
+def test_a_fix_that_no_model_can_write_is_named(text: str, form: Form, calls: int, match: str) -> None:
     one = OwnRepair.model_validate(repair(1, fix=[{**_fix(), "text": text}] * 3))
     with pytest.raises(DataError, match=f"repair 'shop-1': .*{match}"):
         own.check_written([one], form, calls)

@@ -52,9 +52,7 @@ def test_it_is_started_shown_verified_and_written(toys: Toys, tmp_path: Path) ->
     assert audit.audit(rows) == []
     gain = state.completed.figures["gain"]
     assert (state.completed.chosen != "given") == (gain.low is not None and gain.low > 0)
-    assert digest(open_checkpoint(out / "model").tensors()) == (
-        state.completed.models["model"].digest
-    )
+    assert digest(open_checkpoint(out / "model").tensors()) == (state.completed.models["model"].digest)
     shown = call(home.folder, "show", run, "--all")
     for words in ("Two rates beside the given model", "tokens of a training", "Models"):
         assert words in shown.stdout
@@ -68,9 +66,7 @@ def test_it_is_started_shown_verified_and_written(toys: Toys, tmp_path: Path) ->
 def test_a_pipeline_goes_on_with_its_model(toys: Toys, tmp_path: Path) -> None:
     """Its figures are what a gate may ask for, and its role is what a phase may take."""
     home, settings = Home(tmp_path), dict(one.split("=") for one in SETTINGS)
-    numbers = {
-        name: float(value) if "." in value else int(value) for name, value in settings.items()
-    }
+    numbers = {name: float(value) if "." in value else int(value) for name, value in settings.items()}
     first = {
         "name": "rates",
         "kind": "two-rates",

@@ -112,9 +112,7 @@ def test_figures_follow_from_what_was_measured(made) -> None:
     seen = KIND.run(state).seen
     assert set(seen) == set(ARMS) == set(state.completed.arms)
     hard = {
-        arm: sum(
-            math.fsum(e.items[f"hard/{d}"]) / sum(e.sizes[f"hard/{d}"]) for d in ("rows", "sums")
-        )
+        arm: sum(math.fsum(e.items[f"hard/{d}"]) / sum(e.sizes[f"hard/{d}"]) for d in ("rows", "sums"))
         / 2
         for arm, e in seen.items()
     }

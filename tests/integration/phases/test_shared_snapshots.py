@@ -83,9 +83,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     done: list[tuple[int, int]] = []
     real = maker.segment
 
-    def counted(
-        recipe: Any, start: Any, optimiser: Any, streams: Any, *rest: Any, **more: Any
-    ) -> Any:
+    def counted(recipe: Any, start: Any, optimiser: Any, streams: Any, *rest: Any, **more: Any) -> Any:
         done.append((rest[0], rest[1]))
         return real(recipe, start, optimiser, streams, *rest, **more)
 

@@ -113,9 +113,7 @@ def test_those_of_a_failed_run_stay_and_are_marked_until_it_is_tried_again(
 
 
 @pytest.mark.slow
-def test_a_fork_in_the_middle_of_a_training_ends_with_the_same_digests(
-    begun: Home, toys: Toys
-) -> None:
+def test_a_fork_in_the_middle_of_a_training_ends_with_the_same_digests(begun: Home, toys: Toys) -> None:
     """From a step that is not kept: earlier steps are trained again, and meet what is recorded."""
     whole = cognate_runs.finish(begun)
     events = advanced(whole)

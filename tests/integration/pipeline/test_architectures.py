@@ -95,9 +95,7 @@ def test_a_role_that_the_kind_has_not_and_one_that_is_lacking_are_said(tmp_path:
     one, two = folder(tmp_path, "one"), folder(tmp_path, "two")
     wrong = merge(one, one, two)
     wrong["models"]["teacher"] = [one]
-    with pytest.raises(
-        ConfigError, match="phase merge: it is given models as 'teacher': the roles"
-    ):
+    with pytest.raises(ConfigError, match="phase merge: it is given models as 'teacher': the roles"):
         planned(wrong)
     lacking = merge(one)
     with pytest.raises(ConfigError, match="phase merge: it is given no model as 'sources'"):
@@ -120,9 +118,7 @@ def test_models_with_as_many_and_other_tokens_are_refused(tmp_path: Path) -> Non
     unknown = folder(tmp_path, "unknown")
     planned(merge(one, one, same))
     planned(merge(one, same, unknown))
-    with pytest.raises(
-        ConfigError, match="4 of 4 numbers stand for other tokens, 0 for 'a' and 'd'"
-    ):
+    with pytest.raises(ConfigError, match="4 of 4 numbers stand for other tokens, 0 for 'a' and 'd'"):
         planned(merge(one, same, other))
     school = {"name": "school", "kind": "curriculum", "models": {"model": other}}
     with pytest.raises(ConfigError, match=r"school as sources, and .* have other tokenizers"):

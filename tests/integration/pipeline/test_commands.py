@@ -101,9 +101,7 @@ def test_a_folder_without_its_result_is_found_and_written_again(
 
 def test_a_check_starts_nothing(home: Home, file: Path) -> None:
     checked = call(home, "pipeline", "run", str(file), "--check")
-    assert (
-        checked.stdout == "1  first            toy        gates: total\n2  second           toy\n"
-    )
+    assert checked.stdout == "1  first            toy        gates: total\n2  second           toy\n"
     assert not home.database.exists()
 
 

@@ -31,9 +31,7 @@ def tried(phases: list[dict[str, Any]], log: Any = None) -> list[dry_run.Cost]:
     return list(dry_run.costs(plan, lambda name: None, log))
 
 
-def test_what_is_not_known_is_said_to_be_so_and_nothing_is_recorded(
-    home: Home, tmp_path: Path
-) -> None:
+def test_what_is_not_known_is_said_to_be_so_and_nothing_is_recorded(home: Home, tmp_path: Path) -> None:
     file = tmp_path / "one.toml"
     file.write_text(ONE)
     said = call(home, "pipeline", "run", str(file), "--dry-run").stdout
@@ -177,9 +175,7 @@ def replaced(
     return plan
 
 
-def test_a_check_measures_nothing(
-    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_check_measures_nothing(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(*_: object) -> None:
         raise AssertionError("tried")
 

@@ -232,7 +232,5 @@ def test_a_swapped_child_is_found_in_the_log(home: Home) -> None:
     with closing(home.open_store()) as store:
         mine = run_archive.streams(store, "p")
     mine["toy/p.1-first"] = toy_runs.rows(other, "p.1-first")
-    said = [
-        f.message for f in children.check(ArchivedLog(mine), repository.fold(mine["pipeline/p"]))
-    ]
+    said = [f.message for f in children.check(ArchivedLog(mine), repository.fold(mine["pipeline/p"]))]
     assert said == ["run p.1-first: it has another history than it had"]

@@ -68,9 +68,7 @@ def test_killed_at_every_passage_of_any_failpoint_a_pipeline_ends_as_if_undistur
     assert 60 < count < 399
 
 
-def test_two_processes_carry_one_pipeline(
-    honest: PipelineState, home: Home, warm: Template
-) -> None:
+def test_two_processes_carry_one_pipeline(honest: PipelineState, home: Home, warm: Template) -> None:
     toy_pipelines.submit(home)
     both = [warm.start(home, "p") for _ in range(2)]
     for one in both:

@@ -51,9 +51,7 @@ def full_home(honest_home: Home, tmp_path_factory: pytest.TempPathFactory) -> Ho
         for run in ("going", "paused"):
             toy_pipelines.submit(home, [*TWO, phase("third")], run, labels=("big",))
             child = f"{run}.2-second"
-            toy_runs.carry_until(
-                home, lambda s, child=child: s.run == child and len(s.steps) == 1, run
-            )
+            toy_runs.carry_until(home, lambda s, child=child: s.run == child and len(s.steps) == 1, run)
         with closing(home.open_store()) as store:
             control(store, "paused", events.Paused())
             branch = plan(store, "p", None, 2, {"second.seed": 5})
@@ -195,9 +193,7 @@ def test_what_waits_for_a_user_is_in_the_log_and_the_table_of_devices(
     ]
     says = client.get("/runs/stopped").json()["decision"]
     assert says == {"about": "first", "says": found["runs"][1]["stopped"]["says"]}
-    assert says["says"].startswith(
-        "Phase first has ended, and its gate holds the pipeline: total is"
-    )
+    assert says["says"].startswith("Phase first has ended, and its gate holds the pipeline: total is")
     assert "phase second" in found["runs"][0]["reason"]
     assert (found["total"], found["workers"]) == (2, [])
     with closing(home.open_store()) as store:

@@ -57,9 +57,7 @@ def ends_of_appends(rows: Sequence[Envelope]) -> list[int]:
     """Return the positions at which the log stood between two appends."""
     later = [*rows[1:], None]
     return [
-        row.position
-        for row, next_ in zip(rows, later, strict=True)
-        if not next_ or not inside(next_)
+        row.position for row, next_ in zip(rows, later, strict=True) if not next_ or not inside(next_)
     ]
 
 
@@ -215,9 +213,7 @@ FORGERIES = {
 
 
 @pytest.mark.parametrize("name", FORGERIES)
-def test_a_forged_living_child_is_refused_with_its_place(
-    home: Home, tmp_path: Path, name: str
-) -> None:
+def test_a_forged_living_child_is_refused_with_its_place(home: Home, tmp_path: Path, name: str) -> None:
     streams, there = under_way(home), Home(tmp_path / "there")
     forgery, said = FORGERIES[name]
     forgery(streams)

@@ -162,9 +162,7 @@ def compressed(home: Home) -> PipelineState:
 
         def put(event: Any, key: str) -> None:
             nonlocal version
-            version = (
-                store.append(stream("pipeline", "p"), version, [New(event, key)]).rows[-1].version
-            )
+            version = store.append(stream("pipeline", "p"), version, [New(event, key)]).rows[-1].version
             live.take(event, key=key)
 
         for event, key in events:

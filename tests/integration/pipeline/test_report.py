@@ -150,9 +150,7 @@ def test_the_page_has_every_table_and_heading_of_the_text(honest_home: Home) -> 
 
 
 def test_the_command_prints_it_or_writes_both_files(honest_home: Home, tmp_path: Path) -> None:
-    assert (
-        call(honest_home, "pipeline", "report", "p").stdout.rstrip() == report(honest_home).rstrip()
-    )
+    assert call(honest_home, "pipeline", "report", "p").stdout.rstrip() == report(honest_home).rstrip()
     call(honest_home, "pipeline", "report", "p", "--out", str(tmp_path / "there"))
     assert (tmp_path / "there" / "report.md").read_text() == report(honest_home)
     assert (tmp_path / "there" / "report.html").read_text().startswith("<!doctype html>")

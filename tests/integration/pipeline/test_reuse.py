@@ -76,9 +76,7 @@ def test_equal_phases_take_the_ended_runs_and_nothing_is_begun(
     state = toy_runs.state(ended, "q")
     assert state.lineage_digest() == honest.lineage_digest()
     with closing(ended.open_store()) as store:
-        assert [repository.stream_of(store, f"q.{n}") for n in ("1-first", "2-second")] == [
-            None
-        ] * 2
+        assert [repository.stream_of(store, f"q.{n}") for n in ("1-first", "2-second")] == [None] * 2
         assert list(children.check(store, state)) == []
     assert audit.audit(toy_runs.rows(ended, "q")) == []
     verified = called(ended, "verify", "q", "--origins", "--json")

@@ -76,9 +76,7 @@ def test_a_fork_shows_the_runs_that_it_keeps_and_its_own(honest_home: Home, tmp_
         assert journals.parent("p.1-first") == "p"
         assert journals.parent(own) == branch
         began = journals.lines(own)[0].position
-        with pytest.raises(
-            NotFoundError, match=f"had not begun at position {began - 1} of the log"
-        ):
+        with pytest.raises(NotFoundError, match=f"had not begun at position {began - 1} of the log"):
             journals.place(own, began - 1)
     assert [stage.state for stage in overview(home, branch, began)["strip"].stages] == [
         "ended",

@@ -39,9 +39,7 @@ def test_the_phases_stand_in_the_order_of_the_source_documents() -> None:
 
 
 @pytest.mark.slow
-def test_in_miniature_it_comes_to_its_end(
-    finished_training: FinishedTraining, tmp_path: Path
-) -> None:
+def test_in_miniature_it_comes_to_its_end(finished_training: FinishedTraining, tmp_path: Path) -> None:
     """A phase without a gain hands on the model that it was given, to the last bit."""
     home = finished_training()
     pipeline_runs.submit(home, speedruns.phases(), reuse=True)

@@ -233,9 +233,7 @@ def test_a_run_of_another_user_is_a_model_if_it_has_one(site: Site) -> None:
 def test_a_file_is_for_kinds_that_have_one(site: Site) -> None:
     told = post(site.client, "/runs", 422, kind="toy", file="steps = 1")["detail"]
     assert "a toy run has no file of its own" in told
-    both = post(site.client, "/runs", 422, kind="pipeline", file=TOML, config={"phases": TWO})[
-        "detail"
-    ]
+    both = post(site.client, "/runs", 422, kind="pipeline", file=TOML, config={"phases": TWO})["detail"]
     assert "the settings are given twice" in both
     assert "takes neither" in post(site.client, "/runs", 422, kind="toy", models=["base"])["detail"]
     told = post(site.client, "/runs", 422, kind="pipeline", file=TOML, models=["base"])["detail"]

@@ -177,9 +177,7 @@ def test_a_phase_that_fails_ends_the_pipeline_naming_it_and_the_rest_is_not_star
     assert audit.audit(toy_runs.rows(home, "p")) == []
 
 
-def test_a_phase_whose_inputs_do_not_fit_ends_the_pipeline_naming_it(
-    home: Home, monkeypatch
-) -> None:
+def test_a_phase_whose_inputs_do_not_fit_ends_the_pipeline_naming_it(home: Home, monkeypatch) -> None:
     """Such a run fails at its start, by an error that tells its own user at once."""
 
     def unfit(self, task):
@@ -219,9 +217,7 @@ def _counted(self, task):
     if isinstance(task, Start):
         return Started(warnings=(), arithmetic="sum@1")
     value = value_of(self.state, task)
-    return Counted(
-        step=task.step, slot=task.slot, value=value, digest=digest_of(value), seconds=0.0
-    )
+    return Counted(step=task.step, slot=task.slot, value=value, digest=digest_of(value), seconds=0.0)
 
 
 def test_a_child_that_was_retried_by_its_user_is_taken_as_it_ended(home: Home, monkeypatch) -> None:
@@ -272,9 +268,7 @@ def test_what_is_asked_of_a_pipeline_is_asked_of_its_living_child(home: Home, wo
     assert state(home).status == word
 
 
-def test_priority_goes_down_and_a_resumed_pipeline_goes_on(
-    home: Home, honest: PipelineState
-) -> None:
+def test_priority_goes_down_and_a_resumed_pipeline_goes_on(home: Home, honest: PipelineState) -> None:
     under_way(home)
     ask(home, events.PriorityChanged(priority=9))
     ask(home, events.Paused())
@@ -323,9 +317,7 @@ def test_a_pipeline_is_checked_whole_before_anything_starts() -> None:
     second = {**phase("two"), "models": {"base": "one:total"}}
     with pytest.raises(ForgeError, match="late:items, which come after phase two, whose model"):
         submit.plan(RunRequest("pipeline", {"phases": [one, second, late], "test": "late:items"}))
-    with pytest.raises(
-        ForgeError, match=r"gate asks for total\. For all phases there are: bits_per"
-    ):
+    with pytest.raises(ForgeError, match=r"gate asks for total\. For all phases there are: bits_per"):
         submit.plan(
             RunRequest("pipeline", {"phases": [one], "gates": {"metric": "total", "at_most": 1}})
         )

@@ -44,9 +44,7 @@ def merged(text: str, out: Path) -> dict[str, torch.Tensor]:
     return dict(open_checkpoint(out).tensors())
 
 
-def test_the_model_is_that_of_forge_merge(
-    home: Path, given: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_the_model_is_that_of_forge_merge(home: Path, given: tuple[Path, Path], tmp_path: Path) -> None:
     """To the bit, in the base's dtype, with its tokenizer; made once."""
     text = f"{given[0]}+{given[1]}"
     model = resolve(text)
@@ -55,17 +53,13 @@ def test_the_model_is_that_of_forge_merge(
     assert opened.folder.parent == home / "artifacts/adapted"
     assert digest(opened.tensors()) == digest(merged(text, tmp_path / "out"))
     assert opened.config["dtype"] == "bfloat16"
-    assert (opened.folder / "tokenizer.json").read_bytes() == (
-        given[0] / "tokenizer.json"
-    ).read_bytes()
+    assert (opened.folder / "tokenizer.json").read_bytes() == (given[0] / "tokenizer.json").read_bytes()
     stamp = (opened.folder / "model.safetensors").stat().st_mtime_ns
     assert resolve(text).path == model.path
     assert (opened.folder / "model.safetensors").stat().st_mtime_ns == stamp
 
 
-def test_an_adapter_alone_is_on_the_base_that_it_names(
-    home: Path, given: tuple[Path, Path]
-) -> None:
+def test_an_adapter_alone_is_on_the_base_that_it_names(home: Path, given: tuple[Path, Path]) -> None:
     base, adapter = given
     assert resolve(str(adapter)) == resolve(f"{base}+{adapter}")
     assert resolve_source(str(adapter)).path == f"{base}+{adapter}"
@@ -162,14 +156,10 @@ def test_what_does_not_fit_is_named(home: Path, given: tuple[Path, Path], tmp_pa
 def test_commands_take_it(home: Path, given: tuple[Path, Path], tmp_path: Path) -> None:
     """Chat, score, an export and an extraction, which gives the adapter back."""
     text = f"{given[0]}+{given[1]}"
-    said = json.loads(
-        call(home, "chat", text, "--once", "Hi", "--json", "--max-tokens", "4").stdout
-    )
+    said = json.loads(call(home, "chat", text, "--once", "Hi", "--json", "--max-tokens", "4").stdout)
     assert said["model"] == "base+lora"
     (tmp_path / "text.txt").write_text("Some words to measure.\n" * 40)
-    scored = call(
-        home, "score", text, str(given[1]), "--data", str(tmp_path / "text.txt"), "--json"
-    )
+    scored = call(home, "score", text, str(given[1]), "--data", str(tmp_path / "text.txt"), "--json")
     first, second = json.loads(scored.stdout)
     assert first["components"] == second["components"]
     out = tmp_path / "again"

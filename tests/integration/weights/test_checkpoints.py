@@ -41,9 +41,7 @@ def folder(tmp_path: Path) -> Path:
 
 def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
     """Equal names, dtypes and values."""
-    return list(a) == list(b) and all(
-        a[n].dtype == b[n].dtype and torch.equal(a[n], b[n]) for n in a
-    )
+    return list(a) == list(b) and all(a[n].dtype == b[n].dtype and torch.equal(a[n], b[n]) for n in a)
 
 
 # ---- reading -------------------------------------------------------------------------------

@@ -142,18 +142,14 @@ SCHEMES = {
 
 @pytest.mark.parametrize("lost", [False, True], ids=["said", "lost"])
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_a_quantised_model_is_refused_with_the_remedy(
-    scheme: str, lost: bool, tmp_path: Path
-) -> None:
+def test_a_quantised_model_is_refused_with_the_remedy(scheme: str, lost: bool, tmp_path: Path) -> None:
     """Its codes would be averaged as if they were weights; also if the config no longer says so."""
     folder = families.save(tmp_path / scheme, "llama")
     ends, settings, words = SCHEMES[scheme]
     codes(folder, ends, keep=scheme == "bnb4")
     if not lost:
         setting(folder, quantization_config=settings)
-    with pytest.raises(
-        SourceError, match=r"is quantised \(.*codes.*dequantise it first"
-    ) as refused:
+    with pytest.raises(SourceError, match=r"is quantised \(.*codes.*dequantise it first") as refused:
         open_checkpoint(folder)
     assert lost or words in str(refused.value)
 

@@ -202,9 +202,7 @@ def test_a_deep_file_is_told_by_its_depth_alone(tmp_path: Path):
         bounded_files.read_json(file)
 
 
-@pytest.mark.parametrize(
-    "text", ["/models/a\x00b", "a\x1b[31m", "/" + "a" * 5000, "~nobody-here-7/x"]
-)
+@pytest.mark.parametrize("text", ["/models/a\x00b", "a\x1b[31m", "/" + "a" * 5000, "~nobody-here-7/x"])
 def test_a_name_that_no_path_can_have_is_a_model_error(text: str):
     """A null byte, a name too long and an unknown user each have another exception in Python."""
     with pytest.raises(SourceError):

@@ -88,9 +88,7 @@ def test_what_the_hub_lacks_is_named(hub: Files, monkeypatch: pytest.MonkeyPatch
         resolve(f"hub:{NAME}/other.gguf")
 
 
-def test_bytes_that_are_not_the_hub_s_are_refused_and_fetched_again(
-    hub: Files, content: bytes
-) -> None:
+def test_bytes_that_are_not_the_hub_s_are_refused_and_fetched_again(hub: Files, content: bytes) -> None:
     hub.sent["other.gguf"] = content[:-1] + bytes([content[-1] ^ 1])
     with pytest.raises(UnavailableError, match=r"is damaged here: its SHA-256 is .* removed"):
         resolve(f"hub:{NAME}/other.gguf")

@@ -72,9 +72,7 @@ def test_a_damaged_or_lost_folder_is_made_again(home: Path, whole: Path) -> None
     assert make_again(home / "artifacts/gguf/never-there") is None
 
 
-def test_a_folder_that_is_gone_is_never_another_model(
-    home: Path, whole: Path, tmp_path: Path
-) -> None:
+def test_a_folder_that_is_gone_is_never_another_model(home: Path, whole: Path, tmp_path: Path) -> None:
     """The file has other bytes now: an error, and not that file's model."""
     file = tmp_path / "model.gguf"
     shutil.copy(whole, file)

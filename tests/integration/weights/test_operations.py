@@ -94,9 +94,7 @@ def test_a_transform_must_write_out_its_parameters() -> None:
     with pytest.raises(ConfigError, match="does not write out place"):
         operations.apply(short, {"start": model(), "end": model()})
     with pytest.raises(ConfigError, match="qwen2-init@1: hidden"):
-        operations.complete(
-            Transform(operation="qwen2-init@1", params={**INIT.params, "hidden": 0})
-        )
+        operations.complete(Transform(operation="qwen2-init@1", params={**INIT.params, "hidden": 0}))
     with pytest.raises(UnknownAlgorithmError, match="'ternary@1' is not known"):
         operations.complete(Transform(operation="ternary@1"))
 
@@ -123,9 +121,7 @@ def test_rounding_gives_each_tensor_the_dtype_that_it_has_in_the_other_model() -
 def test_rounding_beyond_the_range_of_a_dtype_names_the_tensor() -> None:
     """Float16 ends at 65,504; what bfloat16 trained may lie beyond."""
     like = Model({}, {"w": torch.zeros(1).half()})
-    with pytest.raises(
-        NotFiniteError, match=r"tensor w has numbers up to 7e\+04, beyond .* float16"
-    ):
+    with pytest.raises(NotFiniteError, match=r"tensor w has numbers up to 7e\+04, beyond .* float16"):
         rounded(Model({}, {"w": torch.tensor([1.0, -7e4])}), like)
     with pytest.raises(ConfigError, match="rounded reads the inputs like and of"):
         operations.of("rounded@1")().apply({}, None, 0)

@@ -27,9 +27,7 @@ def matrix(shape: tuple[int, int], *key: str | int) -> torch.Tensor:
 
 def svd(parts: tuple[str, ...] = ("mlp",)) -> Model:
     """The decomposition of the toy model."""
-    told = Transform(
-        operation="svf-decompose@1", inputs={"of": INIT.id}, params={"parts": list(parts)}
-    )
+    told = Transform(operation="svf-decompose@1", inputs={"of": INIT.id}, params={"parts": list(parts)})
     return operations.apply(told, {"of": model()})
 
 
@@ -95,9 +93,7 @@ def mixture(
 
 
 def test_ones_give_the_same_weights_to_the_last_bit() -> None:
-    ones = operations.apply(
-        Transform(operation="svf-ones@1", inputs={"svd": "1" * 64}), {"svd": svd()}
-    )
+    ones = operations.apply(Transform(operation="svf-ones@1", inputs={"svd": "1" * 64}), {"svd": svd()})
     found = mixture({}, {"a": 0.7}, {"a": ones})
     assert digest(found) == digest(model().weights)
 

@@ -190,10 +190,7 @@ def test_a_champions_folder_with_other_weights_is_found(finished, tmp_path: Path
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)
-    assert (
-        "the folder's weights have digest"
-        in call(finished[0], "verify", str(folder), code=1).stdout
-    )
+    assert "the folder's weights have digest" in call(finished[0], "verify", str(folder), code=1).stdout
 
 
 def test_a_champions_folder_with_another_recipe_is_found(finished, tmp_path: Path) -> None:
@@ -247,6 +244,4 @@ def test_an_archive_takes_the_champions_weights_along(finished, tmp_path: Path) 
     assert state.champion
     digest = state.built[state.champion][0]
     assert Artifacts(there.artifacts).check(digest) is True
-    assert (
-        call(there, "verify", "r", "--rebuild", "champion").stdout.splitlines()[-1] == "verified."
-    )
+    assert call(there, "verify", "r", "--rebuild", "champion").stdout.splitlines()[-1] == "verified."

@@ -161,9 +161,7 @@ def submit(store: EventStore, run: str, owner: str, **changes: object) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(n, marks=pytest.mark.soak) for n in range(1, 6))]
-)
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.soak) for n in range(1, 6))])
 def test_whatever_happens_between_devices_every_run_ends_as_alone(
     home: Home, store: EventStore, tmp_path: Path, seed: int
 ) -> None:
@@ -303,9 +301,7 @@ def test_limits_and_weights_are_obeyed_at_once(home: Home, store: EventStore) ->
     assert rules.tasks == {}
 
 
-def test_what_devices_refuse_or_do_not_offer_is_given_to_others(
-    home: Home, store: EventStore
-) -> None:
+def test_what_devices_refuse_or_do_not_offer_is_given_to_others(home: Home, store: EventStore) -> None:
     submit(store, "big", "ada", labels=("big",))
     submit(store, "plain", "ada")
     small, large = (
@@ -452,9 +448,7 @@ def test_a_torch_for_the_cpu_has_no_gpus(monkeypatch: pytest.MonkeyPatch) -> Non
 GPU = Offer(frozenset({"device:cuda"}), 1 << 40, "cuda|1|x|x|x|x")
 
 
-def test_a_run_for_auto_waits_for_a_gpu_while_one_is_connected(
-    home: Home, store: EventStore
-) -> None:
+def test_a_run_for_auto_waits_for_a_gpu_while_one_is_connected(home: Home, store: EventStore) -> None:
     """And takes the CPU if there is none; a run for the CPU never waits for a GPU."""
     fake_runs.submit(store, "any", device="auto")
     processor, one = Hand(store, "processor"), dispatcher(home)
@@ -565,9 +559,7 @@ def test_a_run_that_was_set_aside_comes_back_when_something_is_recorded(
     assert hand.granted() is None
     one.step()
     assert hand.granted() is None
-    store.append(
-        stream("evomerge", "r"), 1, [New(events.PriorityChanged(priority=1), "r/priority/1")]
-    )
+    store.append(stream("evomerge", "r"), 1, [New(events.PriorityChanged(priority=1), "r/priority/1")])
     one.step()
     assert hand.granted() == ("r", "start")
 

@@ -110,9 +110,7 @@ def test_another_seed_changes_the_next_candidates_and_not_those_that_are_there(s
     assert {k: v for k, v in mine.items() if k[0] == 0} == {
         k: v for k, v in theirs.items() if k[0] == 0
     }
-    assert not {v for k, v in mine.items() if k[0] == 1} & {
-        v for k, v in theirs.items() if k[0] == 1
-    }
+    assert not {v for k, v in mine.items() if k[0] == 1} & {v for k, v in theirs.items() if k[0] == 1}
     assert audit.audit(list(repository.history(store, name))) == []
 
 
@@ -213,9 +211,7 @@ def test_a_fork_may_go_on_with_another_strategy(store: EventStore, name: str) ->
             first = branch(store, generation=1, changes=changes)
             finished(store, first)
         size = 4 if name == "elite-loser" else 5
-        own = (
-            {"elite_size": 1} if name in ("elite-loser", "tournament") else {}
-        )  # auto has no elite
+        own = {"elite_size": 1} if name in ("elite-loser", "tournament") else {}  # auto has no elite
         changes = {"strategy": name, "population_size": size, "generations": 5, **own}
         fork_ = branch(store, run=first, generation=2, changes=changes)
         state = finished(store, fork_)
@@ -236,9 +232,7 @@ def test_a_fork_cannot_leave_paths_to_a_strategy_without_them(store: EventStore)
 
 def test_a_fork_refuses_a_setting_that_its_strategy_lacks(store: EventStore) -> None:
     """It would have changed nothing."""
-    with pytest.raises(
-        ConfigError, match="niching belongs to tournament, not to strategy elite-loser"
-    ):
+    with pytest.raises(ConfigError, match="niching belongs to tournament, not to strategy elite-loser"):
         plan(store, RUN, None, 1, {"niching": "both"})
 
 

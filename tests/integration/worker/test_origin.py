@@ -112,9 +112,7 @@ def test_a_champion_is_named_by_its_run(home: Home, state: RunState, toys: Toys)
     assert found.name == f"first-{state.champion[:8]}"
     assert found.path == str(home.folder / "models" / state.built[state.champion][0])
     assert weights_of(found.path) == state.built[state.champion][0]
-    assert (
-        told == f"first is the champion {state.champion[:12]} of run first, taken from {found.path}"
-    )
+    assert told == f"first is the champion {state.champion[:12]} of run first, taken from {found.path}"
     with closing(home.open_store()) as store:
         control(store, "first", Described(name="harbour"))
     assert "of run harbour, taken from" in named(home, "harbour")[1]

@@ -56,9 +56,7 @@ def test_grouped_recipes_whose_groups_are_alike_can_be_said(toys: Toys, tmp_path
     """Generation 0 of a tournament: every species once, with the same weights everywhere."""
     home = Home(tmp_path / "home")
     species = ["task_arithmetic", "ties", "dare_linear", "dare_ties", "slerp"]
-    runs.submit(
-        home, toys, strategy="tournament", population_size=5, generations=0, species=species
-    )
+    runs.submit(home, toys, strategy="tournament", population_size=5, generations=0, species=species)
     state = runs.finish(home)
     said = set()
     for candidate in state.candidates.values():

@@ -37,9 +37,7 @@ def forge(store: EventStore, stream: str, fits: bool) -> None:
     """Put the newest row of a stream in again, changed, behind it; `fits`: under a hash of its own."""
     last = store.read(stream)[-1]
     data = last.data.replace("ada", "mallory").replace("2.0", "9.0")
-    row = last._replace(
-        version=last.version + 1, event_id="x", key="x", data=data, prev_hash="0" * 64
-    )
+    row = last._replace(version=last.version + 1, event_id="x", key="x", data=data, prev_hash="0" * 64)
     row = row._replace(hash=chain.link(row._asdict()) if fits else "bogus")
     columns, values = ", ".join(row._fields[1:]), tuple(row[1:])
     with store.database.appending() as cursor:
@@ -49,17 +47,13 @@ def forge(store: EventStore, stream: str, fits: bool) -> None:
 
 
 @pytest.mark.parametrize("fits", [False, True])
-def test_a_row_that_forge_did_not_record_makes_nobody_an_admin(
-    store: EventStore, fits: bool
-) -> None:
+def test_a_row_that_forge_did_not_record_makes_nobody_an_admin(store: EventStore, fits: bool) -> None:
     """Two inserted rows were an admin with a token."""
     accounts.add(store, "ada", "admin")
     before = accounts.read(store)
     forge(store, "users", fits)
     for known in (None, before):
-        with pytest.raises(
-            ChainError, match="stream users, event 2: it was changed, or not recorded"
-        ):
+        with pytest.raises(ChainError, match="stream users, event 2: it was changed, or not recorded"):
             accounts.read(store, known)
 
 
@@ -82,9 +76,7 @@ def test_a_forged_limit_counts_for_nothing_and_is_said(store: EventStore, caplog
 
 
 @pytest.mark.parametrize("weight", [0.0, -1.0, 1e300])
-def test_a_weight_that_nothing_can_be_divided_by_is_no_weight(
-    store: EventStore, weight: float
-) -> None:
+def test_a_weight_that_nothing_can_be_divided_by_is_no_weight(store: EventStore, weight: float) -> None:
     """The scheduler refused it, and nothing was dispatched any more."""
     user_limits.change(store, "ada", weight=2.0)
     row = store.read("queue")[0]

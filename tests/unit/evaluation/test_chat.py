@@ -66,9 +66,7 @@ class Counting:
 
 
 def turns(*texts: str) -> list[Message]:
-    return [
-        {"role": "assistant" if n % 2 else "user", "content": text} for n, text in enumerate(texts)
-    ]
+    return [{"role": "assistant" if n % 2 else "user", "content": text} for n, text in enumerate(texts)]
 
 
 SYSTEM: list[Message] = [{"role": "system", "content": "system"}]

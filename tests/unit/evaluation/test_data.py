@@ -251,9 +251,7 @@ def test_a_domain_that_counts_must_be_measured(tmp_path: Path):
     items = data_items.load([write(tmp_path / "math.jsonl")])
     data_settings.check_weights(items, {"math": 1.0})
     data_settings.check_weights(items, {})
-    with pytest.raises(
-        DataError, match=r"domain 'code'.*search, selection, test.*domains are math"
-    ):
+    with pytest.raises(DataError, match=r"domain 'code'.*search, selection, test.*domains are math"):
         data_settings.check_weights(items, {"math": 0.5, "code": 0.5})
 
 

@@ -172,9 +172,7 @@ def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
             load(path)
 
 
-def test_what_unpacks_to_too_much_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_formats, "MOST_BYTES", 1000)
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"x" * 2000))
     with pytest.raises(DataError, match="unpacks to more than"):
@@ -261,9 +259,7 @@ def test_long_lines_take_time_by_their_length(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["csv", "json", "jsonl"])
-def test_the_byte_order_mark_of_a_spreadsheet_is_no_part_of_the_data(
-    tmp_path: Path, end: str
-) -> None:
+def test_the_byte_order_mark_of_a_spreadsheet_is_no_part_of_the_data(tmp_path: Path, end: str) -> None:
     """Excel's "CSV UTF-8" begins with one: the first column was called otherwise than it reads."""
     rows = [{"text": f"text {n}", "id": f"i{n}"} for n in range(COUNT)]
     content = {
@@ -350,9 +346,7 @@ def test_the_advice_for_rows_that_are_no_items_helps_with_that_kind_of_file(
     if end == "csv":
         assert "name it text in the first row" in advice
         return
-    command = (
-        advice.removeprefix(": ").replace("COLUMN", "body").replace("python", sys.executable, 1)
-    )
+    command = advice.removeprefix(": ").replace("COLUMN", "body").replace("python", sys.executable, 1)
     subprocess.run(command, shell=True, check=True, cwd=tmp_path)
     assert texts(load(tmp_path / f"new.{end}")[0]) == {f"text {n}" for n in range(COUNT)}
 
@@ -374,9 +368,7 @@ def test_a_file_that_is_too_large_to_be_read_whole_is_refused(tmp_path: Path, na
         file.truncate(8 << 30)
     for path in (tmp_path / name, tmp_path):
         if path.suffix or file_formats.kind(Path(name)) in data_items.IN_FOLDERS:
-            with pytest.raises(
-                DataError, match=r"more than the 1,073,741,824 that are read: split"
-            ):
+            with pytest.raises(DataError, match=r"more than the 1,073,741,824 that are read: split"):
                 load(path)
 
 

@@ -16,8 +16,7 @@ from agent_forge.runs.errors import DataError
 COUNT = 40
 #: A text in every slice: what a run needs at least.
 ENOUGH = [
-    {"id": f"text-{s}", "domain": "plain", "text": f"{s} text", "slice": s}
-    for s in data_items.SLICES
+    {"id": f"text-{s}", "domain": "plain", "text": f"{s} text", "slice": s} for s in data_items.SLICES
 ]
 ENDS = ["jsonl", "json", "csv", "parquet"]
 MMLU = {
@@ -313,9 +312,7 @@ def test_items_that_a_run_wrote_are_read_as_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["jsonl", "json"])
-@pytest.mark.parametrize(
-    "inner", ['"text": "a", "text": "b"', '"text": "a", "m": {"x": 1, "x": 2}']
-)
+@pytest.mark.parametrize("inner", ['"text": "a", "text": "b"', '"text": "a", "m": {"x": 1, "x": 2}'])
 def test_a_key_that_is_there_twice_is_refused(tmp_path: Path, end: str, inner: str) -> None:
     """The last of them was taken, and nothing said."""
     file = tmp_path / f"mine.{end}"

@@ -318,8 +318,6 @@ def test_the_hash_is_the_sha_256_of_the_canonical_row() -> None:
         (StoreUnavailableError("/log", "full"), ["/log", "full", "free space"]),
     ],
 )
-def test_an_error_says_what_happened_why_and_what_to_do(
-    error: EventsError, parts: list[str]
-) -> None:
+def test_an_error_says_what_happened_why_and_what_to_do(error: EventsError, parts: list[str]) -> None:
     """It is what the user sees, and often all that he sees."""
     assert [part for part in parts if part not in str(error)] == []

@@ -16,9 +16,7 @@ from agent_forge.runs.errors import ConfigError
 
 @pytest.mark.parametrize("value", [0, -1, True, 2.5, "all", 1 << 25, []])
 def test_a_batch_is_a_number_of_tokens_or_probed(value: Any) -> None:
-    with pytest.raises(
-        ConfigError, match=r'^setting batch_tokens: give 1 to \d+ tokens, or "probe"'
-    ):
+    with pytest.raises(ConfigError, match=r'^setting batch_tokens: give 1 to \d+ tokens, or "probe"'):
         parse({"batch_tokens": value})
     assert [parse({"batch_tokens": n}).batch_tokens for n in (None, 1, "probe")] == [
         None,
@@ -101,9 +99,7 @@ def test_a_change_is_the_settings_that_it_changes() -> None:
     assert changes(before, after) == {"strategy": "tournament", "niching": "both"}
     assert changed(before, changes(before, after)) == after
     assert changes(before, changed(before, {"max_generations": 7})) == {"generations": 7}
-    with pytest.raises(
-        ConfigError, match="niching belongs to tournament, not to strategy elite-loser"
-    ):
+    with pytest.raises(ConfigError, match="niching belongs to tournament, not to strategy elite-loser"):
         changed(before, {"niching": "both"})
     with pytest.raises(ConfigError, match="give an object"):
         changed(before, {"search": 5})

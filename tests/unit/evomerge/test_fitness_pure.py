@@ -89,12 +89,10 @@ def test_a_stratified_draw_takes_from_every_grade():
     pool = Pool(windows=0, questions=60, question_grades=(10, 20, 30), problems=4)
     firsts = set()
     for generation in range(20):
-        drawn = outcomes.draw(
-            {"d": pool}, Sizes(windows=0, questions=6, problems=2), 1, generation
-        )["d"]
-        counts = [
-            sum(a <= q < b for q in drawn.questions) for a, b in ((0, 10), (10, 30), (30, 60))
+        drawn = outcomes.draw({"d": pool}, Sizes(windows=0, questions=6, problems=2), 1, generation)[
+            "d"
         ]
+        counts = [sum(a <= q < b for q in drawn.questions) for a, b in ((0, 10), (10, 30), (30, 60))]
         assert counts == [1, 2, 3]
         assert len(drawn.problems) == 2
         firsts.add(drawn.questions[0])
@@ -110,9 +108,7 @@ def test_picking_takes_the_drawn_items_of_a_whole_slice():
     """So a source's score on a draw needs no second measurement."""
     draws = {"math": Draw(windows=(0, 2), questions=(1,))}
     assert outcomes.pick({"math": SEEN, "code": SEEN}, draws) == {
-        "math": DomainOutcomes(
-            nll=(1.0, 3.0), tokens=(10, 30), hits=(4, 6), right=(0,), chance=(0.5,)
-        )
+        "math": DomainOutcomes(nll=(1.0, 3.0), tokens=(10, 30), hits=(4, 6), right=(0,), chance=(0.5,))
     }
 
 
@@ -163,13 +159,9 @@ def test_without_questions_accuracy_is_next_token_accuracy():
 @pytest.mark.parametrize(
     ("right", "expected"), [((0, 0, 0, 0), 0.0), ((1, 0, 0, 0), 0.0), ((1, 1, 1, 1), 1.0)]
 )
-def test_choice_accuracy_is_corrected_for_chance_and_floored(
-    right: tuple[int, ...], expected: float
-):
+def test_choice_accuracy_is_corrected_for_chance_and_floored(right: tuple[int, ...], expected: float):
     """Of four choices: guessing (¼) is worth 0, worse than guessing too, all right is 1."""
-    seen = {
-        "a": DomainOutcomes(nll=(1.0,), tokens=(4,), hits=(1,), right=right, chance=(0.25,) * 4)
-    }
+    seen = {"a": DomainOutcomes(nll=(1.0,), tokens=(4,), hits=(1,), right=right, chance=(0.25,) * 4)}
     found = composite.components(seen, 1.0, 1.0)
     assert found is not None
     assert found.choice_accuracy == pytest.approx(expected)
@@ -288,9 +280,7 @@ def test_quality_without_quality_weights_is_zero():
     assert found.scalar == pytest.approx(1.0)
 
 
-DOMAINS = Weighting(
-    perplexity=0.0, accuracy=0.0, speed=0.0, memory=0.0, domains={"x": 0.75, "y": 0.25}
-)
+DOMAINS = Weighting(perplexity=0.0, accuracy=0.0, speed=0.0, memory=0.0, domains={"x": 0.75, "y": 0.25})
 
 
 def test_a_domain_s_score_is_its_own_two_ratios():
@@ -386,9 +376,7 @@ def test_the_same_rounding_on_every_item_is_no_difference(shift: float):
 
 
 @pytest.mark.parametrize("raw", [False, True])
-@pytest.mark.parametrize(
-    "weighting", [PPL, Weighting(), Weighting(perplexity=1e-4, accuracy=0), MIXED]
-)
+@pytest.mark.parametrize("weighting", [PPL, Weighting(), Weighting(perplexity=1e-4, accuracy=0), MIXED])
 def test_a_small_difference_on_every_item_is_one(raw: bool, weighting: Weighting):
     """A ten-thousandth of a nat a token, ten times what rounding may be, whatever fitness is weighed
     and measured by; half of what rounding may be is none.

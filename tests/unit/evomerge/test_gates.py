@@ -72,8 +72,7 @@ def test_what_is_not_finite_is_left_to_the_evaluation():
     """It says why there is no fitness; the gate must not hide that."""
     mine = seen([math.nan] * 4)
     assert (
-        early_stopping.reason(Gate(perplexity=1.1, error=0.1), mine, {"a": seen([1.0] * 4)}, 5)
-        is None
+        early_stopping.reason(Gate(perplexity=1.1, error=0.1), mine, {"a": seen([1.0] * 4)}, 5) is None
     )
 
 
@@ -129,8 +128,7 @@ def test_the_stated_error_rate_holds(error: float):
 def _look(gate: Gate, mine: np.ndarray, source: Outcomes, count: int) -> bool:
     first = {"d": source["d"].pick(Draw(windows=tuple(range(count)), questions=()))}
     return (
-        early_stopping.reason(gate, seen(list(map(float, mine[:count]))), {"s": first}, 5)
-        is not None
+        early_stopping.reason(gate, seen(list(map(float, mine[:count]))), {"s": first}, 5) is not None
     )
 
 

@@ -114,9 +114,7 @@ def test_a_domain_with_items_to_check_is_judged_by_these_alone():
 
 def test_questions_are_checked_items_too():
     """3 of 4 right at chance ½ is ½ above chance; the specialist has all: 1."""
-    asked = DomainOutcomes(
-        nll=(10.0,), tokens=(10,), hits=(5,), right=(1, 1, 1, 0), chance=(0.5,) * 4
-    )
+    asked = DomainOutcomes(nll=(10.0,), tokens=(10,), hits=(5,), right=(1, 1, 1, 0), chance=(0.5,) * 4)
     best = asked.model_copy(update={"right": (1, 1, 1, 1)})
     assert score({"x": asked}, [{"x": best}], "worst").scalar == pytest.approx(0.5)
 
@@ -171,9 +169,7 @@ def test_a_comparison_s_difference_is_the_difference_of_fitness(skills: Skills):
     sources = [measured(m, skills) for m in (model(x=8, y=1, z=0), model(x=1, y=5, z=0))]
     best = composite.reference(sources, a)
     weights = Weighting(domains={"x": 0.5})
-    one, other = (
-        composite.fitness(measured(m, skills), best, weights, skills=skills) for m in (a, b)
-    )
+    one, other = (composite.fitness(measured(m, skills), best, weights, skills=skills) for m in (a, b))
     found = compare(a, b, best, weights, False, 1, skills=skills)
     assert found.difference == pytest.approx(one.scalar - other.scalar, abs=1e-9)
     assert found.low <= found.difference <= found.high

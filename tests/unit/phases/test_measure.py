@@ -41,8 +41,7 @@ def world(**roles: str) -> MeasureState:
     state.take(Submitted(run="m", owner="ada", config=MeasureConfig(), **models), key="m/submitted")
     every = dict.fromkeys("".join(roles.values()))
     sources = tuple(
-        SourceRecord(name=x, recipe_id=x * 64, digest=x * 64, sketch="", parameters=9)
-        for x in every
+        SourceRecord(name=x, recipe_id=x * 64, digest=x * 64, sketch="", parameters=9) for x in every
     )
     started = Started(
         warnings=(),

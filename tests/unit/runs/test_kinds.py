@@ -227,9 +227,7 @@ def test_a_run_that_has_ended_accepts_only_what_makes_sense(finished: ToyWorld) 
 
 def test_every_event_has_a_gist_and_every_task_words(finished: ToyWorld) -> None:
     names = wording.names(finished.state)
-    told = [
-        wording.summary_line("toy", row.type, json.loads(row.data), names) for row in finished.rows
-    ]
+    told = [wording.summary_line("toy", row.type, json.loads(row.data), names) for row in finished.rows]
     assert all(told)
     assert told[-1] == "total of step 1"
     assert wording.task("toy", "count/1/2") == "count slot 2 of step 1"
@@ -293,9 +291,7 @@ def test_the_table_has_the_kinds_of_this_program_and_of_the_environment(
     assert not kinds.is_run("toy")
     monkeypatch.setenv(kinds.FURTHER, "")
     assert kinds.kind_of("toy/r") is None
-    with pytest.raises(
-        UnknownKindError, match="It knows: bake, baking, bitnet, cognate, compression"
-    ):
+    with pytest.raises(UnknownKindError, match="It knows: bake, baking, bitnet, cognate, compression"):
         kinds.of("toy")
 
 
@@ -335,9 +331,7 @@ def test_a_completed_that_says_another_total_is_found(finished: ToyWorld) -> Non
     """By the kind's own check, beside those of every kind."""
     state = deepcopy(finished.state)
     state.completed = state.completed.model_copy(update={"total": 1})
-    assert list(kinds.of("toy").wrong_result(state)) == [
-        "the total is not that of the steps before"
-    ]
+    assert list(kinds.of("toy").wrong_result(state)) == ["the total is not that of the steps before"]
 
 
 def test_settings_that_only_one_of_two_runs_has_differ() -> None:

@@ -38,9 +38,7 @@ def test_the_sentence_names_package_reason_and_command(monkeypatch: pytest.Monke
     assert words == ["pip", "install", "mcp>=2.3,<3", "mcp-types>=2.3,<3"]
 
 
-def test_a_folder_of_the_name_is_no_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_of_the_name_is_no_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "wandb_of_runs").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
     assert not packages.installed("wandb_of_runs")

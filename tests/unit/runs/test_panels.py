@@ -183,13 +183,9 @@ def test_the_wire_says_how_much_is_left_out() -> None:
     st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.booleans()), max_size=200),
     st.integers(0, 50),
 )
-def test_a_thinned_front_keeps_what_is_kept_and_the_extremes(
-    points: list[tuple], room: int
-) -> None:
+def test_a_thinned_front_keeps_what_is_kept_and_the_extremes(points: list[tuple], room: int) -> None:
     """The dominated cloud is a backdrop."""
-    made = tuple(
-        Point(id=str(i), values=(x, y), kept=kept) for i, (x, y, kept) in enumerate(points)
-    )
+    made = tuple(Point(id=str(i), values=(x, y), kept=kept) for i, (x, y, kept) in enumerate(points))
     thin = thinning.thin_points(made, room)
     ids = [point.id for point in thin]
     assert ids == sorted(ids, key=int)

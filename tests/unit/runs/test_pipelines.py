@@ -57,8 +57,7 @@ def measurement(documents: dict[str, int] | None = None, **roles: str) -> Measur
     state.take(measure.Submitted(run="m", owner="ada", config=MeasureConfig(), **given))
     every = dict.fromkeys("".join(roles.values()))
     sources = (
-        SourceRecord(name=x, recipe_id=x * 64, digest=x * 64, sketch="", parameters=9)
-        for x in every
+        SourceRecord(name=x, recipe_id=x * 64, digest=x * 64, sketch="", parameters=9) for x in every
     )
     names = ("device", "dtype", "attention", "machine", "torch", "transformers", "numpy")
     profile = Profile(**dict.fromkeys(names, "x"), threads=1, batch_tokens=1)

@@ -19,9 +19,7 @@ DIRECTIONS = {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}
 @pytest.mark.parametrize("character", STEERING, ids=lambda c: f"U+{ord(c):04X}")
 def test_characters_that_steer_a_terminal_are_refused_and_escaped(character: str) -> None:
     """ESC starts a sequence that writes to the clipboard; U+202E shows a name backwards."""
-    with pytest.raises(
-        ConfigError, match=rf"the reason holds the character U\+{ord(character):04X}"
-    ):
+    with pytest.raises(ConfigError, match=rf"the reason holds the character U\+{ord(character):04X}"):
         check(f"well{character}!", "the reason")
     shown = visible(f"well{character}!")
     assert shown.isascii()
@@ -36,9 +34,7 @@ def test_every_control_and_direction_character_of_unicode_is_refused() -> None:
         character = chr(code)
         direction = unicodedata.bidirectional(character) in DIRECTIONS
         steers = (
-            unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
-            or direction
-            or code in marks
+            unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or direction or code in marks
         )
         assert (visible(character) != character) == steers, hex(code)
 
@@ -76,9 +72,7 @@ def test_every_character_that_does_not_show_is_refused_in_a_name() -> None:
 @pytest.mark.parametrize("character", ["\xad", "\u200b", "\ufeff", "\U000e0041", "\u3164", "\xa0"])
 def test_the_error_names_the_character_that_does_not_show(character: str) -> None:
     code = f"{ord(character):04X}"
-    with pytest.raises(
-        ConfigError, match=rf"the model's name holds the character U\+{code}, which"
-    ):
+    with pytest.raises(ConfigError, match=rf"the model's name holds the character U\+{code}, which"):
         check_name(f"my{character}model", "the model's name")
 
 

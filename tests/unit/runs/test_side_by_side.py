@@ -29,9 +29,7 @@ def head(run: str, kind: str = "toy", metric: Metric | None = LOSS, on: str = "t
     )
 
 
-def seen(
-    own: Head, panels: tuple[Panel, ...] = (), data: str = "d", **settings: Any
-) -> ComparedRun:
+def seen(own: Head, panels: tuple[Panel, ...] = (), data: str = "d", **settings: Any) -> ComparedRun:
     why = "they were measured on other data"
     return ComparedRun(own, panels, settings, {why: data}, f"lineage of {own.run}")
 

@@ -128,9 +128,7 @@ def ancestor(letter: str, given: str | None = None) -> Ancestor:
 def test_a_family_has_a_lane_for_each_run_and_an_edge_for_each_given_model() -> None:
     """The champion of c was made of two models of b, one of which b made from the other."""
     found = [
-        Generation(
-            "c", [ancestor("c"), ancestor("x", "d1"), ancestor("y", "d2"), ancestor("z", "d9")]
-        ),
+        Generation("c", [ancestor("c"), ancestor("x", "d1"), ancestor("y", "d2"), ancestor("z", "d9")]),
         Generation("b", [ancestor("b"), ancestor("e")], "d1"),
         Generation("b", [ancestor("e")], "d2"),
     ]

@@ -20,9 +20,7 @@ CHATML = (
 )
 
 
-@pytest.mark.parametrize(
-    "name", ["chat_template.jinja", "chat_template.json", "tokenizer_config.json"]
-)
+@pytest.mark.parametrize("name", ["chat_template.jinja", "chat_template.json", "tokenizer_config.json"])
 @pytest.mark.parametrize(
     ("template", "why"),
     [

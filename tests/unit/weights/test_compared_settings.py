@@ -110,7 +110,4 @@ def test_the_warning_says_both_values_and_whose_is_kept(tmp_path: Path) -> None:
 
 def test_lists_with_an_entry_a_layer_are_not_compared_between_depths(tmp_path: Path) -> None:
     """Slices take layers of models of different depths."""
-    assert (
-        keys(tmp_path, {"num_hidden_layers": 2}, {"num_hidden_layers": 3}, model_type="gemma2")
-        == []
-    )
+    assert keys(tmp_path, {"num_hidden_layers": 2}, {"num_hidden_layers": 3}, model_type="gemma2") == []

@@ -105,9 +105,7 @@ def test_a_missing_gpu_is_named(machine: Any) -> None:
     check_device("cuda")
     check_device("cuda:0")
     check_device("cuda:7", elsewhere=True)
-    with pytest.raises(
-        UnavailableError, match="device cuda:1 is not here: this process sees 1 GPU"
-    ):
+    with pytest.raises(UnavailableError, match="device cuda:1 is not here: this process sees 1 GPU"):
         check_device("cuda:1")
 
 
@@ -121,9 +119,7 @@ def test_merges_and_scores_without_a_run_take_the_gpu(
     monkeypatch.setattr(merge, "_merged", lambda c, o, options, *_: asked.append(options["device"]))
     monkeypatch.setattr(tasks_score, "resident", lambda model, device: asked.append(device))
     for words in ([], ["--device", "cpu"]):
-        CliRunner().invoke(
-            merge.merge_command, [str(config), "out", *words], catch_exceptions=False
-        )
+        CliRunner().invoke(merge.merge_command, [str(config), "out", *words], catch_exceptions=False)
     monkeypatch.setattr(tasks_score, "_references", lambda home, models, tell: models)
     monkeypatch.setattr(tasks_score, "load_items", lambda *_, **__: ())
     monkeypatch.setattr(tasks_score, "score", lambda *_: SimpleNamespace(context=1))

@@ -20,9 +20,7 @@ KEY = (7, "model.layers.0.mlp.up_proj.weight", 1)
 @given(st.integers(1, 300), st.integers(0, 300))
 def test_the_first_lanes_do_not_depend_on_how_many_are_asked_for(count: int, more: int):
     """Element e has its own bits, so a chunked or sharded build gives the same mask."""
-    assert np.array_equal(
-        randomness.lanes(count, *KEY), randomness.lanes(count + more, *KEY)[:count]
-    )
+    assert np.array_equal(randomness.lanes(count, *KEY), randomness.lanes(count + more, *KEY)[:count])
 
 
 def test_uniform_and_gaussian_values_are_prefix_stable_too():
@@ -105,9 +103,7 @@ def test_uniform_values_are_open_and_even():
 
 def test_the_largest_word_gives_a_uniform_value_below_one(monkeypatch: pytest.MonkeyPatch):
     """The quantile of 1 is infinite; one word in 2⁵³ must not be the exception."""
-    monkeypatch.setattr(
-        randomness, "words", lambda count, *key: np.full(count, 2**64 - 1, np.uint64)
-    )
+    monkeypatch.setattr(randomness, "words", lambda count, *key: np.full(count, 2**64 - 1, np.uint64))
     assert randomness.uniform(1, *KEY)[0] < 1.0
 
 

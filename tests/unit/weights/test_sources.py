@@ -112,9 +112,7 @@ def test_a_tensor_that_one_lacks_is_named(tmp_path: Path, swap: bool):
     a = model(tmp_path / "a")
     b = model(tmp_path / "b", BLOCK, num_hidden_layers=1)
     pair = [b, a] if swap else [a, b]
-    with pytest.raises(
-        SourceError, match=r"tensor model\.layers\.0\.\S+ is in .*/b but not in .*/a"
-    ):
+    with pytest.raises(SourceError, match=r"tensor model\.layers\.0\.\S+ is in .*/b but not in .*/a"):
         open_family(pair, None, strict=False)
 
 
@@ -278,9 +276,7 @@ def test_a_run_of_the_log_is_meant_before_the_hub_and_a_folder_before_both(
     assert resolve("Qwen/champion", named=log) == place
     assert resolve("./Qwen/champion", named=log) == place
     assert log.hidden == [("Qwen/champion", Path(place.path))]
-    assert resolve("mine", {"mine": place.path}, log) == ModelReference(
-        name="mine", path=place.path
-    )
+    assert resolve("mine", {"mine": place.path}, log) == ModelReference(name="mine", path=place.path)
 
 
 @pytest.mark.parametrize("text", ["./gone", "/gone/model", "~/gone-model"])

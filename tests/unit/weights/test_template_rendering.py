@@ -124,9 +124,7 @@ def test_templates_are_rendered_at_one_place() -> None:
         ("a" * ((1 << 20) + 1), "has 1,048,577 characters, more than 1,048,576"),
     ],
 )
-def test_a_template_that_is_too_deep_or_long_is_unusual(
-    tmp_path: Path, text: str, words: str
-) -> None:
+def test_a_template_that_is_too_deep_or_long_is_unusual(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "chat_template.jinja").write_text(text)
     ((name, why),) = chat_template.unusual(tmp_path)
     assert name == "chat_template.jinja"

@@ -40,9 +40,7 @@ class Plain:
     def pick(self, offer: Offer) -> str | None:
         fitting = [job for job in self.jobs.values() if self.fits(job, offer)]
         return (
-            min(fitting, key=lambda j: (self.tags[j.owner], j.owner, j.rank)).run
-            if fitting
-            else None
+            min(fitting, key=lambda j: (self.tags[j.owner], j.owner, j.rank)).run if fitting else None
         )
 
 
@@ -77,9 +75,7 @@ def test_every_pick_is_the_one_that_was_promised(history: list[tuple], limits: L
             case ("put", number, priority, pending, needs):
                 run, owner = f"r{number}", f"u{number % 3}"
                 known = plain.jobs.get(run)
-                job = Job(
-                    run, owner, number, priority, needs, pending, known.running if known else 0
-                )
+                job = Job(run, owner, number, priority, needs, pending, known.running if known else 0)
                 scheduler.put(Job(run, owner, number, priority, needs, pending))
                 plain.jobs[run] = job
                 plain.running.setdefault(owner, 0)

@@ -79,9 +79,7 @@ class TitansMagAttention(nn.Module):
     ) -> torch.Tensor:
         """Return the block's change of the stream, [batch, tokens, width]; bring `state` up to date."""
         persistent_pair = self._persistent(x)
-        query, key, value = (
-            self._heads(proj(x)) for proj in (self.q_proj, self.k_proj, self.v_proj)
-        )
+        query, key, value = (self._heads(proj(x)) for proj in (self.q_proj, self.k_proj, self.v_proj))
         plain, (query, key) = query, apply_rotary_pos_emb(query, key, *position_embeddings)
         if state is not None:
             key, value = self._windowed(key, value, state)
@@ -172,14 +170,10 @@ class TitansMagBlock(GradientCheckpointingLayer):
         super().__init__()
         self.input_layernorm = TitansMagRMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.self_attn = TitansMagAttention(config)
-        self.post_attention_layernorm = TitansMagRMSNorm(
-            config.hidden_size, eps=config.rms_norm_eps
-        )
+        self.post_attention_layernorm = TitansMagRMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.mlp = TitansMagMLP(config)
 
-    def forward(
-        self, x: torch.Tensor, sight: Sight, state: BlockState | None = None
-    ) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, sight: Sight, state: BlockState | None = None) -> torch.Tensor:
         """Return the stream after the block, [batch, tokens, width]."""
         x = x + self.self_attn(
             self.input_layernorm(x),

@@ -44,9 +44,7 @@ class NeuralMemory(nn.Module):
         if config.memory == "two-layer":
             hidden = self.heads * config.memory_width
             self.initial_first = nn.Parameter(torch.empty(hidden, self.size))
-            self.initial_second = nn.Parameter(
-                torch.empty(self.heads * self.size, config.memory_width)
-            )
+            self.initial_second = nn.Parameter(torch.empty(self.heads * self.size, config.memory_width))
 
     def forward(
         self, x: torch.Tensor, real: torch.Tensor | None, state: BlockState | None

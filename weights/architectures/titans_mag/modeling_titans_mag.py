@@ -98,9 +98,7 @@ class TitansMagModel(TitansMagPreTrainedModel):
         a cache. `position_ids` say, without a mask and a cache, where texts begin that share a row.
         """
         if attention_mask is not None and attention_mask.dim() != 2:
-            raise ValueError(
-                "titans_mag models take masks [batch, tokens]: the memory reads in order"
-            )
+            raise ValueError("titans_mag models take masks [batch, tokens]: the memory reads in order")
         if attention_mask is None and cache is None and position_ids is not None:
             packed = _packed(position_ids.expand(x.shape[:2]))
             if packed is not None:
@@ -130,9 +128,7 @@ class TitansMagModel(TitansMagPreTrainedModel):
             mean, left = mean + share * state, left - share
         return mean
 
-    def _sight(
-        self, x: torch.Tensor, mask: torch.Tensor | None, cache: TitansMagCache | None
-    ) -> Sight:
+    def _sight(self, x: torch.Tensor, mask: torch.Tensor | None, cache: TitansMagCache | None) -> Sight:
         """Return positions, visible tokens and padding of a pass; tell the cache of its tokens."""
         tokens = x.shape[1]
         past = cache.seen if cache is not None else 0
@@ -253,9 +249,7 @@ class TitansMagForCausalLM(TitansMagPreTrainedModel, GenerationMixin):
         self, outputs: Any, model_kwargs: dict[str, Any], *args: Any, **options: Any
     ) -> dict[str, Any]:
         """Return the arguments of the next pass, with the state."""
-        arguments = super()._update_model_kwargs_for_generation(
-            outputs, model_kwargs, *args, **options
-        )
+        arguments = super()._update_model_kwargs_for_generation(outputs, model_kwargs, *args, **options)
         return {**arguments, "cache": outputs.cache}
 
 

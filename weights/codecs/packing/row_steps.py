@@ -52,9 +52,7 @@ class RowSteps:
         """Return the rows of each class, in order; all rows if there are no classes."""
         if self.classes is None:
             return [torch.arange(rows)]
-        return [
-            torch.nonzero(self.classes == c).flatten() for c in range(int(self.classes.max()) + 1)
-        ]
+        return [torch.nonzero(self.classes == c).flatten() for c in range(int(self.classes.max()) + 1)]
 
 
 def fit(

@@ -226,9 +226,7 @@ def _choose(tables, ranking, block, shrunk, tops, hard, hard_energies, best):  #
     for group in range(tops.size):
         if tops[group] > tops[first]:
             first = group
-    lowest = _try_group(
-        tables, ranking, block, shrunk, first, mantissas, scratch, best, np.inf, norm
-    )
+    lowest = _try_group(tables, ranking, block, shrunk, first, mantissas, scratch, best, np.inf, norm)
     needed = np.float32(1.0 - lowest / norm - MARGIN)
     for group in range(tops.size):
         if tops[group] >= needed and group != first:

@@ -117,9 +117,7 @@ def write(model: Converted, folder: Path) -> None:
         "generation_config.json": generation,
     }
     for name, content in files.items():
-        (folder / name).write_text(
-            json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8"
-        )
+        (folder / name).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8")
     if model.tokens.template is not None:
         (folder / "chat_template.jinja").write_text(model.tokens.template, "utf-8")
     _write_weights(model, folder, dtype)

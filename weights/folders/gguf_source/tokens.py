@@ -175,9 +175,7 @@ def _byte_level(source: Metadata, vocabulary: _Vocabulary, how: Splitting) -> di
         at = merge.find(" ", 1)
         left, right = merge[:at], merge[at + 1 :]
         if at < 0 or not all(part in numbers for part in (left, right, left + right)):
-            raise source.error(
-                f"its tokenizer merges {merge[:60]!r}, of which something is no token."
-            )
+            raise source.error(f"its tokenizer merges {merge[:60]!r}, of which something is no token.")
         pairs.append((left, right))
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
     level["use_regex"] = is_gpt2 = how.patterns[-1] == GPT2  # ByteLevel's own pattern
@@ -291,8 +289,7 @@ def _frame(tokens: Sequence[tuple[str, int]], names: Sequence[str]) -> dict[str,
         "single": around(["A"]),
         "pair": around(["A", "B"]),
         "special_tokens": {
-            names[id_]: {"id": names[id_], "ids": [id_], "tokens": [names[id_]]}
-            for _, id_ in tokens
+            names[id_]: {"id": names[id_], "ids": [id_], "tokens": [names[id_]]} for _, id_ in tokens
         },
     }
 

@@ -67,9 +67,7 @@ def chosen(module: torch.nn.Module, rank: int, names: Collection[str]) -> dict[s
                 "choose a smaller rank, or other modules."
             )
     if len({id(layer.weight) for layer in chosen_layers.values()}) < len(chosen_layers):
-        raise ConfigError(
-            "some of the layers share a matrix: adapters would be merged into it once"
-        )
+        raise ConfigError("some of the layers share a matrix: adapters would be merged into it once")
     return chosen_layers
 
 

@@ -35,6 +35,4 @@ class InnerParams(BaseModel):
     def _whole(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, object]:
         """Write out the parameters of the objective."""
         name = info.data.get("objective")
-        return (
-            given if name is None else algorithms.complete(objectives.of(name).Params, given, name)
-        )
+        return given if name is None else algorithms.complete(objectives.of(name).Params, given, name)

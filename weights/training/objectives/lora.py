@@ -98,7 +98,5 @@ class Lora:
         """Take back what `state` returned. Raises KeyError for any other set of names."""
         for name, part in (("adapters", self._adapters), ("inner", self._inner)):
             start = f"{name}/"
-            part_tensors = {
-                k.removeprefix(start): t for k, t in tensors.items() if k.startswith(start)
-            }
+            part_tensors = {k.removeprefix(start): t for k, t in tensors.items() if k.startswith(start)}
             part.load(part_tensors)

@@ -86,8 +86,7 @@ class _Heads:
             _check_projection(name, getattr(module, part), self.size)
         if getattr(module, "q_norm", None) is not None:
             raise AttentionError(
-                f"{name} normalises queries and keys, which bounds the logits already: leave tau "
-                "empty."
+                f"{name} normalises queries and keys, which bounds the logits already: leave tau empty."
             )
         self.queries = module.q_proj.out_features // self.size
         self.keys = module.k_proj.out_features // self.size

@@ -34,9 +34,7 @@ class Metrics:
             buckets=_APPENDS,
             registry=registry,
         )
-        self._tokens = Counter(
-            "forge_tokens", "Predicted tokens that were scored", registry=registry
-        )
+        self._tokens = Counter("forge_tokens", "Predicted tokens that were scored", registry=registry)
         self._speed = Gauge(
             "forge_tokens_per_second",
             "Of the last evaluation, all its work counted",
@@ -58,9 +56,7 @@ class Metrics:
         self._decisions = Counter(
             "forge_schedule_decisions", "Questions to the scheduler", registry=registry
         )
-        self._devices = Gauge(
-            "forge_devices", "Devices of this worker", ["status"], registry=registry
-        )
+        self._devices = Gauge("forge_devices", "Devices of this worker", ["status"], registry=registry)
 
     def ended(self, task: str, outcome: dict[str, Any]) -> None:
         """Count a task that ended on one of this worker's devices."""

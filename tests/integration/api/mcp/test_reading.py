@@ -307,9 +307,7 @@ def test_a_report_that_there_is_not_is_refused_in_words(served: Served, uri: str
     served.talk(ask, "viewer")
 
 
-def test_a_report_that_is_too_large_is_refused(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_that_is_too_large_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resources, "LARGEST", 10)
 
     async def ask(talk: Talk) -> None:

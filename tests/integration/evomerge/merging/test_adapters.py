@@ -237,9 +237,7 @@ def test_a_bias_for_a_layer_without_one_is_named(toys: Toys, tmp_path: Path) -> 
 def test_an_embedding_of_more_tokens_is_named(toys: Toys, tmp_path: Path) -> None:
     """The base had tokens added before the training: its rows are in no file that was given."""
     more, _ = toy_models.family(tmp_path / "more", 0, vocab_size=330)
-    for number, config in enumerate(
-        ({"modules_to_save": [EMBED]}, {"trainable_token_indices": [329]})
-    ):
+    for number, config in enumerate(({"modules_to_save": [EMBED]}, {"trainable_token_indices": [329]})):
         adapter = trained(more, tmp_path / f"adapter{number}", **config)
         with pytest.raises(SourceError, match="trained on a model with more tokens"):
             merge(toys.base, adapter, tmp_path / "out")

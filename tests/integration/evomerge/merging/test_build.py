@@ -198,8 +198,7 @@ def test_without_a_base_the_weights_themselves_are_merged(toys: Toys):
     alone, on_base = merge(toys, "linear", on_base=False), merge(toys, "linear")
     assert distance(toys.build(alone), toys.build(on_base)) < 1e-4
     assert (
-        distance(toys.build(merge(toys, "ties", on_base=False)), toys.build(merge(toys, "ties")))
-        > 1.0
+        distance(toys.build(merge(toys, "ties", on_base=False)), toys.build(merge(toys, "ties"))) > 1.0
     )
 
 

@@ -64,9 +64,7 @@ def test_a_change_in_any_of_the_files_is_another_cache(package: Path, tmp_path: 
 
 
 @pytest.mark.slow
-def test_without_a_writable_package_the_user_s_cache_is_taken(
-    package: Path, tmp_path: Path
-) -> None:
+def test_without_a_writable_package_the_user_s_cache_is_taken(package: Path, tmp_path: Path) -> None:
     (package / NUMBA / "__pycache__").write_text("a file where the folder would be")
     folder, values = run(package, tmp_path / "cache")
     assert folder.startswith(str(tmp_path / "cache" / "agent-forge"))
@@ -75,9 +73,7 @@ def test_without_a_writable_package_the_user_s_cache_is_taken(
 
 
 @pytest.mark.slow
-def test_where_nothing_can_be_written_loops_are_compiled_anew(
-    package: Path, tmp_path: Path
-) -> None:
+def test_where_nothing_can_be_written_loops_are_compiled_anew(package: Path, tmp_path: Path) -> None:
     (package / NUMBA / "__pycache__").write_text("a file")
     (tmp_path / "cache" / "agent-forge").write_text("a file")
     folder, values = run(package, tmp_path / "cache")

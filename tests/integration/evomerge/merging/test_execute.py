@@ -178,9 +178,7 @@ def test_a_plan_needs_names_dtypes_and_shapes_only(toys: Toys) -> None:
     """`plan` opens no weights: it is given none, and says every tensor of the result."""
     all_ = recipes(toys)
     known = {**toys.known, **{r.id: r for r in all_.values()}}
-    built: dict[str, Mapping[str, Spec]] = {
-        id_: tensor_ops.specs(w) for id_, w in toys.stored.items()
-    }
+    built: dict[str, Mapping[str, Spec]] = {id_: tensor_ops.specs(w) for id_, w in toys.stored.items()}
     for name, recipe in all_.items():  # parents come before their children
         ops = plan(recipe, known, {id_: built[id_] for id_ in reads(recipe)})
         built[recipe.id] = {op.name: Spec(op.dtype, op.shape) for op in ops}

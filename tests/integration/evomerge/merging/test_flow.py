@@ -390,9 +390,7 @@ def test_a_champion_of_another_depth_is_compared_by_all_of_its_score() -> None:
 def test_strategies_that_search_no_paths_say_so(name: str) -> None:
     """The message names the strategies that do."""
     size = 4 if name == "elite-loser" else 5
-    with pytest.raises(
-        ConfigError, match="path_repeats belongs to tournament, cma-es, nsga2, not to"
-    ):
+    with pytest.raises(ConfigError, match="path_repeats belongs to tournament, cma-es, nsga2, not to"):
         current(small(strategy=name, population_size=size, path_repeats=1))
 
 

@@ -626,9 +626,7 @@ def test_untied_heads_are_merged_and_tied_ones_untied(tmp_path: Path) -> None:
     tasks_merge.run(prepared)
     made, a, b = tensors(tmp_path / "out"), tensors(tied), tensors(untied)
     assert torch.allclose(made["lm_head.weight"], (a[EMBED] + b["lm_head.weight"]) / 2, atol=1e-7)
-    assert (
-        json.loads((tmp_path / "out" / "config.json").read_text())["tie_word_embeddings"] is False
-    )
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["tie_word_embeddings"] is False
 
 
 # ---- adapters ------------------------------------------------------------------------------
@@ -765,8 +763,7 @@ def test_a_pattern_means_the_modules_that_peft_says(
     name = "model.layers.1.self_attn.q_proj.weight"
     lora_tensors = load_file(lora / "adapter_model.safetensors")
     a, b = (
-        lora_tensors[f"base_model.model.model.layers.1.self_attn.q_proj.lora_{x}.weight"]
-        for x in "AB"
+        lora_tensors[f"base_model.model.model.layers.1.self_attn.q_proj.lora_{x}.weight"] for x in "AB"
     )
     change = tensors(tmp_path / "out")[name] - tensors(toys.base)[name]
     assert torch.allclose(change, alpha / 2 * (b @ a), atol=1e-5)
@@ -865,9 +862,7 @@ def test_a_source_that_is_not_finite_is_named(toys: Toys, tmp_path: Path, bad: f
     weights["model.norm.weight"][2] = bad
     save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
     text = TIES.format(**places(toys), method="ties").replace(str(toys.sources[1]), str(broken))
-    with pytest.raises(
-        NotFiniteError, match=r"tensor model.norm.weight of .*broken holds NaN or Inf"
-    ):
+    with pytest.raises(NotFiniteError, match=r"tensor model.norm.weight of .*broken holds NaN or Inf"):
         merge(text, tmp_path / "out")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["broken"]
 
@@ -943,9 +938,7 @@ def test_a_folder_with_other_things_is_not_replaced(toys: Toys, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_the_command_merges_several_documents_that_use_each_other(
-    toys: Toys, tmp_path: Path
-) -> None:
+def test_the_command_merges_several_documents_that_use_each_other(toys: Toys, tmp_path: Path) -> None:
     first = LINEAR.format(**places(toys)) + "name: mean\n"
     second = "models: [{model: mean}]\nmerge_method: passthrough\nparameters: {scale: 2.0}\nname: twice\ncolour: red\n"
     config = tmp_path / "two.yml"

@@ -60,8 +60,7 @@ def test_the_three_forms_of_nuslerp_differ(toys: Toys, tmp_path: Path) -> None:
     made = {}
     for said in ("true", "false, nuslerp_row_wise: false", "false, nuslerp_row_wise: true"):
         text = (
-            TWO
-            + "base_model: {base}\nmerge_method: nuslerp\nparameters: {{nuslerp_flatten: {said}}}\n"
+            TWO + "base_model: {base}\nmerge_method: nuslerp\nparameters: {{nuslerp_flatten: {said}}}\n"
         )
         merge(text.format(**places(toys), said=said), tmp_path / "out")
         made[said] = tensors(tmp_path / "out")
@@ -97,9 +96,7 @@ def test_the_three_forms_of_nuslerp_differ(toys: Toys, tmp_path: Path) -> None:
         (THREE + "merge_method: multislerp\n", "parameter weight is missing for tensor"),
     ],
 )
-def test_models_that_do_not_fit_are_refused(
-    toys: Toys, tmp_path: Path, text: str, words: str
-) -> None:
+def test_models_that_do_not_fit_are_refused(toys: Toys, tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         merge(text.format(**places(toys)), tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
@@ -123,9 +120,7 @@ def test_a_base_beside_the_list_is_merged_in(toys: Toys, tmp_path: Path, method:
 def test_a_base_beside_the_list_that_has_no_weight_is_refused(toys: Toys, tmp_path: Path) -> None:
     """It would be left out, or merged in, and nobody could tell."""
     text = TWO + "merge_method: linear\nbase_model: {base}\n"
-    with pytest.raises(
-        ConfigError, match=r"linear merges the base_model in, too\. Give it a weight"
-    ):
+    with pytest.raises(ConfigError, match=r"linear merges the base_model in, too\. Give it a weight"):
         merge(text.format(**places(toys)), tmp_path / "out")
     zero = TWO.replace("]\n", ", {{model: {base}, parameters: {{weight: 0}}}}]\n")
     text = zero + "merge_method: linear\nbase_model: {base}\n"

@@ -237,9 +237,7 @@ def test_half_precision_is_rounded_once(tmp_path: Path) -> None:
     data = toy_models.data(tmp_path / "data")
     text = config("regmean++", sources, data=str(data), tokens=500)
     tasks_merge.run(prepared(text, tmp_path / "out"))
-    assert {t.dtype for t in open_checkpoint(tmp_path / "out").tensors().values()} == {
-        torch.bfloat16
-    }
+    assert {t.dtype for t in open_checkpoint(tmp_path / "out").tensors().values()} == {torch.bfloat16}
 
 
 # ---- bad input -----------------------------------------------------------------------------

@@ -70,9 +70,7 @@ def test_a_model_that_is_base_and_adapter_comes_out_again(
 
 def test_the_energy_is_that_of_the_largest_singular_values(base: Path, tmp_path: Path) -> None:
     """By torch's own decomposition; the worst layers are told first."""
-    names = [
-        n for n in open_checkpoint(base).shapes if n.endswith(("q_proj.weight", "up_proj.weight"))
-    ]
+    names = [n for n in open_checkpoint(base).shapes if n.endswith(("q_proj.weight", "up_proj.weight"))]
     generator = torch.Generator().manual_seed(3)
     shapes = open_checkpoint(base).shapes
     changes = {name: 0.1 * torch.randn(shapes[name][1], generator=generator) for name in names}
@@ -86,9 +84,7 @@ def test_the_energy_is_that_of_the_largest_singular_values(base: Path, tmp_path:
         kept, total = kept + float(values[:2].sum()), total + float(values.sum())
         first += float(values[0])
         share = float(values[:2].sum() / values.sum())
-        assert told["energy_by_layer"][name.removesuffix(".weight")] == pytest.approx(
-            share, abs=1e-6
-        )
+        assert told["energy_by_layer"][name.removesuffix(".weight")] == pytest.approx(share, abs=1e-6)
         pair = PairFolder(tmp_path / "out").pair(name.removesuffix(".weight"))
         u, s, vh = torch.linalg.svd(moved)
         nearest = (u[:, :2] * s[:2]) @ vh[:2]
@@ -154,9 +150,7 @@ def test_transposed_matrices_come_out_again(tmp_path: Path) -> None:
     told = extraction.extract(source(base), source(model), tmp_path / "out", Choice(1))
     assert told["energy"] == pytest.approx(1, abs=1e-9)
     merged = by_peft(base, tmp_path / "out")
-    torch.testing.assert_close(
-        merged[name], open_checkpoint(model).tensors()[name], rtol=0, atol=1e-6
-    )
+    torch.testing.assert_close(merged[name], open_checkpoint(model).tensors()[name], rtol=0, atol=1e-6)
 
 
 def test_what_does_not_fit_is_refused(base: Path, tmp_path: Path) -> None:

@@ -163,9 +163,7 @@ def test_evaluation_reads_answers_and_continues(toys: Toys) -> None:
         torch.testing.assert_close(torch.tensor(losses), torch.tensor(one), rtol=1e-4, atol=1e-5)
     found = model.continuations([(one[:5], one[5:]) for one in ids])
     for one, losses in zip(alone, found, strict=True):
-        torch.testing.assert_close(
-            torch.tensor(losses), torch.tensor(one[4:]), rtol=1e-4, atol=1e-5
-        )
+        torch.testing.assert_close(torch.tensor(losses), torch.tensor(one[4:]), rtol=1e-4, atol=1e-5)
     assert tokenizer.decode(ids[0])
 
 

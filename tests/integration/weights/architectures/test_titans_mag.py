@@ -118,9 +118,7 @@ def test_chunks_are_the_token_by_token_rule(layers: int, chunk: int) -> None:
     a, state = neural_memory.read(state, *first, told.part(0, 6), chunk, bound)
     b, state = neural_memory.read(state, *second, told.part(6, 11), chunk, bound)
     torch.testing.assert_close(torch.cat([a, b], 2), found, rtol=1e-9, atol=1e-9)
-    for one, other in zip(
-        state.weights + state.momenta, after.weights + after.momenta, strict=True
-    ):
+    for one, other in zip(state.weights + state.momenta, after.weights + after.momenta, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 

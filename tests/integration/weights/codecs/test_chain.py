@@ -53,6 +53,4 @@ def test_a_header_of_another_codec_is_refused() -> None:
     coded = codecs.encode("chain@1", gaussian(4, 4), {})
     for name in ("chain@1", "zip@1", None, 3):
         with pytest.raises(SourceError, match="no codec that ends a chain"):
-            codecs.decode(
-                "chain@1", Coded(coded.shape, coded.header | {"codec": name}, coded.parts)
-            )
+            codecs.decode("chain@1", Coded(coded.shape, coded.header | {"codec": name}, coded.parts))

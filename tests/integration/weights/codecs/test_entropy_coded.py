@@ -81,9 +81,7 @@ def test_without_the_package_the_error_names_it(monkeypatch: pytest.MonkeyPatch)
 
 
 @given(st.integers(0, 3), st.integers(0, 10**6), st.integers(0, 255))
-def test_altered_words_are_refused_or_decode_to_something_else(
-    where: int, at: int, to: int
-) -> None:
+def test_altered_words_are_refused_or_decode_to_something_else(where: int, at: int, to: int) -> None:
     """A coder's bytes have no check of their own: never a crash, a hang or an unknown error."""
     values = torch.from_numpy(np.rint(np.random.default_rng(1).standard_normal(300))).long()
     values[7] = 500
@@ -102,9 +100,7 @@ def test_altered_words_are_refused_or_decode_to_something_else(
 @pytest.mark.parametrize("rows", [False, True])
 @pytest.mark.parametrize("feedback", [False, True])
 @pytest.mark.parametrize("step", [0.02, 0.5, 1.5, 60.0])
-def test_weights_are_whole_multiples_of_their_steps(
-    rows: bool, feedback: bool, step: float
-) -> None:
+def test_weights_are_whole_multiples_of_their_steps(rows: bool, feedback: bool, step: float) -> None:
     """Decoding gives the rounded values: without feedback the multiple below or above."""
     weights, h = matrix(12, 40), gram(40)
     params = {"step": step, "rows": rows, "feedback": feedback}
@@ -172,9 +168,7 @@ def test_rows_that_matter_have_smaller_steps() -> None:
     relative = [step / root for step, root in zip(steps, roots, strict=True)]
     assert relative[1] / relative[0] == pytest.approx(2.0, rel=0.1)
     assert relative[2] / relative[0] == pytest.approx(1.0, rel=0.1)
-    assert (
-        len(coded.header["low"]) == 3
-    )  # the classes 0, 1 (empty) and 2, half a factor of two apart
+    assert len(coded.header["low"]) == 3  # the classes 0, 1 (empty) and 2, half a factor of two apart
     alike = codecs.encode("uniform@1", weights, params, rows=torch.ones(3).double())
     assert torch.equal(
         codecs.decode("uniform@1", alike),

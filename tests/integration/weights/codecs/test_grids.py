@@ -86,9 +86,7 @@ def test_rows_of_zeros_and_the_smallest_weights_come_back() -> None:
 
 @pytest.mark.parametrize("bits", [2, 3, 4])
 @pytest.mark.parametrize("symmetric", [True, False])
-def test_gptq_errs_less_than_rounding_in_what_the_layer_puts_out(
-    bits: int, symmetric: bool
-) -> None:
+def test_gptq_errs_less_than_rounding_in_what_the_layer_puts_out(bits: int, symmetric: bool) -> None:
     """Same bytes, under 0.7 of the error."""
     weights, h = matrix(48, 96), gram(96)
     params = {"bits": bits, "symmetric": symmetric, "group": 32}

@@ -87,8 +87,6 @@ def test_forged_headers_and_frames_are_refused() -> None:
         frame = coded.parts["frame"].clone()
         frame[place] = number
         with pytest.raises(SourceError, match="frame"):
-            codecs.decode(
-                "hyper@1", Coded(coded.shape, coded.header, {**coded.parts, "frame": frame})
-            )
+            codecs.decode("hyper@1", Coded(coded.shape, coded.header, {**coded.parts, "frame": frame}))
     with pytest.raises(SourceError, match="beyond the 70 places"):
         codecs.decode("hyper@1", Coded(coded.shape, coded.header | {"points": 70}, coded.parts))

@@ -43,9 +43,7 @@ def digest(name: str, params: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize(("name", "params", "expected"), LANDED)
-def test_the_bytes_are_those_of_the_first_day(
-    name: str, params: dict[str, Any], expected: str
-) -> None:
+def test_the_bytes_are_those_of_the_first_day(name: str, params: dict[str, Any], expected: str) -> None:
     """Files of today decode for ever, and a run that is made again has the same digests."""
     assert digest(name, params) == expected
 

@@ -202,9 +202,7 @@ def test_errors_name_the_tensor_and_its_bytes(file: Path, tmp_path: Path) -> Non
     raw = bytearray(file.read_bytes())
     bad = tmp_path / "bad"
     bad.write_bytes(raw[: place + 1])
-    with pytest.raises(
-        TamperedError, match=f"cut at byte {place + 1:,}, within tensor '{entry.name}'"
-    ):
+    with pytest.raises(TamperedError, match=f"cut at byte {place + 1:,}, within tensor '{entry.name}'"):
         CodedFile(bad)
     raw[place] ^= 1
     bad.write_bytes(raw)

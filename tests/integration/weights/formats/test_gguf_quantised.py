@@ -87,9 +87,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def exported(model: Path, out: Path, type_: str, **more: Any) -> dict[str, Any]:
     text = gguf_export.Text(**more)
-    return gguf_export.export(
-        Home(out.parent), str(model), out, type_, lambda words: None, text=text
-    )
+    return gguf_export.export(Home(out.parent), str(model), out, type_, lambda words: None, text=text)
 
 
 def types_of(file: Path) -> Counter[str]:
@@ -148,9 +146,7 @@ def test_bits_per_byte_in_llama_cpp_are_ours(wide: Path, data: str, tmp_path: Pa
     """The file is F32; documents, windows and start token are the same."""
     told = exported(wide, tmp_path / "m.gguf", "F32", measure=(data,))
     checkpoint, tokenizer = open_checkpoint(wide), load_tokenizer(str(wide))
-    split = gguf_export.split_of(
-        checkpoint, tokenizer, load_items((data,), needed=("test",)), "test"
-    )
+    split = gguf_export.split_of(checkpoint, tokenizer, load_items((data,), needed=("test",)), "test")
     model = ResidentModel(wide, "cpu", checkpoint.tied)
     model.load(dict(checkpoint.tensors()))
     rates = [
@@ -247,17 +243,13 @@ def test_an_old_file_stays_if_the_library_fails(wide: Path, tmp_path: Path, monk
         return written
 
     monkeypatch.setattr(gguf_file, "write", cut)
-    with pytest.raises(
-        UnavailableError, match=r"llama\.cpp's library did not quantise the model: "
-    ):
+    with pytest.raises(UnavailableError, match=r"llama\.cpp's library did not quantise the model: "):
         exported(wide, out, "Q4_K_M")
     assert out.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
 
 
-def test_what_cannot_be_quantised_is_refused_before_any_work(
-    wide: Path, data: str, tmp_path
-) -> None:
+def test_what_cannot_be_quantised_is_refused_before_any_work(wide: Path, data: str, tmp_path) -> None:
     def refused(error: type[Exception], match: str, type_: str, **more: Any) -> None:
         with pytest.raises(error, match=match):
             exported(wide, tmp_path / "m.gguf", type_, **more)
@@ -266,9 +258,7 @@ def test_what_cannot_be_quantised_is_refused_before_any_work(
     refused(ConfigError, "IQ2_XXS needs an importance matrix: add --imatrix DATA", "IQ2_XXS")
     refused(ConfigError, "'Q4_K' is not known: use one of F32", "Q4_K")
     refused(ConfigError, "names a type twice", "Q8_0,Q8_0")
-    refused(
-        ConfigError, "--imatrix is for quantised types, and F16 is none", "F16", imatrix=(data,)
-    )
+    refused(ConfigError, "--imatrix is for quantised types, and F16 is none", "F16", imatrix=(data,))
     refused(DataError, "no such file|does not exist|is not", "Q6_K", imatrix=("missing.jsonl",))
     refused(ConfigError, "GGUF type '' is empty", "Q8_0,")
     keep = tmp_path / "m.gguf"
@@ -308,9 +298,7 @@ def test_a_matrix_that_cannot_be_used_is_refused(wide: Path, data: str, tmp_path
 
 def test_where_nothing_can_be_written_that_is_said(wide: Path, tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match="nothing can be written to /proc"):
-        gguf_export.export(
-            Home(tmp_path), str(wide), Path("/proc/a.gguf"), "F16", lambda words: None
-        )
+        gguf_export.export(Home(tmp_path), str(wide), Path("/proc/a.gguf"), "F16", lambda words: None)
 
 
 def test_folders_of_exports_that_were_killed_are_removed(wide: Path, tmp_path: Path) -> None:
@@ -333,8 +321,6 @@ def test_folders_of_exports_that_were_killed_are_removed(wide: Path, tmp_path: P
 
 def test_the_missing_package_is_named_with_its_command(wide: Path, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("agent_forge.runs.system.packages.installed", lambda module: False)
-    with pytest.raises(
-        UnavailableError, match=r"--type Q6_K needs the package llama-cpp-py-sync, "
-    ):
+    with pytest.raises(UnavailableError, match=r"--type Q6_K needs the package llama-cpp-py-sync, "):
         exported(wide, tmp_path / "m.gguf", "Q6_K")
     assert list(tmp_path.iterdir()) == []

@@ -184,9 +184,7 @@ def test_other_normalisers_and_splits_are_refused(tmp_path: Path) -> None:
     nfkc = {"type": "NFKC"}
     digits = {"type": "Digits", "individual_digits": True}
     refused("otherwise than SentencePiece", tmp_path, lambda told: told.update(normalizer=nfkc))
-    refused(
-        "otherwise than SentencePiece", tmp_path, lambda told: told.update(pre_tokenizer=digits)
-    )
+    refused("otherwise than SentencePiece", tmp_path, lambda told: told.update(pre_tokenizer=digits))
 
 
 def test_missing_bytes_and_broken_orders_are_refused(tmp_path: Path) -> None:

@@ -101,9 +101,7 @@ def test_a_file_gives_back_the_model_that_it_was_written_of(tmp_path: Path, case
         assert getattr(after, key) == getattr(before, key)
     if kind != "mistral":
         ids = torch.tensor([families.IDS])
-        models = (
-            AutoModelForCausalLM.from_pretrained(p).eval() for p in (tmp_path / "given", folder)
-        )
+        models = (AutoModelForCausalLM.from_pretrained(p).eval() for p in (tmp_path / "given", folder))
         with torch.no_grad():
             first, second = (model(ids).logits for model in models)
         torch.testing.assert_close(first, second, atol=1e-4, rtol=1e-4)

@@ -118,9 +118,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_a_forged_header_is_refused_before_memory_is_taken_for_it(
-    tmp_path: Path, case: str
-) -> None:
+def test_a_forged_header_is_refused_before_memory_is_taken_for_it(tmp_path: Path, case: str) -> None:
     """Counts, lengths, shapes and offsets are compared with the file's size first."""
     content, why = HOSTILE[case]
     file = tmp_path / "m.gguf"

@@ -80,9 +80,7 @@ def test_widths_that_blocks_do_not_divide_are_refused_with_those_that_fit(
     """Unless the user asks for F16; then they are named."""
     folder = ternary.write(toys.base, tmp_path / "model", hidden_size=64, intermediate_size=256)
     file = tmp_path / "m.gguf"
-    with pytest.raises(
-        ConfigError, match=r"it is 64 \(model\.layers.*; 256 would fit\)\. Add --fall"
-    ):
+    with pytest.raises(ConfigError, match=r"it is 64 \(model\.layers.*; 256 would fit\)\. Add --fall"):
         written(folder, file, "TQ2_0")
     assert not file.exists()
     other = written(folder, file, "TQ2_0", fallback=True).other

@@ -90,9 +90,7 @@ def test_a_published_tokenizer_is_known_by_the_hash_of_its_tokens(monkeypatch) -
 def test_a_way_without_a_name_is_refused(step: Any) -> None:
     trained = tokenizer(((), False))
     trained.backend_tokenizer.pre_tokenizer = step
-    with pytest.raises(
-        SourceError, match=r"has no name in llama\.cpp here: known are those of a\.x"
-    ):
+    with pytest.raises(SourceError, match=r"has no name in llama\.cpp here: known are those of a\.x"):
         byte_bpe.of(trained, SIZE)
 
 

@@ -41,9 +41,7 @@ def test_strided_bytes_are_those_of_transformers() -> None:
 @pytest.mark.parametrize("group", [0, 3])
 def test_a_container_gives_back_the_same_bits(group: int) -> None:
     """Matrices of 2 bits a weight and scales; all else as it is."""
-    weight = quantiser.quantise(
-        torch.randn(8, 6, generator=torch.Generator().manual_seed(0)), group
-    )
+    weight = quantiser.quantise(torch.randn(8, 6, generator=torch.Generator().manual_seed(0)), group)
     weights = {"a.weight": weight, "a.bias": torch.randn(8)}
     packed = packing.pack(weights, ["a.weight"], group)
     assert sorted(packed) == ["a.bias", "a.weight.scale", "a.weight.trits"]

@@ -89,9 +89,7 @@ def test_cut_after_any_step_it_goes_on_with_the_same_bits(quadratic: Train) -> N
     through = done(quadratic, 0, 9)
     for cut in (1, 4, 8):
         again = done(quadratic, cut, 9, done(quadratic, 0, cut))
-        assert digest(again.weights | again.optimiser) == digest(
-            through.weights | through.optimiser
-        )
+        assert digest(again.weights | again.optimiser) == digest(through.weights | through.optimiser)
         assert again.losses == through.losses[cut:]
 
 

@@ -236,9 +236,7 @@ def test_what_does_not_fit_is_refused() -> None:
         with pytest.raises(ConfigError, match=match):
             segment(training, given, None, toy_baking.streams(), 0, 1)
 
-    refused(
-        "no linear layer .* the name 'lm_head': they are down_proj", adapted(modules=["lm_head"])
-    )
+    refused("no linear layer .* the name 'lm_head': they are down_proj", adapted(modules=["lm_head"]))
     refused("the name 'proj'", adapted(modules=["proj"]))
     refused("rank of 9 is .*k_proj has, which is 8 × 16", adapted(rank=9))
     refused("adapters need adamw", adapted(optimiser="mugrokfast@1"))

@@ -112,9 +112,7 @@ def test_the_largest_logit_is_that_of_plain_numpy() -> None:
     angles = np.arange(12)[:, None] * 10_000.0 ** (-np.arange(0, SIZE, 2) / SIZE)
 
     def turned(projection: Any, head: int) -> np.ndarray:
-        weight, bias = (
-            _rows(t, head).double().numpy() for t in (projection.weight, projection.bias)
-        )
+        weight, bias = (_rows(t, head).double().numpy() for t in (projection.weight, projection.bias))
         first, second = np.split(x @ weight.T + bias, 2, axis=-1)
         cos, sin = np.cos(angles), np.sin(angles)
         return np.concatenate([first * cos - second * sin, second * cos + first * sin], -1)

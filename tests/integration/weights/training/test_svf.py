@@ -54,9 +54,7 @@ def carried(whole: Train, cuts: tuple[int, ...]) -> Any:
 
 @pytest.mark.parametrize("checkpointing", one_quick(True, False))
 @pytest.mark.parametrize("precision", one_quick("bfloat16", "float32"))
-def test_vectors_cut_after_every_step_have_the_same_bits(
-    precision: str, checkpointing: bool
-) -> None:
+def test_vectors_cut_after_every_step_have_the_same_bits(precision: str, checkpointing: bool) -> None:
     """A snapshot is the vectors alone; the model beneath is never written to."""
     before = digest(model().weights)
     more = {"precision": precision, "checkpointing": checkpointing}

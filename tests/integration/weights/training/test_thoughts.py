@@ -61,9 +61,7 @@ def text(rows: int = 2, tokens: int = 7) -> torch.Tensor:
     return torch.randint(0, VOCABULARY, (rows, tokens), generator=drawn)
 
 
-def one_by_one(
-    built: Any, row: torch.Tensor, inner: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+def one_by_one(built: Any, row: torch.Tensor, inner: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return logits and last states after each of some ids and then some embeddings [n, hidden].
 
     An ordinary causal pass over one sequence, with no mask and no positions of our own.
@@ -124,9 +122,7 @@ def test_thoughts_are_sampled_as_one_by_one(temperature: float) -> None:
 
 
 @torch.no_grad()
-def slow_loss(
-    built: Any, tokens: torch.Tensor, draws: torch.Tensor, params: dict[str, Any]
-) -> float:
+def slow_loss(built: Any, tokens: torch.Tensor, draws: torch.Tensor, params: dict[str, Any]) -> float:
     """Return the loss by its definition, one sequence at a time: NLL − policy · r⁺ log π."""
     embed, part = built.get_input_embeddings(), built.thoughts
     rows, passes, length, width = draws.shape

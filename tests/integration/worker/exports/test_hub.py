@@ -66,9 +66,7 @@ def test_a_folder_becomes_a_private_repository(server: Hub, folder: Path) -> Non
 def test_public_is_asked_for(server: Hub, folder: Path) -> None:
     sent(folder, public=True)
     assert not server.repositories[NAME].private
-    with pytest.raises(
-        ConflictError, match="is there and public: repeat the command with --public"
-    ):
+    with pytest.raises(ConflictError, match="is there and public: repeat the command with --public"):
         sent(folder)
     server.repositories[NAME].private = True
     with pytest.raises(ConflictError, match=r"is there and private: .* without --public"):
@@ -142,9 +140,7 @@ def test_a_token_without_rights(server: Hub, folder: Path, monkeypatch: pytest.M
 
 def test_a_hub_that_is_not_there(folder: Path, server: Hub, monkeypatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
-    with pytest.raises(
-        UnavailableError, match=r"was not uploaded to http://127\.0\.0\.1:1: .*refused"
-    ):
+    with pytest.raises(UnavailableError, match=r"was not uploaded to http://127\.0\.0\.1:1: .*refused"):
         sent(folder)
 
 

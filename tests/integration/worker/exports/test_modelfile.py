@@ -41,23 +41,18 @@ def parsed(text: str) -> list[tuple[str, str]]:
         match = re.compile(instruction, re.DOTALL).match(text, at)
         assert match, f"no instruction: {text[at : at + 40]!r}"
         if match[1]:
-            found.append(
-                (match[1], next(group for group in match.groups()[1:] if group is not None))
-            )
+            found.append((match[1], next(group for group in match.groups()[1:] if group is not None)))
         at = match.end()
     return found
 
 
 def go(template: str, messages: list[dict[str, str]]) -> str:
     """Render as Go's text/template does; only the few words that are used are known."""
-    match = re.fullmatch(
-        r"(.*?)\{\{ range \.Messages \}\}(.*?)\{\{ end \}\}(.*)", template, re.DOTALL
-    )
+    match = re.fullmatch(r"(.*?)\{\{ range \.Messages \}\}(.*?)\{\{ end \}\}(.*)", template, re.DOTALL)
     assert match
     one = match[2]
     said = (
-        one.replace("{{ .Role }}", m["role"]).replace("{{ .Content }}", m["content"])
-        for m in messages
+        one.replace("{{ .Role }}", m["role"]).replace("{{ .Content }}", m["content"]) for m in messages
     )
     return match[1] + "".join(said) + match[3]
 

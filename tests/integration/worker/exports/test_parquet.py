@@ -95,9 +95,7 @@ def test_what_else_is_there_is_left_alone(place: Path, tmp_path: Path) -> None:
     assert len(read(target / "generations.parquet")) == 1
 
 
-def test_half_an_export_is_none(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_half_an_export_is_none(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was there stays until the new tables are whole."""
     target, recorded = tmp_path / "t", rows(place, "s")
     parquet.write(target, fold(recorded), recorded)

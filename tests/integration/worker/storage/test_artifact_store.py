@@ -179,9 +179,7 @@ def test_a_removed_file_is_found_and_put_again(url: str, keys: Keys | None, tmp_
     assert len(raw.places()) == 3
 
 
-def test_a_damaged_manifest_is_replaced_by_the_next_upload(
-    url: str, keys, tmp_path, caplog
-) -> None:
+def test_a_damaged_manifest_is_replaced_by_the_next_upload(url: str, keys, tmp_path, caplog) -> None:
     """And said; its files are known to nobody and go when they are old."""
     files = source(tmp_path / "from", {"a": b"1"})
     Vault.open(url, keys).put(NAME, files)
@@ -236,9 +234,7 @@ def plain(manifest: Manifest) -> bytes:
     return blake3(rest).hexdigest().encode() + b"\n" + rest
 
 
-@pytest.mark.parametrize(
-    "file", ["../../escaped", "/etc/x", "", ".", "..", "a/b", ".hidden", "a\n"]
-)
+@pytest.mark.parametrize("file", ["../../escaped", "/etc/x", "", ".", "..", "a/b", ".hidden", "a\n"])
 def test_a_manifest_cannot_write_outside_of_its_folder(url: str, file: str, tmp_path) -> None:
     """A stranger may have written it, checksum and all."""
     files = {file: Entry(size=3, blake3=blake3(b"abc").hexdigest())}

@@ -40,9 +40,7 @@ WEIGHTS = "model.safetensors"
 @pytest.fixture
 def mine(toys: Toys, tmp_path: Path) -> Toys:
     """Models that a test may write to."""
-    base, *sources = (
-        Path(shutil.copytree(m, tmp_path / m.name)) for m in (toys.base, *toys.sources)
-    )
+    base, *sources = (Path(shutil.copytree(m, tmp_path / m.name)) for m in (toys.base, *toys.sources))
     return Toys(base, tuple(sources), toys.data)
 
 
@@ -278,9 +276,7 @@ def test_code_that_settings_name_is_said_and_never_handed_on(mine: Toys, tmp_pat
     started = begun(home, mine).started
     assert started
     assert [w for w in started.warnings if "config.json, tokenizer_config.json of" in w]
-    assert [
-        w for w in started.warnings if "chat_template.jinja of" in w and "reads '__class__'" in w
-    ]
+    assert [w for w in started.warnings if "chat_template.jinja of" in w and "reads '__class__'" in w]
     bench = opened(home)
     assert "auto_map" in bench.family.base.config
     made = settings_for(bench.origin, bench.family.base, tied=True)

@@ -91,9 +91,7 @@ def test_rotation_passes_over_what_is_damaged_and_says_so(url: str, tmp_path) ->
     raw = Raw(url)
     raw.write(raw.file("/a"), flip(raw.read(raw.file("/a")), HEADER))
     before = raw.read(f"manifests/{NAME}")
-    with pytest.raises(
-        TamperedError, match=f"1 artifacts were .* 1 cannot be: a of artifact {NAME}"
-    ):
+    with pytest.raises(TamperedError, match=f"1 artifacts were .* 1 cannot be: a of artifact {NAME}"):
         Vault.open(url, NEW).rotate()
     assert raw.read(f"manifests/{NAME}") == before
     assert Vault.open(url, Keys({"new": b"n" * 32})).fetch(OTHER, tmp_path / "to")
@@ -125,17 +123,13 @@ def test_rotation_seals_nothing_that_was_not_sealed(url: str, tmp_path) -> None:
     intruded(url, tmp_path)
     Vault.open(url, OLD).put(OTHER, source(tmp_path / "other", {"a": b"1"}))
     before = Raw(url).read(f"manifests/{NAME}")
-    with pytest.raises(
-        ConfigError, match=f"1 artifacts were .* 1 cannot be: artifact {NAME} is not"
-    ):
+    with pytest.raises(ConfigError, match=f"1 artifacts were .* 1 cannot be: artifact {NAME} is not"):
         Vault.open(url, NEW).rotate()
     assert Raw(url).read(f"manifests/{NAME}") == before
     assert Vault.open(url, Keys({"new": b"n" * 32})).fetch(OTHER, tmp_path / "to")
 
 
-def test_whoever_has_the_files_puts_them_in_the_place_of_a_plain_artifact(
-    url: str, tmp_path
-) -> None:
+def test_whoever_has_the_files_puts_them_in_the_place_of_a_plain_artifact(url: str, tmp_path) -> None:
     """A store heals by its own workers: what they put is sealed."""
     intruded(url, tmp_path)
     vault = Vault.open(url, OLD)
@@ -164,9 +158,7 @@ def test_a_model_and_bare_weights_have_names_of_their_own(
     """A champion's weights must not hide the model that a run on another machine needs."""
     vault, model = Vault.open(url, keys), f"model-{NAME}"
     assert vault.put(NAME, source(tmp_path / "bare", {"a.safetensors": b"1"}))
-    assert vault.put(
-        model, source(tmp_path / "model", {"a.safetensors": b"1", "config.json": b"{}"})
-    )
+    assert vault.put(model, source(tmp_path / "model", {"a.safetensors": b"1", "config.json": b"{}"}))
     assert vault.names() == [NAME, model]
     assert vault.files(NAME) == ("a.safetensors",)
     assert vault.files(model) == ("a.safetensors", "config.json")

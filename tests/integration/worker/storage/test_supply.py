@@ -106,9 +106,7 @@ def test_another_model_in_the_place_of_the_pinned_one_is_refused(
         Supply(tmp_path / "there" / "supply", None).model(other, pinned(copy))
 
 
-def test_items_come_back_and_something_else_under_their_name_does_not(
-    vault: Vault, tmp_path
-) -> None:
+def test_items_come_back_and_something_else_under_their_name_does_not(vault: Vault, tmp_path) -> None:
     """Data that was pinned is read from the store where its files are not here."""
     (tmp_path / "other").write_text("no items")
     vault.put(DIGEST, {"other": tmp_path / "other"})

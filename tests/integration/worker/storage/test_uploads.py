@@ -213,9 +213,7 @@ def test_an_artifact_stays_however_old_it_is(url: str, tmp_path) -> None:
     ("failpoint", "there"),
     [("vault-file-uploaded:1", False), ("vault-uploaded:1", False), ("vault-published:1", True)],
 )
-def test_a_killed_upload_is_there_whole_or_not_at_all(
-    failpoint: str, there: bool, tmp_path
-) -> None:
+def test_a_killed_upload_is_there_whole_or_not_at_all(failpoint: str, there: bool, tmp_path) -> None:
     """SIGKILL gives no time to tidy up."""
     files, url = source(tmp_path / "from", {"a": b"1", "b": b"2"}), f"file://{tmp_path}/vault"
     killed(failpoint, "put", url, NAME, str(tmp_path / "from"))

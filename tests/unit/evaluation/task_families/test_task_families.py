@@ -105,9 +105,7 @@ def test_a_verifier_that_fails_counts_as_wrong() -> None:
 
 @pytest.mark.parametrize("family", NAMES)
 def test_higher_levels_are_longer(family: str) -> None:
-    mean = [
-        sum(len(item(family, n, 0, i).prompt) for i in range(200)) for n in range(1, LEVELS + 1)
-    ]
+    mean = [sum(len(item(family, n, 0, i).prompt) for i in range(200)) for n in range(1, LEVELS + 1)]
     assert mean == sorted(set(mean))
 
 

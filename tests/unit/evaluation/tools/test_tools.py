@@ -146,9 +146,7 @@ def test_a_program_is_split_before_its_last_expression() -> None:
 
 def test_megabytes_are_cut_and_said() -> None:
     assert cut("ab", 2) == "ab"
-    assert (
-        cut("x" * 2_000_000) == "x" * LONGEST_OUTPUT + f" [cut: {2_000_000 - 400} more characters]"
-    )
+    assert cut("x" * 2_000_000) == "x" * LONGEST_OUTPUT + f" [cut: {2_000_000 - 400} more characters]"
 
 
 @given(

@@ -42,16 +42,12 @@ def test_a_named_template_writes_its_model_s_format(name: str) -> None:
     """Rendered as transformers renders: blocks take their line's end with them."""
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(chosen(name, []) or "")
-    text = template.render(
-        messages=TALK, add_generation_prompt=True, bos_token="<s>", eos_token="</s>"
-    )
+    text = template.render(messages=TALK, add_generation_prompt=True, bos_token="<s>", eos_token="</s>")
     assert text == WRITTEN[name]
 
 
 def test_another_word_is_no_template() -> None:
-    with pytest.raises(
-        ConfigError, match=r"give auto, alpaca, chatml, exaone, llama3, mistral, a "
-    ):
+    with pytest.raises(ConfigError, match=r"give auto, alpaca, chatml, exaone, llama3, mistral, a "):
         chosen("vicuna", [])
 
 
@@ -72,8 +68,7 @@ def test_a_template_that_writes_no_token_at_which_the_model_stops_is_named() -> 
 def test_a_template_that_can_stop_is_not() -> None:
     """By config.json or generation_config.json, by the token's name or the template's variable."""
     assert (
-        stop_warning(NAMED["chatml"], IDS, {}, [{"eos_token_id": 0}, {"eos_token_id": [0, 6]}])
-        is None
+        stop_warning(NAMED["chatml"], IDS, {}, [{"eos_token_id": 0}, {"eos_token_id": [0, 6]}]) is None
     )
     settings = {"eos_token": {"content": "<|endoftext|>"}}
     assert stop_warning(NAMED["alpaca"], IDS, settings, [{"eos_token_id": 0}]) is None

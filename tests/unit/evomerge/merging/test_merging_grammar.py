@@ -91,9 +91,7 @@ def merge_keys(lines: int) -> str:
 
 def test_merge_keys_that_multiply_are_refused_in_time() -> None:
     """Nine lines stand for two billion keys: it was killed after 90 s, and by then had the memory."""
-    with pytest.raises(
-        ConfigError, match=r"line \d+: merge keys .* bring in more than 100,000 keys"
-    ):
+    with pytest.raises(ConfigError, match=r"line \d+: merge keys .* bring in more than 100,000 keys"):
         parse(merge_keys(10) + TIES)
     assert len(parse(merge_keys(4) + TIES)) == 1
 

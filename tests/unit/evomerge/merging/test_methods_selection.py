@@ -54,9 +54,7 @@ def test_dfs_with_a_large_guard_approaches_the_mean():
 
 def test_dfs_copies_identical_rows_exactly():
     """Rows that nobody changed must keep their bits: 0.1 + 0.1 + 0.1 over 3 is not always 0.1."""
-    rows = [
-        torch.from_numpy(np.random.default_rng(i).normal(size=(5, 7))).float() for i in (1, 2, 3)
-    ]
+    rows = [torch.from_numpy(np.random.default_rng(i).normal(size=(5, 7))).float() for i in (1, 2, 3)]
     for row in rows[1:]:
         row[:4] = rows[0][:4]
     merged = dfs.merge(rows, 0.1)

@@ -118,9 +118,7 @@ def test_a_compiled_program_has_the_bits_of_the_one_in_torch(
     else:
         unit = torch.finfo(to).eps
         for other in (theirs, elsewhere):
-            assert torch.allclose(
-                ours.double(), other.double(), rtol=unit, atol=max(unit / 8, 3e-7)
-            )
+            assert torch.allclose(ours.double(), other.double(), rtol=unit, atol=max(unit / 8, 3e-7))
 
 
 @settings(max_examples=60, deadline=None)
@@ -137,9 +135,7 @@ def test_programs_of_one_pass_are_those_of_passes_of_their_own(
 
 @pytest.mark.parametrize("drops", [(), (0,), (1,), (0, 2)])
 @pytest.mark.parametrize("voting", [False, True])
-def test_programs_that_begin_alike_go_on_from_the_first(
-    voting: bool, drops: tuple[int, ...]
-) -> None:
+def test_programs_that_begin_alike_go_on_from_the_first(voting: bool, drops: tuple[int, ...]) -> None:
     """With dfs, with another scale, and again; and what comes after them reads its inputs anew."""
     work = stretches(3, 3, (40, 61), torch.bfloat16)
     alike = Program(
@@ -242,9 +238,7 @@ def test_rounding_is_torch_s(dtype: torch.dtype) -> None:
     assert torch.equal(out.view(torch.int16), values.to(dtype).view(torch.int16))
     assert not finite
     nan = torch.full((3,), math.nan)
-    dtypes.store(
-        nan.numpy(), np.float32(1), nothing[:3], np.uint64(out.data_ptr()), CODES[dtype], 0
-    )
+    dtypes.store(nan.numpy(), np.float32(1), nothing[:3], np.uint64(out.data_ptr()), CODES[dtype], 0)
     assert out[:3].isnan().all()
 
 
@@ -295,9 +289,7 @@ def test_nan_and_inf_are_told_of(values: tuple[float, float], told: int, compile
 def test_dot_products_of_stored_tensors_are_those_of_float64() -> None:
     work = stretches(3, 3, (700, 777), torch.bfloat16)
     base = work.base[:].float() if isinstance(work.base, torch.Tensor) else torch.empty(0)
-    wide = torch.stack(
-        [(rows[slice(0, 700)].float() - base).double().view(-1) for rows in work.inputs]
-    )
+    wide = torch.stack([(rows[slice(0, 700)].float() - base).double().view(-1) for rows in work.inputs])
     assert np.allclose(work.gram(), (wide @ wide.T).numpy(), rtol=1e-13)
 
 
@@ -483,9 +475,9 @@ def test_sums_of_three_tell_what_is_not_finite(dtype: torch.dtype, bad: float) -
         for which in range(3):
             work = stretches(0, 3, (37, 61), dtype)
             work.inputs[which].view(-1)[place] = bad  # pyright: ignore
-            assert [
-                work.run([program], c, [torch.empty(37, 61, dtype=dtype)]) for c in work.cuts
-            ] == [1]
+            assert [work.run([program], c, [torch.empty(37, 61, dtype=dtype)]) for c in work.cuts] == [
+                1
+            ]
     work = stretches(0, 3, (37, 61), dtype, based=False)
     for rows in work.inputs:
         rows[5, 5] = torch.finfo(dtype).max

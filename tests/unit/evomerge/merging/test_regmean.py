@@ -61,9 +61,7 @@ def test_it_is_the_papers_formula(alpha: float) -> None:
 
 
 @given(st.integers(0, 2**16), st.integers(2, 4), st.integers(1, 5), st.integers(1, 12))
-def test_it_has_the_least_distance_of_outputs(
-    seed: int, count: int, columns: int, tokens: int
-) -> None:
+def test_it_has_the_least_distance_of_outputs(seed: int, count: int, columns: int, tokens: int) -> None:
     """No W has a smaller Σ ‖Xᵢ(W − Wᵢ)ᵀ‖² than lstsq finds, also with fewer tokens than columns."""
     weights, inputs = layers(seed, count, 3, columns, tokens)
     stacked = torch.cat(inputs)

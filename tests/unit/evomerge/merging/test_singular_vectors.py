@@ -36,9 +36,7 @@ def test_tsv_m_keeps_a_part_of_the_singular_values() -> None:
         torch.diag(torch.tensor([9.0, 5, 2, 1])),
         torch.diag(torch.tensor([3.0, 6, 8, 7])),
     )
-    torch.testing.assert_close(
-        merged("tsv_m", first, second), torch.diag(torch.tensor([9.0, 5, 8, 7]))
-    )
+    torch.testing.assert_close(merged("tsv_m", first, second), torch.diag(torch.tensor([9.0, 5, 8, 7])))
 
 
 def test_tsv_m_turns_two_directions_apart_by_the_same_angle() -> None:
@@ -47,9 +45,7 @@ def test_tsv_m_turns_two_directions_apart_by_the_same_angle() -> None:
     wanted = torch.tensor([-torch.pi / 4, torch.pi / 4])
     right = torch.eye(2)
     made = merged("tsv_m", *(_rank_one(a, r) for a, r in zip(angle, right, strict=True)))
-    torch.testing.assert_close(
-        made, sum(_rank_one(a, r) for a, r in zip(wanted, right, strict=True))
-    )
+    torch.testing.assert_close(made, sum(_rank_one(a, r) for a, r in zip(wanted, right, strict=True)))
 
 
 def _rank_one(angle: torch.Tensor, right: torch.Tensor) -> torch.Tensor:

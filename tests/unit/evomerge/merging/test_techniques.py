@@ -80,9 +80,7 @@ def by_sorting(values: torch.Tensor, k: int) -> float:
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 20_000), st.floats(0, 1), st.integers(1, 60))
-def test_the_kth_magnitude_is_that_of_sorting(
-    seed: int, size: int, share: float, values: int
-) -> None:
+def test_the_kth_magnitude_is_that_of_sorting(seed: int, size: int, share: float, values: int) -> None:
     """Also where many elements are equal, as differences of 16-bit numbers are."""
     x = torch.from_numpy(np.random.default_rng(seed).integers(-values, values, size)).float()
     k = max(1, round(share * size))

@@ -252,8 +252,7 @@ def test_the_same_bits_for_any_number_of_threads(case: str, dtype: torch.dtype) 
     base, models = kin(7, count, 700, 800)
     inputs, origin = [m.to(dtype) for m in models], base.to(dtype)
     found = [
-        merged(case.split()[0], *inputs, base=origin, threads=threads, **params)
-        for threads in (1, 3)
+        merged(case.split()[0], *inputs, base=origin, threads=threads, **params) for threads in (1, 3)
     ]
     assert torch.equal(*found)
     assert not torch.equal(found[0], origin)

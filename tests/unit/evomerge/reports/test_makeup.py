@@ -87,7 +87,5 @@ def test_stretches_do_not_change_the_result(monkeypatch) -> None:
 
 
 def test_layers_have_names() -> None:
-    told = [
-        layer_of(name) for name in (*NAMES, "transformer.wte.weight", "transformer.h.11.ln.bias")
-    ]
+    told = [layer_of(name) for name in (*NAMES, "transformer.wte.weight", "transformer.h.11.ln.bias")]
     assert told == ["embedding", "block 0", "block 1", "rest", "head", "embedding", "block 11"]

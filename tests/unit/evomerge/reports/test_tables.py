@@ -111,9 +111,7 @@ def test_candidates_are_every_model_of_the_run(rows: list[Envelope]) -> None:
     for done in data(rows, "generation_completed"):
         for rank, (id_, score) in enumerate(zip(done["ranking"], done["scores"], strict=True), 1):
             row = next(
-                r
-                for (g, _), r in slots.items()
-                if g == done["generation"] and r["recipe_id"] == id_
+                r for (g, _), r in slots.items() if g == done["generation"] and r["recipe_id"] == id_
             )
             assert (row["rank"], row["search"]) == (rank, score)
     kinds = [row["kind"] for row in told]
@@ -130,9 +128,7 @@ def test_generations_are_the_reports_with_what_was_spent(rows: list[Envelope]) -
     for row, end in zip(told, closing, strict=True):
         before = [e for e in data(rows[:end], "evaluated") if e["slice"] != "test"]
         assert row["evaluations"] == len(before)
-        assert row["device_seconds"] == sum(
-            json.loads(r.data).get("seconds", 0) for r in rows[:end]
-        )
+        assert row["device_seconds"] == sum(json.loads(r.data).get("seconds", 0) for r in rows[:end])
 
 
 def test_an_unknown_table_is_named() -> None:

@@ -92,9 +92,7 @@ def test_a_champion_that_is_a_source_is_said_to_be_it():
     assert state.started
     source = state.started.sources[1]
     told = report.sentence(being(state, source.recipe_id))
-    first = (
-        "The search found nothing better than b, which it was given: the champion is that source."
-    )
+    first = "The search found nothing better than b, which it was given: the champion is that source."
     assert told.startswith(f"{first} It is better than every other source and the base on the test")
 
 
@@ -213,9 +211,7 @@ def pointing(state: RunState, champion: str, **sources: str) -> RunState:
     assert state.champion
     built = {**state.built, state.champion: (state.built[state.champion][0], champion)}
     records = tuple(s.model_copy(update={"sketch": sources[s.name]}) for s in state.started.sources)
-    return changed(
-        state, built=built, started=state.started.model_copy(update={"sources": records})
-    )
+    return changed(state, built=built, started=state.started.model_copy(update={"sources": records}))
 
 
 def test_a_champion_close_to_a_source_says_so_and_what_both_solve():
@@ -240,9 +236,7 @@ def test_a_champion_far_from_all_sources_says_nothing():
 
 def test_a_source_that_is_the_base_and_a_broken_one_have_no_direction():
     """Zero and NaN: left out, not near and not far."""
-    state = pointing(
-        finished(), sketch(1, 0), a=sketch(0, 0), b=sketch(math.nan, 1), c=sketch(1, 0)
-    )
+    state = pointing(finished(), sketch(1, 0), a=sketch(0, 0), b=sketch(math.nan, 1), c=sketch(1, 0))
     assert state.started
     assert list(skills.cosines(state)) == [state.started.sources[2].recipe_id]
 

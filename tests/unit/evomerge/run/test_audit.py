@@ -50,9 +50,7 @@ def edited(row: Envelope, change: Callable[[dict], None]) -> Envelope:
 
 def messages(rows: Rows, *anchors: Anchor) -> str:
     """All findings as text."""
-    return "\n".join(
-        f"{f.level} {f.check} {f.place} {f.message}" for f in audit.audit(rows, anchors)
-    )
+    return "\n".join(f"{f.level} {f.check} {f.place} {f.message}" for f in audit.audit(rows, anchors))
 
 
 def test_an_honest_history_has_no_findings(rows: Rows) -> None:

@@ -134,7 +134,5 @@ def test_small_populations_of_any_size_go_on(  # ragged trios of losers
 ) -> None:
     for slots in [(0,), (1,), (2,), (3,), (1, 3)]:
         world = World(small(population_size=4, generations=3), quarantine="worst-fitness")
-        state = world.poison(
-            *(f"{kind}/0/{slot}" for slot in slots for kind in ("build", "layers"))
-        )
+        state = world.poison(*(f"{kind}/0/{slot}" for slot in slots for kind in ("build", "layers")))
         assert state.completed is not None, slots

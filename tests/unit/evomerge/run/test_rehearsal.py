@@ -18,16 +18,12 @@ NAMES = ("elite-loser", "tournament", "cma-es", "nsga2", "auto")
 
 
 def config(name: str, **changes: object):
-    return small(
-        **{"strategy": name, "population_size": 4 if name == "elite-loser" else 6, **changes}
-    )
+    return small(**{"strategy": name, "population_size": 4 if name == "elite-loser" else 6, **changes})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(
-    "limits", [{}, {"max_items": 500, "generations": 90}], ids=["all", "budget"]
-)
+@pytest.mark.parametrize("limits", [{}, {"max_items": 500, "generations": 90}], ids=["all", "budget"])
 def test_a_rehearsal_counts_what_a_run_does(name: str, limits: dict) -> None:
     world = World(config(name, **limits))
     given = world.state.submitted

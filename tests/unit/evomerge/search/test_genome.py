@@ -222,9 +222,7 @@ def test_noise_goes_onto_a_grouped_recipe() -> None:
 def test_a_recipe_with_other_groups_is_refused() -> None:
     toys = Toys()
     recipe = grouped(toys, "ties")
-    with pytest.raises(
-        ConfigError, match="are 11 groups of tensors, the recipe has parameters for 10"
-    ):
+    with pytest.raises(ConfigError, match="are 11 groups of tensors, the recipe has parameters for 10"):
         build(toys, recipe.model_copy(update={"params": recipe.params[:-1]}))
     wrong = ({"weights": [1.0, 1.0, 1.0], "dens": 0.3}, *recipe.params[1:])
     with pytest.raises(ConfigError, match="parameter dens"):

@@ -44,9 +44,7 @@ def pipeline(number: int = 0, inputs: tuple[str, ...] = FAMILY.sources, **genes:
     st.integers(1, 12),
     st.integers(2, 4),
 )
-def test_mutated_genes_are_always_valid(
-    number: int, key: int, sigma: float, blocks: int, inputs: int
-):
+def test_mutated_genes_are_always_valid(number: int, key: int, sigma: float, blocks: int, inputs: int):
     """However far a chain of mutations goes: bounds hold and the recipe validates."""
     search = EliteLoserSearch(gene_sigma=sigma)
     names = tuple("abcd"[:inputs])
@@ -86,9 +84,7 @@ def test_only_the_genes_of_the_stages_move():
     before = pipeline(3, drop=0.4, density=0.3)
     after = mutate_genes(before, search, 5)
     moved = {
-        name
-        for name in Genes.model_fields
-        if getattr(before.genes, name) != getattr(after.genes, name)
+        name for name in Genes.model_fields if getattr(before.genes, name) != getattr(after.genes, name)
     }
     assert moved == {"weights", "density", "epsilon", "scale"}
 
@@ -192,9 +188,7 @@ def next_generation(config: EvoMergeConfig, generation: int = 1, reseeded: bool 
     first = elite_loser.first_generation(config, FAMILY)
     known: dict[str, Recipe] = {p.recipe.id: p.recipe for p in first}
     ranking = [p.recipe.id for p in first]
-    return ranking, elite_loser.next_generation(
-        config, FAMILY, known, ranking, generation, reseeded
-    )
+    return ranking, elite_loser.next_generation(config, FAMILY, known, ranking, generation, reseeded)
 
 
 def test_the_next_generation_is_mutants_of_the_best_and_merges_of_the_rest_by_threes():

@@ -180,9 +180,7 @@ def test_auto_goes_from_few_genes_to_many() -> None:
         kinds.append(len({str(p) for p in recipe.params}))
     assert kinds[1] == 1
     assert max(kinds) >= 5
-    assert kinds == sorted(kinds) or "ties" in {
-        c.recipe.name for c in world.state.candidates.values()
-    }
+    assert kinds == sorted(kinds) or "ties" in {c.recipe.name for c in world.state.candidates.values()}
 
 
 def test_auto_judges_means_and_not_lucky_samples() -> None:
@@ -216,9 +214,7 @@ def past(generations, recipes: Mapping[str, Recipe], settings) -> Past:
 
 def test_the_distribution_is_that_of_the_package() -> None:
     """Asked and told without a log in between, cmaes has the same mean."""
-    settings = parse(
-        {"strategy": "cma-es", "population_size": 6, "genome_detail": "whole", "seed": 4}
-    )
+    settings = parse({"strategy": "cma-es", "population_size": 6, "genome_detail": "whole", "seed": 4})
     start = past([], {}, settings)
     space = Space(start.family, "task_arithmetic", "whole", 4)
     plain = CMA(np.full(3, (1 / 3 + 0.5) / 2), 0.1, np.array([[0.0, 1.0]] * 3), population_size=6)
@@ -498,9 +494,7 @@ def test_hours_are_those_of_tasks_and_of_the_clock() -> None:
     assert last <= 72
     first = budget.SearchSpent()
     limited = config("auto", max_hours=1.0)
-    assert (
-        budget.exhausted(limited, replace(first, wall=3000.0), replace(first, wall=600.0)) is None
-    )
+    assert budget.exhausted(limited, replace(first, wall=3000.0), replace(first, wall=600.0)) is None
     over = budget.exhausted(limited, replace(first, wall=3100.0), replace(first, wall=600.0))
     assert over == "hours"
 

@@ -23,9 +23,7 @@ CONFIG = CurriculumConfig.model_validate({**SETTINGS, "rule": "frontier"})
 
 def measured(items: int = 20, **rates: list[float]) -> dict[str, Success]:
     """Return success by cell; a family's list has its levels from 1 on."""
-    return {
-        cell(f, n): Success(rate, items) for f in rates for n, rate in enumerate(rates[f], start=1)
-    }
+    return {cell(f, n): Success(rate, items) for f in rates for n, rate in enumerate(rates[f], start=1)}
 
 
 def at(level: int, still: int = 0) -> Frontier:
@@ -38,9 +36,7 @@ successes = st.fixed_dictionaries(
 )
 befores = st.one_of(
     st.just({}),
-    st.fixed_dictionaries(
-        {f: st.builds(at, st.integers(1, 4), st.integers(0, 6)) for f in FAMILIES}
-    ),
+    st.fixed_dictionaries({f: st.builds(at, st.integers(1, 4), st.integers(0, 6)) for f in FAMILIES}),
 )
 
 
@@ -67,9 +63,7 @@ def test_every_cell_has_at_least_the_trickle(seen, before, trickle: float, repla
 
 
 @given(st.sampled_from([CONFIG, WINDOW]), successes, befores, st.permutations(FAMILIES))
-def test_the_order_of_families_and_of_measurements_does_not_matter(
-    config, seen, before, order
-) -> None:
+def test_the_order_of_families_and_of_measurements_does_not_matter(config, seen, before, order) -> None:
     other = config.model_copy(update={"families": tuple(order)})
     turned = dict(reversed(seen.items()))
     back = dict(reversed(before.items()))
@@ -89,8 +83,7 @@ def test_frontiers_move_on_evidence_alone(seen, before) -> None:
         old = before[family].level if before else 1
         passed = range(old, now.level)
         assert all(
-            seen[cell(family, n)].rate > 0.9 and seen[cell(family, n)].items >= EVIDENCE
-            for n in passed
+            seen[cell(family, n)].rate > 0.9 and seen[cell(family, n)].items >= EVIDENCE for n in passed
         )
         if now.level < old:
             lost = seen[cell(family, now.level)]
@@ -238,9 +231,7 @@ def test_a_stuck_family_gets_its_next_level_and_says_why() -> None:
     }
 
 
-def test_without_weights_of_passed_levels_a_passed_family_is_left_out_until_all_are_passed() -> (
-    None
-):
+def test_without_weights_of_passed_levels_a_passed_family_is_left_out_until_all_are_passed() -> None:
     config = WINDOW.model_copy(update={"trickle": 0.0, "replay": 0.0})
     seen = measured(addition=[1, 1, 1, 1], brackets=[1, 1, 1, 1], reversal=[0.5, 0, 0, 0])
     before = {"addition": at(4), "brackets": at(4), "reversal": at(1)}

@@ -35,9 +35,7 @@ GIVEN = Observed(
     sizes={"code": (10, 10), "prose": (10, 10)},
     seconds=0.0,
 )
-CONFIG = ExpertsConfig.model_validate(
-    {"evaluations": 100, "population": 20, "windows": 2, "probe": 1}
-)
+CONFIG = ExpertsConfig.model_validate({"evaluations": 100, "population": 20, "windows": 2, "probe": 1})
 SPACE = Space(2, ("code", "math"))
 
 
