@@ -196,8 +196,6 @@ class Study(Kind[S]):
         """Return word → what a result's folder has of it."""
         return {"models": self.roles(config), "items": ["items"]}
 
-    # ---- deciding ------------------------------------------------------------------------------
-
     @property
     def purpose(self) -> str:
         """Key of the random draws of trainings and intervals: all arms have the same."""
@@ -213,7 +211,6 @@ class Study(Kind[S]):
 
     @override
     def due(self, state: S) -> Decision:
-        """Return what the script waits for, or the event that ends the run."""
         return self.run(state).due(self.completed)
 
     @override
@@ -222,7 +219,6 @@ class Study(Kind[S]):
 
     @override
     def essential(self, state: S, task: str) -> bool:
-        """Return True: without one of its models or figures the run has no result."""
         return True
 
     @override
@@ -283,25 +279,21 @@ class Study(Kind[S]):
 
     @override
     def inputs(self, state: S) -> dict[str, list[str]]:
-        """Return the digest of the given model."""
         return {"model": [state.started.model.digest]}
 
     @override
     def unchanged(self, state: S) -> str | None:
-        """Return the given model's name if the result is that model or its copy in float32."""
         return study_view.unchanged(state)
 
     @override
     def architectures(
         self, config: BaseModel, architectures_by_role: Mapping[str, Sequence[Architecture | None]]
     ) -> Mapping[str, Architecture]:
-        """Return the given model's, for the models that only differ in their weights."""
         first = next(iter(architectures_by_role.get("model", ())), None)
         return dict.fromkeys(self.as_given, first) if first else {}
 
     @override
     def measurements(self, state: S, digest: str) -> list[Measurement]:
-        """Return the bits per byte of the models of the run with these weights, made or given."""
         return study_view.measurements(state, digest)
 
     def measured(self, arm: ComparedArm) -> Mapping[str, float]:
@@ -315,7 +307,6 @@ class Study(Kind[S]):
 
     @override
     def figures(self, state: S) -> dict[str, Figure]:
-        """Return what a completed run has found."""
         return dict(state.completed.figures)
 
     @override
@@ -339,12 +330,9 @@ class Study(Kind[S]):
 
     @override
     def chosen(self, state: S, which: str) -> list[str]:
-        """Return the recipe ids that "all", "champion" (the result), a name or an id means."""
         if which == "all":
             return origins.every(state, self.recipes(state))
         return [self.find(state, MODEL if which == "champion" else which)]
-
-    # ---- asking for a run --------------------------------------------------------------------
 
     @override
     def placed(self, data: str) -> str:
@@ -360,16 +348,12 @@ class Study(Kind[S]):
 
     @override
     def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
-        """Return the plan of the run of one `model`; raise the errors of bad input."""
         return submission.plan(self, request, lookup)
 
     @override
     def check(self, plan: Plan) -> Checked:
-        """Open model (header only), tokenizer and data; raise the errors that a start would raise."""
         self.check_model(plan.config, opened := submission.opened(plan))
         return submission.checked(plan, opened)
-
-    # ---- shown -----------------------------------------------------------------------------------
 
     def recipes(self, state: S) -> Mapping[str, Making]:
         """Return name → recipe of all that a started run makes, as far as it is known."""
@@ -394,7 +378,6 @@ class Study(Kind[S]):
 
     @override
     def names(self, state: S) -> dict[str, str]:
-        """Return recipe id → name, of the given model and of snapshots too."""
         run = self.begun(state)
         if run is None:
             return {}
@@ -413,19 +396,16 @@ class Study(Kind[S]):
 
     @override
     def row(self, entry: Plain, event: Event) -> None:
-        """Note steps, the last loss and the figure of the result in the run's row of the run list."""
         study_view.row(entry, event, *self.row_figure)
 
     @override
     def progress(self, state: S) -> tuple[int, int | None]:
-        """Return (steps of all trainings that are done, steps in all)."""
         return study_view.progress(state, self.trainings(state)) if state.started else (0, None)
 
     @override
     def outlook(
         self, state: S, rehearsal: object, under_way: Sequence[tuple[str, float]] = ()
     ) -> Outlook:
-        """Return the run's progress in steps, and the time left once its trainings are known."""
         trainings = () if state.started is None else tuple(self.trainings(state).values())
         if not trainings and not state.completed:
             return super().outlook(state, rehearsal, under_way)
@@ -470,7 +450,6 @@ class Study(Kind[S]):
 
     @override
     def panels(self, state: S, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
-        """Return arms, domains, training curves, the study's own panels, and models."""
         run = self.begun(state)
         return [] if run is None else study_view.panels(self, run, self.curves(state))
 
@@ -480,7 +459,6 @@ class Study(Kind[S]):
 
     @override
     def summary(self, state: S, rows: Sequence[Envelope]) -> list[str]:
-        """Return what a completed run has found."""
         return self.prose.sentences(self.run(state)) if state.completed else []
 
     def lines(self, state: S) -> list[str]:
@@ -489,14 +467,12 @@ class Study(Kind[S]):
 
     @override
     def view(self, state: S) -> Plain:
-        """Return the curves, and what was measured of each arm."""
         seen = run.seen if (run := self.begun(state)) else {}
         bits = {arm: dict(event.values) for arm, event in seen.items()}
         return {"curves": self.curves(state), "bits_per_byte": bits}
 
     @override
     def part(self, state: S, name: str, **asked: object) -> Plain:
-        """Return `lineage`: every recipe, by name. Raises NotFoundError for any other part."""
         if name != "lineage" or state.started is None:
             return super().part(state, name, **asked)
         recipes = self.recipes(state).items()
@@ -504,7 +480,6 @@ class Study(Kind[S]):
 
     @override
     def tables(self) -> Mapping[str, Callable[[S, Sequence[Envelope]], Table]]:
-        """Return the tables of training curves and of figures."""
 
         def training(state: S, _rows: Sequence[Envelope]) -> Table:
             return study_view.training_table(self.curves(state))
@@ -560,12 +535,10 @@ class Study(Kind[S]):
 
     @override
     def resumes(self, state: S, cache: Artifacts) -> list[str]:
-        """Return a sentence for each training under way: the step that it goes on from."""
         return resuming.sentences(state, self.trainings(state), cache) if state.started else []
 
     @override
     def stored(self, state: S) -> frozenset[str]:
-        """Return the names of the snapshots of the run's trainings, recorded or under way."""
         return frozenset(resuming.names(state).values())
 
     @override
@@ -583,7 +556,6 @@ class Study(Kind[S]):
 
     @override
     def result_files(self, state: S, cache: Artifacts) -> list[tuple[str, Path]]:
-        """Return the weight files of the models that it gives, made again if the cache lacks them."""
         from agent_forge.studies import work as files
 
         run, roles = self.run(state), self.roles(state.submitted.config)
@@ -600,7 +572,6 @@ class Study(Kind[S]):
     def rebuild(
         self, state: S, cache: Artifacts, ids: Sequence[str], say: Callable[[str], None]
     ) -> Iterator[Finding]:
-        """Make results again, and compare what comes out with what is recorded."""
         from agent_forge.studies import work
 
         recipes = {name: recipe for name, recipe in self.recipes(state).items() if recipe.id in ids}
@@ -608,7 +579,6 @@ class Study(Kind[S]):
 
     @override
     def document(self, folder: Path) -> Plain | None:
-        """Return the report of a result's folder; None if it has none. Raises DataError."""
         from agent_forge.studies import work
 
         return work.document(self.name, folder)
@@ -617,7 +587,6 @@ class Study(Kind[S]):
     def verify_folder(
         self, home: Home, folder: Path, document: Plain, state: S | None, is_known: bool
     ) -> Iterator[Finding]:
-        """Compare what is in a result's folder with the run."""
         from agent_forge.studies import work
 
         recipes = self.named(state) if state is not None and state.started else dict[str, Making]()

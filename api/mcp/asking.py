@@ -14,7 +14,7 @@ from agent_forge.runs.kinds.controls import Control
 from agent_forge.runs.lists import queries
 
 
-async def check_run(call: Call, request: inputs.NewRunInput) -> schemas.Checked:
+async def check_run(call: Call, request: inputs.NewRun) -> schemas.Checked:
     """Check settings, models and data of a run as a start would; nothing is started."""
     return schemas.Checked(**await commands.checked(call.state, request, call.user))
 

@@ -116,7 +116,7 @@ class Model(Input):
     )
 
 
-class NewRunInput(schemas.Wanted):
+class NewRun(schemas.Wanted):
     """A run as `POST /runs` takes it.
 
     A model is a folder, a Hub id, a run (RUN or RUN/champion is its result, RUN:CANDIDATE or RUN:ROLE
@@ -129,7 +129,7 @@ class NewRunInput(schemas.Wanted):
     )
 
 
-class Started(NewRunInput):
+class Started(NewRun):
     """A run to start, and a key."""
 
     key: Key | None = None

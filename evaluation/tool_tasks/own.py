@@ -42,7 +42,7 @@ class File(BaseModel):
     text: Text
 
 
-class LineFix(BaseModel):
+class Fixed(BaseModel):
     """A line of a solution, in the place of the line with this number, whose indentation stays."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -61,7 +61,7 @@ class OwnRepair(BaseModel):
     issue: Text
     files: tuple[File, ...] = Field(min_length=1, max_length=16)
     tests: tuple[Line, ...] = Field(min_length=1, max_length=64)
-    fix: tuple[LineFix, ...] = Field(min_length=1, max_length=16)
+    fix: tuple[Fixed, ...] = Field(min_length=1, max_length=16)
 
     _are_tests = field_validator("tests")(parsed)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 
-from agent_forge.evaluation.trajectories.sampled import Sample, Sampled, TrajectoryStream
+from agent_forge.evaluation.trajectories.sampled import Kept, Sample, Sampled
 from agent_forge.runs.errors import SourceChangedError
 from agent_forge.weights.folders.checkpoint import digest
 from agent_forge.weights.storage.weight_cache import Artifacts
@@ -27,7 +27,7 @@ def answered(task: Sample, cache: Artifacts, write: Callable[[], Written]) -> Sa
     return Sampled(
         recipe_id=task.recipe_id,
         streams={
-            name: TrajectoryStream(
+            name: Kept(
                 digest=stream_digest(streams[name]),
                 trajectories=len(trajectories),
                 tokens=sum(len(trajectory.reply) for trajectory in trajectories),

@@ -14,7 +14,7 @@ from agent_forge.events import Event
 from agent_forge.runs.event_types import Count, Digest, Large, Part
 
 
-class TrajectoryStream(Part):
+class Kept(Part):
     """A stream of trajectories (`weights/training/windows.py`)."""
 
     #: BLAKE3 of its token ids, as recipes name data.
@@ -46,7 +46,7 @@ class Sampled(Event):
 
     recipe_id: Digest
     #: Name → stream.
-    streams: dict[str, TrajectoryStream]
+    streams: dict[str, Kept]
     #: BLAKE3 over all streams as tensors: the name under which they are kept.
     digest: Digest
     seconds: float = Field(ge=0)

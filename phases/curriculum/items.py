@@ -33,7 +33,7 @@ from agent_forge.evaluation.trajectories import sampling
 from agent_forge.phases.curriculum import tools
 from agent_forge.phases.curriculum.mixing.frontier_rule import cell
 from agent_forge.phases.curriculum.mixing.mix import cell_of_text
-from agent_forge.phases.curriculum.recipes import PURPOSE, CellDreams, Dream, Dreamed
+from agent_forge.phases.curriculum.recipes import PURPOSE, Dream, Dreamed, Dreamt
 from agent_forge.phases.curriculum.settings import CurriculumConfig
 from agent_forge.runs.errors import ConfigError, DataError, SourceChangedError
 from agent_forge.weights import randomness
@@ -213,7 +213,7 @@ def answered(task: Dream, cache: Artifacts, write: Callable[[], Written]) -> Dre
     seconds, name = time.monotonic() - began, digest(tensors)
     cache.keep(name, tensors, seconds)
     cells = {
-        cell: CellDreams(digest=stream_digest(ids), items=_count(ids), right=right)
+        cell: Dreamt(digest=stream_digest(ids), items=_count(ids), right=right)
         for cell, (ids, right) in dreams.items()
     }
     return Dreamed(recipe_id=task.recipe_id, cells=cells, digest=name, seconds=seconds)

@@ -140,7 +140,7 @@ class Frontier(Part):
     still: Count
 
 
-class CellDreams(Part):
+class Dreamt(Part):
     """Dreams of one cell."""
 
     #: BLAKE3 of the token ids of its items, as recipes name data.
@@ -208,7 +208,7 @@ class Dreamed(Event):
 
     recipe_id: Digest
     #: Cell → what was dreamt; a cell of which no answer came to an end is left out.
-    cells: dict[str, CellDreams]
+    cells: dict[str, Dreamt]
     #: BLAKE3 over all streams as tensors: the name under which they are kept.
     digest: Digest
     seconds: float = Field(ge=0)

@@ -10,6 +10,7 @@ import pytest
 from transformers import Qwen2ForCausalLM
 
 from agent_forge.evaluation.backends.local_backend import ResidentModel
+from agent_forge.evaluation.tool_tasks import episodes
 from agent_forge.evaluation.tool_tasks.episodes import Player
 from agent_forge.evaluation.tool_tasks.item_sets import of_level
 from agent_forge.phases.curriculum import items, tools
@@ -116,7 +117,7 @@ TOOLS: dict[str, Any] = {
 
 def test_a_demonstration_is_a_call_and_an_answer_each_after_all_that_came_before() -> None:
     tokenizer = able_toy.tokenizer()
-    spoken = tools.speech.chosen(tokenizer, "tags", None, tools.usable({"table"}), [])
+    spoken = episodes.chosen(tokenizer, "tags", None, tools.usable({"table"}), [])
     (item,) = of_level("table", 1, 0, "train", 1)
     call, answer = tools.demonstrations([item], spoken)
     (asked,) = item.questions
@@ -132,7 +133,7 @@ def test_a_demonstration_is_a_call_and_an_answer_each_after_all_that_came_before
 def test_a_program_s_value_is_its_answer_and_sessions_go_on_from_each_other() -> None:
     """Nothing runs to demonstrate `python`; what one session puts the next one gets."""
     tokenizer = able_toy.tokenizer()
-    spoken = tools.speech.chosen(tokenizer, "tags", None, tools.usable({"python", "get"}), [])
+    spoken = episodes.chosen(tokenizer, "tags", None, tools.usable({"python", "get"}), [])
     (item,) = of_level("execution", 1, 0, "train", 1)
     assert f"<result>{item.answer}</result>" in tokenizer.decode(
         tools.demonstrations([item], spoken)[1].prompt
@@ -152,7 +153,7 @@ def test_a_model_that_says_what_is_demonstrated_solves_the_tasks(
     """And one that answers without a call, or with a wrong answer, solves none."""
     some = of_level(family, 1, 0, "selection", 3)
     names = {name for item in some for name in item.tools}
-    spoken = tools.speech.chosen(able_toy.tokenizer(), "tags", None, tools.usable(names), some)
+    spoken = episodes.chosen(able_toy.tokenizer(), "tags", None, tools.usable(names), some)
     known = {one.prompt: one.answer for one in tools.demonstrations(some, spoken)}
     module = Qwen2ForCausalLM(able_toy.config(32, 256, 1))
     model = ResidentModel.from_module(module)

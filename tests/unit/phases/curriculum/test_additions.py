@@ -18,7 +18,7 @@ from agent_forge.phases.curriculum import figures, panels, recipes
 from agent_forge.phases.curriculum.figures import CurriculumRun
 from agent_forge.phases.curriculum.mixing import mix
 from agent_forge.phases.curriculum.mixing.frontier_rule import Success
-from agent_forge.phases.curriculum.recipes import CellDreams, Dream, Dreamed
+from agent_forge.phases.curriculum.recipes import Dream, Dreamed, Dreamt
 from agent_forge.phases.curriculum.script import Curriculum
 from agent_forge.phases.curriculum.settings import CurriculumConfig
 from agent_forge.runs.errors import ConfigError
@@ -187,7 +187,7 @@ def test_what_is_dreamt_answers_the_task() -> None:
     task = Dream("1" * 64, ("addition/1",))
 
     def why(items: int = 5, right: int = 3, cell: str = "addition/1") -> str | None:
-        cells = {cell: CellDreams(digest="2" * 64, items=items, right=right)}
+        cells = {cell: Dreamt(digest="2" * 64, items=items, right=right)}
         event = Dreamed(recipe_id="1" * 64, cells=cells, digest="3" * 64, seconds=1.0)
         return recipes.validate_answer(task, event, 5)
 
