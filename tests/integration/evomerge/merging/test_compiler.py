@@ -11,7 +11,7 @@ import pytest
 
 from testing.worlds.runs import REPOSITORY
 
-NUMBA = Path("evomerge", "merging", "kernels", "numba")
+NUMBA = Path("agent_forge", "evomerge", "merging", "kernels", "numba")
 
 MERGE = """
 import torch
@@ -42,8 +42,8 @@ def package(tmp_path: Path) -> Path:
     """A copy of the package that nothing was compiled for."""
     import shutil
 
-    ignore = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(REPOSITORY / "evomerge", tmp_path / "lib" / "evomerge", ignore=ignore)
+    ignore = shutil.ignore_patterns("__pycache__", "site")
+    shutil.copytree(REPOSITORY / "agent_forge", tmp_path / "lib" / "agent_forge", ignore=ignore)
     (tmp_path / "cache").mkdir()
     return tmp_path / "lib"
 
