@@ -80,15 +80,15 @@ def score(
     from agent_forge.evomerge.tasks import score as scoring
 
     at = Home.at(home)
-    given = models if isinstance(models, list | tuple) else [models]
-    names = [named(at, model) for model in given]
+    requested = models if isinstance(models, list | tuple) else [models]
+    names = [named(at, model) for model in requested]
     if not names:
         raise ConfigError("there are no models to score: give one.")
     how = scoring.Measurement(
         tuple(map(str, data)), slice, context, device, endpoint=endpoint, served=served
     )
     scores, _ = scoring.measure(at, names, how, log.info)
-    return scores if given is models else scores[0]
+    return scores if requested is models else scores[0]
 
 
 def export(

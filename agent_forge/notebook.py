@@ -87,42 +87,42 @@ def ask(
 
 def _function(word: str) -> Callable[..., None]:
     """Return the function of a word of the table, with its signature, words and example."""
-    asked = control_of(word)
+    entry = control_of(word)
     form = inspect.Parameter
     parameters = [form("run", form.POSITIONAL_OR_KEYWORD, annotation="str")]
-    if asked.value:
-        type_ = "int" if asked.value == "priority" else "str"
-        parameters.append(form(asked.value, form.POSITIONAL_OR_KEYWORD, annotation=type_))
-    if asked.takes_reason:
-        default = form.empty if asked.needs_reason else None
-        type_ = "str" if asked.needs_reason else "str | None"
+    if entry.value:
+        type_ = "int" if entry.value == "priority" else "str"
+        parameters.append(form(entry.value, form.POSITIONAL_OR_KEYWORD, annotation=type_))
+    if entry.takes_reason:
+        default = form.empty if entry.needs_reason else None
+        type_ = "str" if entry.needs_reason else "str | None"
         parameters.append(form("reason", form.POSITIONAL_OR_KEYWORD, default=default, annotation=type_))
     home = "Home | str | Path | None"
     parameters.append(form("home", form.KEYWORD_ONLY, default=None, annotation=home))
     signature = inspect.Signature(parameters, return_annotation="None")
 
     def function(*args: object, **kwargs: object) -> None:
-        given = signature.bind(*args, **kwargs).arguments
-        value = given.get(asked.value) if asked.value else None
-        ask(given["run"], word, value, given.get("reason"), given.get("home"))
+        arguments = signature.bind(*args, **kwargs).arguments
+        value = arguments.get(entry.value) if entry.value else None
+        ask(arguments["run"], word, value, arguments.get("reason"), arguments.get("home"))
 
     function.__name__ = function.__qualname__ = word
     function.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]
     function.__doc__ = (
-        f"{asked.line}\n\n    forge.{word}({_example(asked)})\n\n{asked.more} It is what "
+        f"{entry.line}\n\n    forge.{word}({_example(entry)})\n\n{entry.more} It is what "
         f"`forge {word}` does. Raises ConflictError if the run is not in a state for it, NotFoundError."
     )
     return function
 
 
-def _example(asked: Control) -> str:
+def _example(entry: Control) -> str:
     """Return the arguments of a word's example, as Python has them."""
-    words = shlex.split(asked.example)
+    words = shlex.split(entry.example)
     options = dict(pairwise(words))
     arguments: list[object] = [EXAMPLE]
-    if asked.value:
-        arguments.append(int(words[0]) if asked.value == "priority" else words[0])
-    texts = [f'"{one}"' if isinstance(one, str) else str(one) for one in arguments]
+    if entry.value:
+        arguments.append(int(words[0]) if entry.value == "priority" else words[0])
+    texts = [f'"{argument}"' if isinstance(argument, str) else str(argument) for argument in arguments]
     reason = options.get("--reason")
     return ", ".join([*texts, *([] if reason is None else [f'reason="{reason}"'])])
 

@@ -201,7 +201,7 @@ def _placed(kind: str, data: str) -> str:
 def submitted(
     home: Home,
     store: EventStore,
-    asked: RunRequest,
+    request: RunRequest,
     key: str | None,
     fields: Mapping[str, object] = MappingProxyType({}),
 ) -> str:
@@ -209,7 +209,7 @@ def submitted(
 
     `fields` has further fields of `submitted`. Raises ForgeError.
     """
-    with_files = delegation.with_items(store, Artifacts.of(home), asked)
+    with_files = delegation.with_items(store, Artifacts.of(home), request)
     plan = submit.plan(with_files, Lookup(named=Finder(home, log.info)))
     plan = replace(plan, fields={**plan.fields, **fields})
     return requests.submit(store, plan, key, _check).run

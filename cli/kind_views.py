@@ -166,8 +166,8 @@ class StudyView(View):
             return None if number_ % math.ceil((of or 1) / TENTHS) else self.done(number_, of)
         if row.type == "advanced":
             return self.segment(names.get(data["recipe_id"], ""), data) if data["curve"] else None
-        told = row.type == "observed" or row.type in kind.listed - LISTED - {kind.completed.type}
-        if not told or data.get("recipe_id", "") not in {"", *names}:
+        is_listed = row.type == "observed" or row.type in kind.listed - LISTED - {kind.completed.type}
+        if not is_listed or data.get("recipe_id", "") not in {"", *names}:
             return None
         words = kind.summary_line(row.type, data, names)
         if row.type == "observed":

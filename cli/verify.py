@@ -425,8 +425,8 @@ def _givers(store: EventStore, run: str, model: str) -> list[tuple[str, str | tu
         except (ForgeError, EventsError):  # its log is damaged: verifying it says how
             maker = (str(registry_run), "")
         if maker is None and registry_run not in (None, run):
-            made = ancestor.given[:12]
-            words = f"the registry says that run {registry_run} made {made}, and its log does not"
+            short_id = ancestor.given[:12]
+            words = f"the registry says that run {registry_run} made {short_id}, and its log does not"
             givers.append((ancestor.given, words))
         else:
             givers.append((ancestor.given, maker))

@@ -188,10 +188,10 @@ def paragraphs(run: Run, role: str) -> list[str]:
         MASTER: "the full-precision weights that the ternary ones are rounded from.",
         PACKED: "ternary weights in two bits each, which transformers loads (format `bitnet`).",
     }
-    given, read = run.started.model, tokens(run.trainings[MASTER])
+    model, read = run.started.model, tokens(run.trainings[MASTER])
     return [
-        f"{role}: {given.parameters:,} parameters, {words[role]}",
-        f"Trained on {read:,} tokens from {given.name}.",
+        f"{role}: {model.parameters:,} parameters, {words[role]}",
+        f"Trained on {read:,} tokens from {model.name}.",
     ]
 
 

@@ -150,9 +150,9 @@ def groups_by_arm(
 
 
 def compared(
-    run: Run, table: Mapping[str, StudyArm], ours: str, baseline: str, title: str, note: str
+    run: Run, table: Mapping[str, StudyArm], result: str, baseline: str, title: str, note: str
 ) -> Sequence[Panel]:
-    """Return the panels of the arms of a run, once the arm `ours` is measured."""
-    told = words(table)
-    shown = (told, run.seen, run.leads, groups(table), ours, baseline)
-    return arms(title, *shown, note), domains(told, run.seen, ours)
+    """Return the panels of the arms of a run, once the arm `result` is measured."""
+    arm_words = words(table)
+    shown = (arm_words, run.seen, run.leads, groups(table), result, baseline)
+    return arms(title, *shown, note), domains(arm_words, run.seen, result)

@@ -129,7 +129,7 @@ class Study(Kind[S]):
     def check_model(self, config: BaseModel, opened: Checkpoint) -> None:
         """Raise ConfigError for a given model that the run cannot be of, before any work."""
 
-    def sizes(self, given: Mapping[str, object], config: BaseModel) -> Plain:
+    def sizes(self, settings: Mapping[str, object], config: BaseModel) -> Plain:
         """Return the settings of config.json in which the models differ from the given one."""
         return {}
 
@@ -149,10 +149,10 @@ class Study(Kind[S]):
         """Return name → (value, unit) of what is shown beside the result."""
         return {}
 
-    def comparison_panels(self, run: Run, ours: str) -> Sequence[Panel]:
-        """Return the panels of the arms, once the arm `ours` is measured."""
+    def comparison_panels(self, run: Run, result: str) -> Sequence[Panel]:
+        """Return the panels of the arms, once the arm `result` is measured."""
         text = self.comparison_title, self.comparison_note
-        return arm_panels.compared(run, self.arms_of(run), ours, self.baseline, *text)
+        return arm_panels.compared(run, self.arms_of(run), result, self.baseline, *text)
 
     def own_panels(self, run: Run) -> Sequence[Panel]:
         """Return the panels beside arms, domains, curves and models."""
@@ -369,7 +369,7 @@ class Study(Kind[S]):
 
     @override
     def made(self, state: S, digest: str) -> str | None:
-        return next((id_ for id_, made in state.made.items() if made.digest == digest), None)
+        return next((id_ for id_, event in state.made.items() if event.digest == digest), None)
 
     @override
     def yardstick(self, state: S) -> Plain:
@@ -381,8 +381,8 @@ class Study(Kind[S]):
         run = self.begun(state)
         if run is None:
             return {}
-        given = self.baseline in self.arms and self.baseline not in run.recipes
-        return study_view.names(run, self.trainings(state), self.baseline if given else None)
+        has_name = self.baseline in self.arms and self.baseline not in run.recipes
+        return study_view.names(run, self.trainings(state), self.baseline if has_name else None)
 
     @override
     def summary_line(self, type_: str, data: Data, names: Mapping[str, str]) -> str | None:
@@ -467,16 +467,16 @@ class Study(Kind[S]):
 
     @override
     def view(self, state: S) -> Plain:
-        seen = run.seen if (run := self.begun(state)) else {}
-        bits = {arm: dict(event.values) for arm, event in seen.items()}
+        observations = run.seen if (run := self.begun(state)) else {}
+        bits = {arm: dict(event.values) for arm, event in observations.items()}
         return {"curves": self.curves(state), "bits_per_byte": bits}
 
     @override
-    def part(self, state: S, name: str, **asked: object) -> Plain:
+    def part(self, state: S, name: str, **options: object) -> Plain:
         if name != "lineage" or state.started is None:
-            return super().part(state, name, **asked)
+            return super().part(state, name, **options)
         recipes = self.recipes(state).items()
-        return {n: {"id": one.id, "recipe": one.model_dump(mode="json")} for n, one in recipes}
+        return {n: {"id": recipe.id, "recipe": recipe.model_dump(mode="json")} for n, recipe in recipes}
 
     @override
     def tables(self) -> Mapping[str, Callable[[S, Sequence[Envelope]], Table]]:
@@ -596,4 +596,4 @@ class Study(Kind[S]):
     def cached(self, state: MakingState, cache: Artifacts) -> Iterator[Finding]:
         from agent_forge.studies.making import model_files
 
-        yield from model_files.cached((made.digest for made in state.made.values()), cache)
+        yield from model_files.cached((event.digest for event in state.made.values()), cache)

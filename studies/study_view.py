@@ -38,9 +38,9 @@ Curves = Mapping[str, list[dict[str, float]]]
 # ---- names and lines -----------------------------------------------------------------------------
 
 
-def names(run: Run, trainings: Mapping[str, Train], given: str | None) -> dict[str, str]:
+def names(run: Run, trainings: Mapping[str, Train], start_name: str | None) -> dict[str, str]:
     """Return recipe id → name, of snapshots too, and of the given model if that has a name."""
-    names = {run.started.model.recipe_id: given} if given else {}
+    names = {run.started.model.recipe_id: start_name} if start_name else {}
     for name, recipe in trainings.items():
         for step, event in run.state.advanced.get(recipe.stem, {}).items():
             names[event.recipe_id] = f"{name} after {step} steps"
@@ -62,8 +62,8 @@ def summary_line(study: Figured, type_: str, data: Data, names: Mapping[str, str
             values = data["values"].values()
             return f"{name}, {data['on']}: {sum(values) / len(values):.4f} bits per byte"
         case "completed":
-            figures = {n: Figure(value=one["value"]) for n, one in data["figures"].items()}
-            return ", ".join(figure_text(study, n, one) for n, one in figures.items())
+            figures = {n: Figure(value=value["value"]) for n, value in data["figures"].items()}
+            return ", ".join(figure_text(study, n, figure) for n, figure in figures.items())
         case _:
             return None
 
@@ -157,14 +157,14 @@ def figures_table(state: MakingState, names: Mapping[str, str], of: str) -> Tabl
 
 def unchanged(state: MakingState) -> str | None:
     """Return the given model's name if the result is that model or its copy in float32."""
-    made, given = state.completed.models[MODEL], state.started.model
-    same = made.digest == given.digest or made.recipe_id == as_float32(state.started).id
-    return state.called.get(given.digest, given.name) if same else None
+    result, start = state.completed.models[MODEL], state.started.model
+    same = result.digest == start.digest or result.recipe_id == as_float32(state.started).id
+    return state.called.get(start.digest, start.name) if same else None
 
 
 def measurements(state: MakingState, digest: str) -> list[Measurement]:
     """Return the bits per byte of the models of a run with these weights, made or given."""
-    ids = {id_ for id_, made in state.made.items() if made.digest == digest}
+    ids = {id_ for id_, event in state.made.items() if event.digest == digest}
     return comparison.measurements(state.answers.values(), ids, state.submitted.config.seed)
 
 
@@ -176,13 +176,13 @@ def models(study: Any, event: Any, state: MakingState) -> list[Plain]:
         {
             "name": f"{state.run}-{role}",
             "kind": "champion" if role == MODEL else "base",
-            "digest": made.digest,
+            "digest": model.digest,
             "parameters": study.parameters(state),
             "path": f"{folder}/{role}" if folder else None,
             "metrics": metrics if role == MODEL else {},
             "lineage": [state.started.model.digest],
         }
-        for role, made in event.models.items()
+        for role, model in event.models.items()
     ]
 
 
@@ -244,10 +244,10 @@ def lines(run: Run) -> list[str]:
     measured, words = run.state.completed.arms, tables.words(_study(run).arms_of(run))
     rows = {name: measured[name].bits_per_byte for name in words if name in measured}
     more = ((name, run.leads[name]) for name in rows if name in run.leads)
-    ours = _study(run).result_title
+    title = _study(run).result_title
     return [
         *comparison.table(rows),
-        *(comparison.lead_line(name, words[name], figure, f"the {ours}") for name, figure in more),
+        *(comparison.lead_line(name, words[name], figure, f"the {title}") for name, figure in more),
     ]
 
 
@@ -263,8 +263,8 @@ def card(run: Run, role: str) -> str:
     head = ("---", "library_name: transformers", *tags, "---", "")
     what = f"{study.result_title[:1].upper()}{study.result_title[1:]}"
     title = f"# {what} of {run.started.model.name}, seed {run.settings.seed}"
-    words, found = study.prose.paragraphs(run, role), study.prose.sentences(run)
-    return "\n".join([*head, title, "", *words, "", *found, ""])
+    words, finding_sentences = study.prose.paragraphs(run, role), study.prose.sentences(run)
+    return "\n".join([*head, title, "", *words, "", *finding_sentences, ""])
 
 
 def next_steps(run: Run, name: str) -> list[str]:

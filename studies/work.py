@@ -234,8 +234,8 @@ def folder(
     state: MakingState | None, recipes: Mapping[str, Making], place: Path, document: Plain
 ) -> Iterator[Finding]:
     """Compare what is in a result's folder with the models of a run; None: the log lacks it."""
-    made = {} if state is None else state.made
-    digests = {role: made[one.id].digest for role, one in recipes.items() if one.id in made}
+    events = {} if state is None else state.made
+    digests = {role: events[m.id].digest for role, m in recipes.items() if m.id in events}
     yield from model_files.folder(place, document, None if state is None else digests)
 
 

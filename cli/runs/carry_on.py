@@ -162,12 +162,12 @@ def recorded(home: Home, plan: Plan, queued: Json, config_file: str | None = Non
     try:
         words = _words(store, queued, config_file)
         options = {name: value for name, value in queued.items() if name != "name"}
-        made = requests.submit(store, replace(plan, output_dir=out), words=words, **options)
-        row = queries.row(store, made.run)
-        name = row["name"] if row else made.run
-        if made.before:
-            click.echo(_found(name, made.before, options["key"]), err=True)
-        return made.run, name
+        outcome = requests.submit(store, replace(plan, output_dir=out), words=words, **options)
+        row = queries.row(store, outcome.run)
+        name = row["name"] if row else outcome.run
+        if outcome.before:
+            click.echo(_found(name, outcome.before, options["key"]), err=True)
+        return outcome.run, name
     finally:
         store.close()
 

@@ -372,7 +372,7 @@ def table(run: Run) -> list[str]:
 def lines(run: Run) -> list[str]:
     """Return the points of the front, those that failed, and the chosen one as lines of text."""
     points, done = rows(run), run.state.completed
-    kept, ratio, chosen = done.figures["retention"], done.figures["ratio"], done.chosen
+    share, ratio, chosen = done.figures["retention"], done.figures["ratio"], done.chosen
     return [
         *(
             f"{row['point']:14s} {row['bytes']:>14,} bytes  {row['ratio']:6.2f} × smaller  "
@@ -386,7 +386,7 @@ def lines(run: Run) -> list[str]:
             if row["failure"] is not None
         ),
         f"chosen: {chosen.point}, {chosen.bytes:,} bytes, {ratio.value:.2f} times smaller than "
-        f"float32; on the test slice it keeps {kept.value:.4f} ({kept.low:.4f} to {kept.high:.4f})",
+        f"float32; on the test slice it keeps {share.value:.4f} ({share.low:.4f} to {share.high:.4f})",
     ]
 
 

@@ -378,10 +378,10 @@ class Compression(Study[CompressionState]):
         if run is None:
             return {}
         every = recipes.subjects(run.started)
-        prefixes = {recipes.source(one): recipes.prefix(one) for one in every}
+        prefixes = {recipes.source(subject): recipes.prefix(subject) for subject in every}
         coded = recipes.encodings(run).items()
         names = {id_: f"{prefixes[of]}{m} at {s}" for (of, m, s), (id_, _) in coded}
-        names |= {recipes.source(one): recipes.name(one) for one in every}
+        names |= {recipes.source(subject): recipes.name(subject) for subject in every}
         return names | {p.recipe_id: p.name for p in run.known.get(figures.POINTS, ())}
 
     @override
@@ -404,8 +404,8 @@ class Compression(Study[CompressionState]):
                 bits = math.fsum(values) / len(values)
                 return f"{name}, {data['on']}: {bits:.4f} bits per byte"
             case "completed":
-                kept = data["figures"]["retention"]["value"]
-                return f"{data['chosen']['point']}: {data['chosen']['bytes']:,} bytes, keeps {kept:.4f}"
+                share, chosen = data["figures"]["retention"]["value"], data["chosen"]
+                return f"{chosen['point']}: {chosen['bytes']:,} bytes, keeps {share:.4f}"
         return None
 
     @override
@@ -461,7 +461,7 @@ class Compression(Study[CompressionState]):
     @override
     def made(self, state: CompressionState, digest: str) -> str | None:
         packed = (m for m in state.made.values() if isinstance(m, Packed))
-        return next((one.recipe_id for one in packed if one.digest == digest), None)
+        return next((event.recipe_id for event in packed if event.digest == digest), None)
 
     @override
     def yardstick(self, state: CompressionState) -> dict[str, object]:
@@ -477,7 +477,7 @@ class Compression(Study[CompressionState]):
         config, every = run.settings, recipes.subjects(run.started)
         total = len(recipes.encodings(run)) + (2 * len(run.started.settings) + 1) * len(every) + 2
         if config.mixtures and len(config.settings) > 1:
-            total += sum(len(one.matrices) + 2 * config.mixtures for one in every)
+            total += sum(len(subject.matrices) + 2 * config.mixtures for subject in every)
         return done, done if state.completed else max(total, done + 1)
 
     @override

@@ -118,8 +118,8 @@ def sentences(run: Run) -> list[str]:
     done, shown = run.state.completed.figures, fields(run)
 
     def span(name: str) -> str:
-        one = done[name]
-        return f"{one.value:+.4f} nats a hard token ({one.low:+.4f} to {one.high:+.4f})"
+        figure = done[name]
+        return f"{figure.value:+.4f} nats a hard token ({figure.low:+.4f} to {figure.high:+.4f})"
 
     cost = shown["cost"].get(THOUGHTS)
     took = f" Measured, a token with thoughts took {cost:.1f} times as long." if cost else ""
@@ -152,7 +152,7 @@ def paragraphs(run: Run, role: str) -> list[str]:
 
 def count(places: Mapping[str, Sequence[Sequence[int]]]) -> int:
     """Return the number of hard tokens; `places`: domain → for each document those of its own."""
-    return sum(len(own) for documents in places.values() for own in documents)
+    return sum(len(hard_tokens) for documents in places.values() for hard_tokens in documents)
 
 
 #: Arm of the test slice → the model that is measured, and how.

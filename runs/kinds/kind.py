@@ -287,8 +287,8 @@ class Kind(View[S], Outcome[S]):
         except ConfigError:  # a setting has no default
             config = self.shown(submitted.config)
         models = {
-            role: [f"{m.hub_id}@{m.revision}" if m.hub_id else m.path for m in given]
-            for role, given in given_models(submitted).items()
+            role: [f"{m.hub_id}@{m.revision}" if m.hub_id else m.path for m in records]
+            for role, records in given_models(submitted).items()
         }
         data = getattr(submitted, "data", ())
         return RunRequest(self.name, config, models, data, submitted.output_dir)

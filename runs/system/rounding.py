@@ -31,8 +31,8 @@ def alike(a: object, b: object) -> bool:
         close = math.isclose(a, b, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
         return close or (math.isnan(a) and math.isnan(b))
     if isinstance(a, Mapping) and isinstance(b, Mapping):
-        one, other = cast("Mapping[object, object]", a), cast("Mapping[object, object]", b)
-        return one.keys() == other.keys() and all(alike(one[key], other[key]) for key in one)
+        left, right = cast("Mapping[object, object]", a), cast("Mapping[object, object]", b)
+        return left.keys() == right.keys() and all(alike(left[key], right[key]) for key in left)
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
         first, second = cast("Sequence[object]", a), cast("Sequence[object]", b)
         return len(first) == len(second) and all(map(alike, first, second))

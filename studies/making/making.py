@@ -197,19 +197,19 @@ def needs(task: object) -> str | None:
     return inputs.get("of") or inputs.get("svd") or inputs.get("end")
 
 
-def settled(recorded: Event, found: Event) -> Event:
+def settled(recorded: Event, event: Event) -> Event:
     """Return a second result without what the first `started` settles, for a comparison of both.
 
     How long segments are, and in how many parts a step is computed where there is less memory.
     """
     first: Any = recorded
-    if not recorded.type == found.type == "started" or not hasattr(first, "segment"):
-        return found
+    if not recorded.type == event.type == "started" or not hasattr(first, "segment"):
+        return event
     update = {"segment": first.segment}
-    if getattr(found, "accumulation", None) != getattr(first, "accumulation", None):
+    if getattr(event, "accumulation", None) != getattr(first, "accumulation", None):
         names = ("accumulation", "canary", "warnings")
         update |= {name: getattr(first, name) for name in names}
-    return found.model_copy(update=update)
+    return event.model_copy(update=update)
 
 
 RUNS = "runs.txt"

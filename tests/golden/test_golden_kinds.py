@@ -214,16 +214,6 @@ def test_other_tokens_of_a_segment_are_found(path: Path) -> None:
     assert "the segment's number of tokens is no multiple of its number of steps" in told
 
 
-if __name__ == "__main__":
-    for name in KINDS:
-        found = {f"{n}@{c.schema_version}": fingerprint(c) for n, c in types(name).items()}
-        before = json.loads(schemas(name).read_text()) if schemas(name).exists() else {}
-        if changed := [n for n in set(found) & set(before) if found[n] != before[n]]:
-            raise SystemExit(f"{changed} have landed with other fields: raise their schema_version")
-        whole = json.dumps(before | found, indent=2, sort_keys=True)
-        schemas(name).write_text(whole + "\n", "utf-8")
-
-
 @pytest.mark.parametrize("path", [*NEWEST, LOGS_OF_MERGES[0]], ids=lambda path: path.stem)
 def test_auto_leaves_the_digests_of_a_run_on_the_cpu_as_they_are(path: Path) -> None:
     """A run that was submitted with auto is the run that named the device it got."""
@@ -256,3 +246,13 @@ def test_a_row_without_a_device_was_for_the_cpu() -> None:
         event = kinds.of(kind_of([row])).state.registry.load(row._replace(data=json.dumps(data)))
         if row.schema < type(event).schema_version:  # the newest always names one
             assert event.config.device == "cpu", path.stem
+
+
+if __name__ == "__main__":
+    for name in KINDS:
+        found = {f"{n}@{c.schema_version}": fingerprint(c) for n, c in types(name).items()}
+        before = json.loads(schemas(name).read_text()) if schemas(name).exists() else {}
+        if changed := [n for n in set(found) & set(before) if found[n] != before[n]]:
+            raise SystemExit(f"{changed} have landed with other fields: raise their schema_version")
+        whole = json.dumps(before | found, indent=2, sort_keys=True)
+        schemas(name).write_text(whole + "\n", "utf-8")
