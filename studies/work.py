@@ -240,7 +240,7 @@ def folder(
 
 
 #: Folder of the model that the stand-ins are made from.
-FIRST = "first"
+FIRST = ".first"
 
 
 class Part(NamedTuple):

@@ -14,7 +14,7 @@ from agent_forge.cli.options import emit, home, json_option, number, table
 if TYPE_CHECKING:
     from agent_forge.worker.queue.device_table import Device
 
-log = logging.getLogger("worker.command")
+log = logging.getLogger("agent_forge.worker.command")
 
 #: Seconds after which a device that still starts is none.
 STARTING = 300

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-import psycopg
 from sqlalchemy import Connection, create_engine, event, make_url
 from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import DatabaseError, OperationalError
@@ -22,6 +21,9 @@ from agent_forge.events import schema
 from agent_forge.events.database import Database, Values
 from agent_forge.events.errors import StoreUnavailableError
 from agent_forge.events.store import EventStore
+
+if TYPE_CHECKING:
+    import psycopg
 
 #: Keys of the advisory locks: any two numbers that no other client of the database uses.
 APPEND_LOCK = 7_306_071_001
@@ -140,6 +142,8 @@ class Postgres(Database):
 
 def _of_driver(cursor: object) -> psycopg.Cursor:
     """Return a cursor as what it is: psycopg's can more than every driver's."""
+    import psycopg  # here: logs on SQLite are opened without it
+
     assert isinstance(cursor, psycopg.Cursor)
     return cast("psycopg.Cursor", cursor)
 

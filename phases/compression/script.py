@@ -167,7 +167,7 @@ class Compression(Study[CompressionState]):
     # It trains nothing, and gives no items.
     gives_items, curve_of, tracked_names = False, Kind.curve_of, ()
     unchanged, outlook, stored = Kind.unchanged, Kind.outlook, Kind.stored
-    part, tables, tracked_parts = Kind.part, Kind.tables, Kind.tracked_parts
+    part, tables, tracked_parts, resumes = Kind.part, Kind.tables, Kind.tracked_parts, Kind.resumes
 
     # ---- script ----------------------------------------------------------------------------------
 

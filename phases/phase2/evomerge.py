@@ -1,18 +1,5 @@
-"""EvoMerge as the third source document imports it; it is in `agent_forge/documents.py`.
-
-The public API stands above the phases, so it is named as text and imported when it is asked for.
-"""
+"""EvoMerge as the third source document imports it; it is in `agent_forge/documents.py`."""
 
 from __future__ import annotations
 
-from importlib import import_module
-
-#: Names that the document imports from here.
-NAMES = ("EvoMerge", "EvoMergeConfig")
-
-
-def __getattr__(name: str) -> object:
-    """Return the class of the public API."""
-    if name in NAMES:
-        return getattr(import_module("agent_forge.documents"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+from agent_forge.phases.phase2_evomerge import __getattr__ as __getattr__

@@ -32,6 +32,8 @@ from agent_forge.worker.devices.reading_process import Order
 
 log = logging.getLogger("agent_forge.worker.devices.child_main")
 
+#: Beginning of the names of loggers whose lines are shown from the given level on.
+OURS = "agent_forge.worker"
 #: Runs whose sources and model are kept in memory.
 WARM = 2
 #: Seconds without a task after which the process gives the memory of models and weights back.
@@ -215,7 +217,7 @@ def set_up(form: Literal["json", "text"], level: int = logging.INFO) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
-    logging.getLogger("worker").setLevel(level)
+    logging.getLogger(OURS).setLevel(level)
 
 
 def _without_nothing(_logger: object, _name: str, event: dict) -> dict:

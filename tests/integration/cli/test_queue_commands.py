@@ -16,7 +16,7 @@ import pytest
 from agent_forge.cli.operations import up
 from agent_forge.cli.operations.worker import worker_command
 from agent_forge.runs.home import Home
-from agent_forge.worker.devices import child_main
+from agent_forge.worker.devices import child_main, service
 from agent_forge.worker.queue.device_table import DeviceTable
 from agent_forge.worker.queue.leases import here, myself
 from agent_forge.worker.queue.reporting.metrics import Metrics
@@ -171,17 +171,17 @@ def test_logs_are_lines_of_json_with_run_task_and_position(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     root = logging.getLogger()
-    before = root.handlers[:], root.level, logging.getLogger("worker").level
+    before = root.handlers[:], root.level, logging.getLogger(child_main.OURS).level
     try:
         child_main.set_up("json")
         extra = {"run": "r", "task": "build/0/1", "position": 7, "candidate": None}
-        logging.getLogger("worker.x").info("task ended", extra=extra)
+        service.log.info("task ended", extra=extra)
         logging.getLogger("elsewhere").info("not ours")
         (line,) = capsys.readouterr().err.splitlines()
     finally:
         root.handlers[:], level, own = before
         root.setLevel(level)
-        logging.getLogger("worker").setLevel(own)
+        logging.getLogger(child_main.OURS).setLevel(own)
     found = json.loads(line)
     assert found.pop("timestamp")
     assert found == {
@@ -198,7 +198,7 @@ def test_logs_for_people_name_tasks_in_words_and_cut_digests(
 ) -> None:
     """A line of a terminal has no room for digests of 64 digits, and a key says little."""
     root = logging.getLogger()
-    before = root.handlers[:], root.level, logging.getLogger("worker").level
+    before = root.handlers[:], root.level, logging.getLogger(child_main.OURS).level
     digest = "0123456789abcdef" * 4
     told = {
         "run": "r",
@@ -211,13 +211,13 @@ def test_logs_for_people_name_tasks_in_words_and_cut_digests(
     }
     try:
         child_main.set_up("text")
-        logging.getLogger("worker.x").info("task ended", extra=told)
-        logging.getLogger("worker.x").warning("the process of %s was killed", told["task"])
+        service.log.info("task ended", extra=told)
+        service.log.warning("the process of %s was killed", told["task"])
         first, second = capsys.readouterr().err.splitlines()
     finally:
         root.handlers[:], level, own = before
         root.setLevel(level)
-        logging.getLogger("worker").setLevel(own)
+        logging.getLogger(child_main.OURS).setLevel(own)
     assert first.partition(" ")[2] == "[info] r: measuring math on search: done in 2.5 s"
     assert "search/0/0123456789ab was" in second
     assert max(map(len, (first, second))) <= 80

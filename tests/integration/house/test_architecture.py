@@ -220,6 +220,14 @@ def test_the_pure_part_does_not_load_torch(module: str) -> None:
     assert not _loaded(f"import {module}") & {"torch", "transformers"}
 
 
+def test_a_log_on_sqlite_is_opened_without_psycopg(tmp_path: Path) -> None:
+    """Who has no PostgreSQL must not pay for its driver, nor need the library that it loads."""
+    statement = (
+        f"from agent_forge.runs.home import Home\nHome.at({str(tmp_path)!r}).open_store().close()"
+    )
+    assert "psycopg" not in _loaded(statement)
+
+
 def test_help_loads_neither_torch_nor_sqlmodel() -> None:
     """`forge --help` must answer at once."""
     statement = (

@@ -106,6 +106,12 @@ def test_a_fork_in_its_middle_ends_alike(miniature: Miniature, ended: Ended, tmp
     place = sum(map(len, groups[: len(groups) // 2]))
     with closing(home.open_store()) as store:
         run = fork.fork(store, fork.plan(store, RUN, place, None, {}))
+        begun = repository.load(store, run)
+    sharing = Home(
+        home.folder, store=f"file://{tmp_path / 'store'}"
+    )  # of machines without a common disk
+    sentences = kinds.of(begun.kind).resumes(begun, Artifacts.of(sharing))
+    assert all(sentence.strip() for sentence in sentences)
     state, other = carried(home, run), of(home)
     assert kinds.of(state.kind).result(state) == kinds.of(state.kind).result(other)
     assert kinds.of(state.kind).figures(state) == kinds.of(state.kind).figures(other)
