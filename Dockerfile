@@ -28,7 +28,9 @@ COPY evomerge evomerge
 COPY phases phases
 COPY pipeline pipeline
 COPY runs runs
+COPY search search
 COPY studies studies
+COPY tools tools
 COPY weights weights
 COPY worker worker
 # torch alone from the index for this kind of machine: the other packages are not there. For GPUs it brings CUDA's.

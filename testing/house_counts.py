@@ -20,7 +20,7 @@ LIMITS = Path(__file__).with_suffix(".json")
 #: Packages that a user installs.
 PRODUCT = (
     *("agent_forge", "api", "cli", "evaluation", "events", "evomerge"),
-    *("phases", "pipeline", "runs", "studies", "weights", "worker"),
+    *("phases", "pipeline", "runs", "search", "studies", "tools", "weights", "worker"),
 )
 #: Pronouns, participles and adverbs that name no thing.
 POINTERS = frozenset(

@@ -67,7 +67,7 @@ def find(name: str) -> Family | Gym:
 
 
 def uses_tools(family: str) -> bool:
-    """Return True if the tasks of a family need a tool: `evaluation/tool_tasks/` makes those."""
+    """Return True if the tasks of a family need a tool: `tools/tasks/` makes those."""
     return family.startswith(TOOLS)
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from agent_forge.evaluation.search import pareto
 from agent_forge.evomerge.fitness.composite import Components
 from agent_forge.evomerge.recipes import tensor_groups
 from agent_forge.evomerge.recipes.recipe import Flow, Grouped, Merge, Source, genome
@@ -19,6 +18,7 @@ from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.search.genes.genome import Detail, Space
 from agent_forge.evomerge.search.proposals import Family
 from agent_forge.evomerge.search.strategies.nsga2 import objectives
+from agent_forge.search import pareto
 
 #: Correlations need at least `FEWEST` candidates.
 FEWEST = 12

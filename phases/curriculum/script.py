@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
-from agent_forge.evaluation import task_families, tool_tasks
+from agent_forge.evaluation import task_families
 from agent_forge.evaluation.task_families.gym import Gym
-from agent_forge.evaluation.tool_tasks.base import LEVELS as TOOL_LEVELS
 from agent_forge.events import Event
 from agent_forge.phases.curriculum import figures, panels, recipes
 from agent_forge.phases.curriculum.figures import MEASURE, Course, CurriculumRun
@@ -47,6 +46,7 @@ from agent_forge.studies.study import Study
 from agent_forge.studies.study_view import Prose
 from agent_forge.studies.training_panels import Group
 from agent_forge.studies.training_plan import as_float32
+from agent_forge.tools import tasks as tool_tasks
 
 if TYPE_CHECKING:
     from agent_forge.phases.curriculum.work import Context
@@ -348,9 +348,9 @@ def check_family(config: CurriculumConfig, family: str) -> None:
         raise ConfigError(
             f"{family} is left to baking: its tasks have no answer that can be learned token by token."
         )
-    if config.levels > TOOL_LEVELS:
+    if config.levels > tool_tasks.LEVELS:
         raise ConfigError(
-            f"the family {family} has {TOOL_LEVELS} levels, and levels is {config.levels}."
+            f"the family {family} has {tool_tasks.LEVELS} levels, and levels is {config.levels}."
         )
 
 

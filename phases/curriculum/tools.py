@@ -2,7 +2,7 @@
 
 A demonstration is one turn of a solution with all that stands before it: a call, or the answer after
 its result. Results and questions are read and not learned. A task is solved if a call ran without an
-error in each of its sessions and the answer is right (`evaluation/tool_tasks/episodes.py`).
+error in each of its sessions and the answer is right (`tools/tasks/episodes.py`).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from agent_forge.evaluation.answers import Encoded
 from agent_forge.evaluation.backends.backend import LocalModel
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evaluation.sandbox.sandbox import Sandbox
-from agent_forge.evaluation.tool_tasks import episodes, item_sets
-from agent_forge.evaluation.tool_tasks.base import ToolItem
-from agent_forge.evaluation.tool_tasks.episodes import Bounds, Player, Speech
-from agent_forge.evaluation.tools.toolbox import Toolbox, usable
 from agent_forge.phases.curriculum.mixing.frontier_rule import cell
 from agent_forge.phases.curriculum.settings import CurriculumConfig
+from agent_forge.tools.tasks import episodes, item_sets
+from agent_forge.tools.tasks.base import ToolItem
+from agent_forge.tools.tasks.episodes import Bounds, Player, Speech
+from agent_forge.tools.toolbox import Toolbox, usable
 from agent_forge.weights.folders.vocabularies import Tokenizer
 
 #: Tokens of a turn beyond the longest of a solution, and calls of a session.

@@ -15,7 +15,6 @@ from agent_forge.evaluation.answers import Encoded, solved
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evaluation.sandbox.sandbox import Sandbox
-from agent_forge.evaluation.tool_tasks.episodes import Speech
 from agent_forge.evaluation.training_text import kept_text
 from agent_forge.evaluation.training_text.kept_text import ITEMS, Text
 from agent_forge.evaluation.trajectories.kept import LazyStreams
@@ -30,6 +29,7 @@ from agent_forge.studies import work
 from agent_forge.studies.comparison import CHOOSING
 from agent_forge.studies.events import Observe, Observed, answered
 from agent_forge.studies.study_view import Plain
+from agent_forge.tools.tasks.episodes import Speech
 from agent_forge.weights.tensors import Model
 from agent_forge.weights.training.models import modules
 from agent_forge.weights.training.objectives.answers import ends

@@ -195,7 +195,7 @@ class Baking(Study[MakingState]):
 
     @override
     def check_settings(self, config: BakingConfig) -> None:
-        from agent_forge.evaluation import tool_tasks
+        from agent_forge.tools import tasks as tool_tasks
 
         for family in config.families:
             tool_tasks.find(family)

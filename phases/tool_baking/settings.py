@@ -7,10 +7,10 @@ from typing import Annotated, ClassVar, Literal, get_args
 from pydantic import Field, field_validator, model_validator
 from typing_extensions import override
 
-from agent_forge.evaluation.tool_tasks.base import LEVELS
-from agent_forge.evaluation.tool_tasks.own import OwnRepair
 from agent_forge.runs.kinds.setting_words import CONSTANTS, TRAINING, Labels
 from agent_forge.studies.settings import LORA_RATE, AdaptedConfig, Positive, distinct
+from agent_forge.tools.tasks.base import LEVELS
+from agent_forge.tools.tasks.own import OwnRepair
 
 Prompt = Annotated[str, Field(min_length=1, max_length=65_536)]
 Cycle = Literal["tools", "personas"]

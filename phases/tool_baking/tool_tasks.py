@@ -13,19 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from agent_forge.evaluation import tool_tasks
 from agent_forge.evaluation.backends.generation import end_tokens
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data.slices import Slice
-from agent_forge.evaluation.tool_tasks import own
-from agent_forge.evaluation.tool_tasks.base import ToolItem
-from agent_forge.evaluation.tool_tasks.episodes import Episode, Player, Speech
-from agent_forge.evaluation.tool_tasks.item_sets import items
 from agent_forge.evaluation.trajectories.sampling import sample
 from agent_forge.phases.tool_baking.settings import BakingConfig
 from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.runs.kinds.asked import Checked, Plan
 from agent_forge.studies import submission
+from agent_forge.tools import tasks as tool_tasks
+from agent_forge.tools.tasks import own
+from agent_forge.tools.tasks.base import ToolItem
+from agent_forge.tools.tasks.episodes import Episode, Player, Speech
+from agent_forge.tools.tasks.item_sets import items
 from agent_forge.weights.folders.vocabularies import Tokenizer
 from agent_forge.weights.training.windows import Trajectory
 
@@ -96,8 +96,8 @@ def all_tasks(config: BakingConfig) -> Tasks:
 
 def speech_of(config: BakingConfig, tokenizer: Tokenizer, tasks: Tasks) -> Speech:
     """Return how sessions are written. Raises ConfigError for a tokenizer that cannot write calls."""
-    from agent_forge.evaluation.tool_tasks import episodes
-    from agent_forge.evaluation.tools.toolbox import usable
+    from agent_forge.tools.tasks import episodes
+    from agent_forge.tools.toolbox import usable
 
     every = [
         item

@@ -11,9 +11,6 @@ from typing_extensions import override
 from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.measures.perplexity import score_windows
 from agent_forge.evaluation.sandbox.sandbox import Sandbox
-from agent_forge.evaluation.tool_tasks.base import ToolItem
-from agent_forge.evaluation.tool_tasks.episodes import Bounds, Player, Speech
-from agent_forge.evaluation.tool_tasks.item_sets import digest
 from agent_forge.evaluation.trajectories import kept, sampling
 from agent_forge.evaluation.trajectories.sampled import Sampled
 from agent_forge.events import Event, failpoints
@@ -38,6 +35,9 @@ from agent_forge.studies.making.maker import Maker
 from agent_forge.studies.study_view import Plain
 from agent_forge.studies.training_plan import as_float32
 from agent_forge.studies.work import Costs, Part
+from agent_forge.tools.tasks.base import ToolItem
+from agent_forge.tools.tasks.episodes import Bounds, Player, Speech
+from agent_forge.tools.tasks.item_sets import digest
 from agent_forge.weights.folders.checkpoint import open_checkpoint
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.tensors import Model

@@ -10,10 +10,10 @@ import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-from agent_forge.evaluation.tool_tasks.base import ToolItem
-from agent_forge.evaluation.tool_tasks.item_sets import items
-from agent_forge.evaluation.tools.calls import TAGS, Call
 from agent_forge.runs import keys
+from agent_forge.tools.calls import TAGS, Call
+from agent_forge.tools.tasks.base import ToolItem
+from agent_forge.tools.tasks.item_sets import items
 from testing.models.toy_models import END
 
 #: Tokens that are one mark each.

@@ -37,7 +37,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from agent_forge.evaluation.search.gene import Gene
 from agent_forge.evomerge.config import EvoMergeConfig
 from agent_forge.evomerge.recipes import tensor_groups
 from agent_forge.evomerge.recipes.recipe import (
@@ -55,6 +54,7 @@ from agent_forge.evomerge.recipes.recipe import (
 from agent_forge.evomerge.search.genes.path_genes import Paths
 from agent_forge.evomerge.search.proposals import Family
 from agent_forge.evomerge.search_settings import GenomeSettings
+from agent_forge.search.gene import Gene
 
 Detail = Literal["whole", "layers", "parts", "full"]
 DETAILS: tuple[Detail, ...] = ("whole", "layers", "parts", "full")

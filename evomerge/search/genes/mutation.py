@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from agent_forge.evaluation.search.pareto import Draws
 from agent_forge.evomerge.recipes.recipe import (
     PIPELINES,
     Flow,
@@ -31,6 +30,7 @@ from agent_forge.evomerge.search.genes.genome import Space
 from agent_forge.evomerge.search.proposals import Family
 from agent_forge.evomerge.search.strategy import Past
 from agent_forge.evomerge.search_settings import EliteLoserSearch, MutationSettings
+from agent_forge.search.pareto import Draws
 
 #: Probability that a mutation exchanges one stage's technique.
 SWITCH = 0.1

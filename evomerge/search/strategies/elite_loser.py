@@ -15,7 +15,6 @@ from functools import partial
 
 from typing_extensions import override
 
-from agent_forge.evaluation.search.pareto import Draws
 from agent_forge.evomerge.config import EvoMergeConfig
 from agent_forge.evomerge.recipes.recipe import (
     PIPELINES,
@@ -31,6 +30,7 @@ from agent_forge.evomerge.search.proposals import Family, Proposal
 from agent_forge.evomerge.search.strategy import Past, Strategy
 from agent_forge.evomerge.search_settings import EliteLoserSearch
 from agent_forge.runs import keys
+from agent_forge.search.pareto import Draws
 from agent_forge.weights import randomness
 
 

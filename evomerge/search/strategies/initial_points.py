@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from itertools import islice, product
 
-from agent_forge.evaluation.search.pareto import Draws
 from agent_forge.evomerge.recipes.recipe import Flow, Grouped
 from agent_forge.evomerge.search.genes.genome import space_of
 from agent_forge.evomerge.search.strategies.cma_es import mask_seed
 from agent_forge.evomerge.search.strategy import Past
 from agent_forge.evomerge.search_settings import GenomeSettings
+from agent_forge.search.pareto import Draws
 
 #: λ of task arithmetic over all sources, the most promising first.
 SCALES = (0.5, 0.7, 0.3, 1.0)

@@ -13,8 +13,6 @@ import math
 
 from typing_extensions import override
 
-from agent_forge.evaluation.search import pareto
-from agent_forge.evaluation.search.pareto import Draws, Survivor
 from agent_forge.evomerge.config import EvoMergeConfig
 from agent_forge.evomerge.fitness.composite import Components
 from agent_forge.evomerge.recipes.recipe import Flow, Grouped
@@ -25,6 +23,8 @@ from agent_forge.evomerge.search.strategies.cma_es import mask_seed
 from agent_forge.evomerge.search.strategies.initial_points import seeds
 from agent_forge.evomerge.search.strategy import Generation, Past, Strategy
 from agent_forge.evomerge.search_settings import Nsga2Search
+from agent_forge.search import pareto
+from agent_forge.search.pareto import Draws, Survivor
 
 #: Attempts to breed a child that is not a copy of a candidate of the last generation.
 TRIES = 8

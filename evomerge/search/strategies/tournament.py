@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from typing_extensions import override
 
-from agent_forge.evaluation.search import pareto
-from agent_forge.evaluation.search.pareto import Draws
 from agent_forge.evomerge.config import EvoMergeConfig
 from agent_forge.evomerge.recipes.recipe import (
     SPECIES,
@@ -32,6 +30,8 @@ from agent_forge.evomerge.search.strategies.initial_points import seeds
 from agent_forge.evomerge.search.strategy import Past, Strategy
 from agent_forge.evomerge.search_settings import TournamentSearch
 from agent_forge.runs import keys
+from agent_forge.search import pareto
+from agent_forge.search.pareto import Draws
 
 
 class Tournament(Strategy):

@@ -18,9 +18,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from agent_forge.evaluation.search import pareto
-from agent_forge.evaluation.search.hypervolume import hypervolume
-from agent_forge.evaluation.search.pareto import Draws, Survivor
 from agent_forge.phases.experts.recipes import (
     Factors,
     GenerationBred,
@@ -31,6 +28,9 @@ from agent_forge.phases.experts.recipes import (
 from agent_forge.phases.experts.search import techniques
 from agent_forge.phases.experts.search.techniques import Space
 from agent_forge.phases.experts.settings import ExpertsConfig
+from agent_forge.search import pareto
+from agent_forge.search.hypervolume import hypervolume
+from agent_forge.search.pareto import Draws, Survivor
 from agent_forge.studies.events import Observed
 from agent_forge.studies.run import Ask, Note, Script
 

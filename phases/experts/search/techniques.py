@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from agent_forge.evaluation.search import pareto
-from agent_forge.evaluation.search.gene import Gene
-from agent_forge.evaluation.search.pareto import Draws
 from agent_forge.phases.experts.recipes import Factors
+from agent_forge.search import pareto
+from agent_forge.search.gene import Gene
+from agent_forge.search.pareto import Draws
 from agent_forge.weights import randomness
 
 #: Scales of a technique.

@@ -143,7 +143,7 @@ def pythons() -> list[str]:
 @pytest.mark.parametrize("python", pythons())
 def test_the_text_is_the_same_whatever_python_makes_it(python: str):
     """Models are trained on it and measured on it: with other text a verdict would not travel."""
-    root = Path(corpus.__file__).parents[3]
+    root = Path(__file__).resolve().parents[3]
     found = subprocess.run(
         [python, "-c", DIGESTS], cwd=root, check=True, capture_output=True, text=True
     )

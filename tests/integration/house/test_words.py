@@ -26,8 +26,10 @@ FOLDERS = (
     "pipeline",
     "phases",
     "runs",
+    "search",
     "studies",
     "testing",
+    "tools",
     "weights",
     "worker",
 )

@@ -13,11 +13,6 @@ from click.testing import CliRunner
 
 from agent_forge.cli import kind_views
 from agent_forge.evaluation.sandbox.sandbox import Sandbox
-from agent_forge.evaluation.tool_tasks import FAMILIES
-from agent_forge.evaluation.tool_tasks.episodes import Speech
-from agent_forge.evaluation.tool_tasks.item_sets import items
-from agent_forge.evaluation.tools.calls import CHAT, FORMS, TAGS, Call
-from agent_forge.evaluation.tools.toolbox import Toolbox, World, usable
 from agent_forge.phases.tool_baking import figures, recipes
 from agent_forge.phases.tool_baking.recipes import BakingState, Iteration
 from agent_forge.phases.tool_baking.script import Baking
@@ -29,6 +24,11 @@ from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.runs.kinds.state import fold_into
 from agent_forge.studies.making.making import MakingState
 from agent_forge.studies.run import Run
+from agent_forge.tools.calls import CHAT, FORMS, TAGS, Call
+from agent_forge.tools.tasks import FAMILIES
+from agent_forge.tools.tasks.episodes import Speech
+from agent_forge.tools.tasks.item_sets import items
+from agent_forge.tools.toolbox import Toolbox, World, usable
 from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.storage import model_origin
@@ -320,7 +320,7 @@ def test_a_tokenizer_that_cannot_write_calls_is_named() -> None:
     from tokenizers.pre_tokenizers import WhitespaceSplit
     from transformers import PreTrainedTokenizerFast
 
-    from agent_forge.evaluation.tool_tasks import episodes
+    from agent_forge.tools.tasks import episodes
 
     core = Tokenizer(WordLevel({"value": 0, "of": 1, "<end>": 2, "?": 3}, unk_token="?"))
     core.pre_tokenizer = WhitespaceSplit()

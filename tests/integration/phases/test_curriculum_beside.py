@@ -10,9 +10,6 @@ import pytest
 from transformers import Qwen2ForCausalLM
 
 from agent_forge.evaluation.backends.local_backend import ResidentModel
-from agent_forge.evaluation.tool_tasks import episodes
-from agent_forge.evaluation.tool_tasks.episodes import Player
-from agent_forge.evaluation.tool_tasks.item_sets import of_level
 from agent_forge.phases.curriculum import items, tools
 from agent_forge.phases.curriculum.recipes import Dream, Dreamed
 from agent_forge.phases.curriculum.script import Curriculum
@@ -22,6 +19,9 @@ from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.studies.making.making import MakingState
+from agent_forge.tools.tasks import episodes
+from agent_forge.tools.tasks.episodes import Player
+from agent_forge.tools.tasks.item_sets import of_level
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.weights.training import complete

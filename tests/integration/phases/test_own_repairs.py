@@ -10,16 +10,16 @@ import pytest
 
 from agent_forge.cli.options import setting
 from agent_forge.evaluation.sandbox.sandbox import Sandbox
-from agent_forge.evaluation.tool_tasks import own
-from agent_forge.evaluation.tool_tasks.episodes import Toolbox
-from agent_forge.evaluation.tool_tasks.own import OwnRepair
-from agent_forge.evaluation.tools.calls import BRACKETS, CHAT, TAGS, WORDS, Form
 from agent_forge.phases.tool_baking.settings import BakingConfig
 from agent_forge.phases.tool_baking.tool_tasks import all_tasks
 from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import RunRequest
+from agent_forge.tools.calls import BRACKETS, CHAT, TAGS, WORDS, Form
+from agent_forge.tools.tasks import own
+from agent_forge.tools.tasks.episodes import Toolbox
+from agent_forge.tools.tasks.own import OwnRepair
 from agent_forge.worker.commands import submit
 from testing.miniatures import baking_runs
 from testing.models import toy_models

@@ -11,6 +11,7 @@ from transformers.utils.chat_template_utils import render_jinja_template
 
 from agent_forge.runs.errors import SourceError
 from agent_forge.weights.folders import chat_template, template_rendering
+from testing import house_counts
 
 TALK = [
     {"role": "system", "content": "Be short. é \ud7ff"},
@@ -106,12 +107,9 @@ def test_a_template_that_was_refused_is_not_tried_again(monkeypatch: pytest.Monk
 
 def test_templates_are_rendered_at_one_place() -> None:
     """Another place would have no bounds."""
-    root = Path(template_rendering.__file__).parents[2]
-    rooms = ("agent_forge", "api", "cli", "evaluation", "evomerge", "phases", "pipeline", "runs")
     callers = {
-        str(file.relative_to(root))
-        for room in (*rooms, "studies", "weights", "worker")
-        for file in (root / room).rglob("*.py")
+        file.name
+        for file in house_counts.files(*house_counts.PRODUCT)
         if re.search(r"\.(apply_chat_template|from_string)\(", file.read_text("utf-8"))
     }
     assert callers == set()

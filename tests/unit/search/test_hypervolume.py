@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_forge.evaluation.search import pareto
-from agent_forge.evaluation.search.hypervolume import hypervolume
+from agent_forge.search import pareto
+from agent_forge.search.hypervolume import hypervolume
 
 POINTS = st.integers(1, 5).flatmap(
     lambda n: st.lists(st.tuples(*[st.integers(-2, 6)] * n), min_size=1, max_size=16)

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agent_forge.evaluation.task_families.families import Draws
-from agent_forge.evaluation.tool_tasks.base import LEVELS, Family, ToolItem
-from agent_forge.evaluation.tool_tasks.families import (
+from agent_forge.runs.errors import ConfigError
+from agent_forge.tools.tasks.base import LEVELS, Family, ToolItem
+from agent_forge.tools.tasks.families import (
     Calculation,
     Execution,
     MemoryTask,
@@ -17,7 +18,6 @@ from agent_forge.evaluation.tool_tasks.families import (
     Retrieval,
     TableTask,
 )
-from agent_forge.runs.errors import ConfigError
 
 #: Name → family.
 FAMILIES: Mapping[str, Family] = {

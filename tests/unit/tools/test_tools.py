@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_forge.evaluation.tools import calls
-from agent_forge.evaluation.tools.calculator import Calculator, evaluate
-from agent_forge.evaluation.tools.calls import FORMS, LONGEST_OUTPUT, Call, ToolError, cut
-from agent_forge.evaluation.tools.search import Index, Search
-from agent_forge.evaluation.tools.toolbox import (
+from agent_forge.tools import calls
+from agent_forge.tools.calculator import Calculator, evaluate
+from agent_forge.tools.calls import FORMS, LONGEST_OUTPUT, Call, ToolError, cut
+from agent_forge.tools.search import Index, Search
+from agent_forge.tools.toolbox import (
     NAMES,
     SLOTS,
     Memory,

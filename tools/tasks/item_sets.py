@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import count, islice
 
-from agent_forge.evaluation import tool_tasks
 from agent_forge.evaluation.data.slices import Slice, slice_of
 from agent_forge.evaluation.task_families.item_sets import LULL, SHARES
-from agent_forge.evaluation.tool_tasks.base import ToolItem
 from agent_forge.events import canonical_json
+from agent_forge.tools import tasks as tool_tasks
+from agent_forge.tools.tasks.base import ToolItem
 
 
 def items(family: str, levels: int, seed: int, on: Slice, limit: int) -> list[ToolItem]:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from string import ascii_lowercase, digits
 
 from agent_forge.evaluation.task_families.families import Draws, number
-from agent_forge.evaluation.tool_tasks.base import ToolItem
-from agent_forge.evaluation.tools.calculator import Calculator
-from agent_forge.evaluation.tools.calls import Call
-from agent_forge.evaluation.tools.toolbox import World
+from agent_forge.tools.calculator import Calculator
+from agent_forge.tools.calls import Call
+from agent_forge.tools.tasks.base import ToolItem
+from agent_forge.tools.toolbox import World
 
 
 @dataclass(frozen=True)

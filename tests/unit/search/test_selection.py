@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from agent_forge.evaluation.search import pareto
-from agent_forge.evaluation.search.pareto import Draws, Survivor
+from agent_forge.search import pareto
+from agent_forge.search.pareto import Draws, Survivor
 
 
 def test_the_better_front_survives_and_in_it_the_ends() -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from agent_forge.evaluation.task_families.families import Draws
-from agent_forge.evaluation.tools.calls import Call
-from agent_forge.evaluation.tools.toolbox import World
+from agent_forge.tools.calls import Call
+from agent_forge.tools.toolbox import World
 
 #: Levels of difficulty: 1 … LEVELS.
 LEVELS = 5

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from agent_forge.evaluation.tool_tasks import FAMILIES, item, runs_programs
-from agent_forge.evaluation.tool_tasks.base import LEVELS, right
-from agent_forge.evaluation.tool_tasks.item_sets import digest, items
 from agent_forge.runs.errors import ConfigError
+from agent_forge.tools.tasks import FAMILIES, item, runs_programs
+from agent_forge.tools.tasks.base import LEVELS, right
+from agent_forge.tools.tasks.item_sets import digest, items
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))

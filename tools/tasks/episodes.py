@@ -24,13 +24,13 @@ from transformers import StoppingCriteria
 from agent_forge.evaluation.backends.backend import LocalModel
 from agent_forge.evaluation.backends.generation import end_tokens
 from agent_forge.evaluation.sandbox.sandbox import Sandbox
-from agent_forge.evaluation.tool_tasks.base import ToolItem, right
-from agent_forge.evaluation.tools import calls
-from agent_forge.evaluation.tools.calls import FORMS, Form, Tool, ToolError
-from agent_forge.evaluation.tools.toolbox import Answer, Toolbox
 from agent_forge.evaluation.trajectories.contexts import Beginnings
 from agent_forge.evaluation.trajectories.sampling import ROWS, Drawing
 from agent_forge.runs.errors import ConfigError, SourceError
+from agent_forge.tools import calls
+from agent_forge.tools.calls import FORMS, Form, Tool, ToolError
+from agent_forge.tools.tasks.base import ToolItem, right
+from agent_forge.tools.toolbox import Answer, Toolbox
 from agent_forge.weights import randomness
 from agent_forge.weights.folders import template_rendering
 from agent_forge.weights.folders.vocabularies import Tokenizer

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_forge.evaluation.search import pareto
-from agent_forge.evaluation.search.pareto import Draws
+from agent_forge.search import pareto
+from agent_forge.search.pareto import Draws
 
 POINTS = st.integers(2, 4).flatmap(
     lambda n: st.lists(st.tuples(*[st.integers(0, 6)] * n), min_size=1, max_size=24)

@@ -16,7 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from agent_forge.evaluation.tools.calls import ToolError
+from agent_forge.tools.calls import ToolError
 
 #: Saturation of a word's frequency, and how much a document's length counts.
 K1, B = 1.2, 0.75

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from agent_forge.evaluation.sandbox.sandbox import Sandbox
-from agent_forge.evaluation.tools.calculator import Calculator
-from agent_forge.evaluation.tools.calls import Call, Tool, ToolError, cut
-from agent_forge.evaluation.tools.search import Index, Search
 from agent_forge.evaluation.verifiers import program
 from agent_forge.evaluation.verifiers.program import Program
+from agent_forge.tools.calculator import Calculator
+from agent_forge.tools.calls import Call, Tool, ToolError, cut
+from agent_forge.tools.search import Index, Search
 
 #: Names of all tools.
 NAMES = ("calc", "table", "search", "put", "get", "python", "edit", "test")

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 
-from agent_forge.evaluation.tools.calls import ToolError
+from agent_forge.tools.calls import ToolError
 
 #: Bits of a numerator or denominator, depth of brackets, and characters: more is an error.
 BITS, DEPTH, CHARACTERS = 4_096, 50, 500
