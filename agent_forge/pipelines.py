@@ -151,7 +151,7 @@ class PipelineOrchestrator:
         Raises RunFailedError, RunCancelledError.
         """
         state = self._carried(None)
-        return kinds.of(state.kind).report(state, ())
+        return kinds.of(state.kind).view.report(state, ())
 
     def run_single_phase(self, number: int) -> Ended:
         """Carry the pipeline on until a phase has ended, those before it first; return what it gives.
@@ -159,7 +159,7 @@ class PipelineOrchestrator:
         `number` is from 1. Raises ConfigError for a phase that there is not, RunFailedError,
         RunCancelledError.
         """
-        config = kinds.of("pipeline").parse(self._asked.config)
+        config = kinds.of("pipeline").settings.parse(self._asked.config)
         if not 1 <= number <= len(config.phases):
             raise ConfigError(f"there is no phase {number}: there are 1 to {len(config.phases)}.")
         state = self._now()
@@ -195,7 +195,7 @@ class PipelineOrchestrator:
 
 def _placed(kind: str, data: str) -> str:
     """Return data with an absolute path, so that the call means it from any folder; RUN:items stays."""
-    return data if data.endswith(f":{delegation.ITEMS}") else kinds.of(kind).placed(data)
+    return data if data.endswith(f":{delegation.ITEMS}") else kinds.of(kind).requests.placed(data)
 
 
 def submitted(

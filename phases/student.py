@@ -14,8 +14,8 @@ from typing_extensions import override
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import HalfPrecision, Large
-from agent_forge.runs.kinds.architecture import Architecture
 from agent_forge.runs.kinds.asked import Command
+from agent_forge.runs.kinds.forecast import Architecture
 from agent_forge.runs.kinds.setting_words import TRAINING, Labels
 from agent_forge.runs.record.device_setting import on_cpu
 from agent_forge.studies import comparison, given_dtype, study_view

@@ -17,7 +17,7 @@ from agent_forge.events import Event, New
 from agent_forge.events.envelope import Plain
 from agent_forge.runs.event_types import Figure
 from agent_forge.runs.kinds.decide import Decision, Task, failure
-from agent_forge.runs.kinds.outcome import Figured
+from agent_forge.runs.kinds.figure_words import Figured
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.record.events import Completed
 from agent_forge.runs.system.rounding import alike

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from typing_extensions import override
 
@@ -55,6 +55,9 @@ from agent_forge.weights.training.canary import STEPS, canary
 from agent_forge.weights.training.models import modules
 from agent_forge.weights.training.room import bounded
 from agent_forge.weights.training.windows import Ids
+
+if TYPE_CHECKING:
+    from agent_forge.studies import AnyStudy
 
 
 class Context(GivenContext[Any]):
@@ -283,7 +286,7 @@ def begun(kind: AnyKind, work: type[C], submitted: Submitted, cache: Artifacts) 
     return context, timed(lambda: state.take(context.started()))
 
 
-def of_steps(study: Any, context: TrainingContext[Any]) -> Costs:
+def of_steps(study: AnyStudy, context: TrainingContext[Any]) -> Costs:
     """Return the costs of a run by its steps, timed as those of the slowest training."""
     extent, stepping = study.extent(study.run(context.state)), context.step_seconds()
     counted = extent.counted or f"there are {extent.steps:,} steps in all, none slower"
@@ -297,11 +300,9 @@ def of_steps(study: Any, context: TrainingContext[Any]) -> Costs:
     )
 
 
-def forecast(
-    study: Any, work: type[Context], submitted: Submitted, cache: Artifacts, folder: Path
-) -> Forecast:
+def forecast(study: AnyStudy, submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     """Return what a run of a study costs here. Raises the errors of a start."""
-    context, opening = begun(study, work, submitted, cache)
+    context, opening = begun(study, study.work(), submitted, cache)
     started, costs = context.state.started, study.costs(context)
     timings = [*(part.how for part in costs.parts), f"the start {duration(opening)}"]
     besides = f". {costs.besides} come on top" if costs.besides else ""
@@ -373,15 +374,13 @@ def publish_model(
     publish(place, fill)
 
 
-def write(
-    study: Any, work: type[TrainingContext[Any]], home: Home, state: MakingState, out: Path
-) -> Plain:
+def write(study: AnyStudy, home: Home, state: MakingState, out: Path) -> Plain:
     """Write every folder of a `Study`, whole or not at all, the items, last the report; return it.
 
-    `work` is its class of contexts. Raises the errors of `check_target`.
+    Raises the errors of `check_target`.
     """
     out, run = check_target(out), study.run(state)
-    context = work.to_read(state, Artifacts.of(home), run.result_digests)
+    context = study.work().to_read(state, Artifacts.of(home), run.result_digests)
     for role in study.roles(state.submitted.config):
         publish_model(context, out / role, run.name_of(role), state.head, study.prose.card(run, role))
     folders = study.further_folders(run, out)

@@ -86,7 +86,7 @@ def _child(home: Home, failpoint: str) -> None:
 
 def essence(state: Any) -> Essence:
     """Return what a killed run must have in common with the undisturbed one."""
-    result = kinds.of(state.kind).result(state) if state.completed else None
+    result = kinds.of(state.kind).models.result(state) if state.completed else None
     return result, state.lineage_digest()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,9 +22,10 @@ from agent_forge.phases.cognate.recipes import BASE, CognateState, Completed, St
 from agent_forge.phases.cognate.settings import KNOWN, NAME, CognateConfig
 from agent_forge.runs.errors import ConfigError, DataError, NotFoundError
 from agent_forge.runs.event_types import Figure
-from agent_forge.runs.kinds.architecture import Architecture
 from agent_forge.runs.kinds.asked import Checked, Command, Lookup, Plan, RunRequest
+from agent_forge.runs.kinds.controls import Forks
 from agent_forge.runs.kinds.decide import Decision, Start, failure
+from agent_forge.runs.kinds.forecast import Architecture
 from agent_forge.runs.kinds.origin import Ancestor, Origin
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.panels.head import Result, listed
@@ -31,9 +33,10 @@ from agent_forge.runs.panels.panels import Panel
 from agent_forge.runs.record.device_setting import AUTO, CPU
 from agent_forge.studies import origins
 from agent_forge.studies.making.making import Making, MakingState, Trained
+from agent_forge.studies.origins import StudyModels
 from agent_forge.studies.run import Fail, FigureRule, Make, Run, Script
-from agent_forge.studies.study import Study
-from agent_forge.studies.study_view import Prose
+from agent_forge.studies.study import Study, StudyVerification
+from agent_forge.studies.study_view import Prose, StudyView
 from agent_forge.studies.submission import trainable
 from agent_forge.studies.training_panels import Group
 from agent_forge.weights.recipes import Train
@@ -42,6 +45,150 @@ if TYPE_CHECKING:
     from agent_forge.phases.cognate.work import Context
     from agent_forge.runs.kinds.kind import Kind
     from agent_forge.studies.work import Costs
+
+
+class CognateView(StudyView[MakingState]):
+    """What is shown of a cognate run."""
+
+    @override
+    def unchanged(self, state: MakingState) -> str | None:
+        """Return None: specialists of any base are trained."""
+        return None
+
+    @override
+    def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+        match type_:
+            case "submitted":
+                config = data["config"]
+                base = data["base"]["name"] if data["base"] else "a base"
+                return f"{config['preset']}: {base}, then {', '.join(config['domains'])}"
+            case "observed":
+                name = names.get(data["recipe_id"], data["recipe_id"][:12])
+                values = ", ".join(f"{k} {v:.4f}" for k, v in data["values"].items())
+                return f"{name}, {data['measure'].partition('@')[0]}: {values}"
+            case "completed":
+                return ", ".join(data["models"])
+        return super().summary_line(type_, data, names)
+
+    @override
+    def task_words(self, key: str, names: Mapping[str, str]) -> str:
+        first, _, rest = key.partition("/")
+        if first == "observe":
+            name = names.get(rest.rpartition("/")[2], "a model")
+            return f"measure {rest.partition('@')[0]} of {name}"
+        return "prepare text and tokenizer" if key == Start.key else super().task_words(key, names)
+
+    @override
+    def row(self, entry: dict[str, object], event: Event) -> None:
+        super().row(entry, event)
+        if isinstance(event, Trained):
+            entry |= {"result": event.recipe_id}
+        if isinstance(event, Completed):
+            quality = {role: model.bits_per_byte for role, model in event.models.items()}
+            entry |= listed(panels.FEWER, panels.gain(quality), panels.SLICE)
+
+    @override
+    def headline(self, run: Run) -> Result | None:
+        """Return how much better specialists are on their own domains than the base."""
+        return panels.result(run)
+
+    @override
+    def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+        run = self.study.begun(state)
+        return [] if run is None else panels.panels(run, self.curves(state))
+
+    @override
+    def fields(self, state: MakingState) -> dict[str, object]:
+        named = self.study.named(state) if state.started else {}
+        trainings = self.study.trainings(state) if named else {}
+        models = {
+            role: {
+                "recipe_id": recipe.id,
+                "digest": state.made[recipe.id].digest if recipe.id in state.made else None,
+                "step": state.steps(trainings[role]) if role in trainings else 0,
+                "steps": trainings[role].upto if role in trainings else 0,
+            }
+            for role, recipe in named.items()
+        }
+        return {"models": models, **super().fields(state)}
+
+
+class CognateModels(StudyModels[MakingState]):
+    """The base and the specialists of a cognate run."""
+
+    @override
+    def find(self, state: MakingState, name: str) -> str:
+        """Return the recipe id that a role, the beginning of an id, or a whole id means.
+
+        A whole id may be of what no role names, as of a model before it is rounded. Raises
+        NotFoundError.
+        """
+        run = self.study.begun(state)
+        ids = {recipe.id for recipe in run.recipes.values()} & set(state.made) if run else ()
+        return name if name in ids else super().find(state, name)
+
+    @override
+    def registered(self, event: Event, state: MakingState) -> list[dict[str, object]]:
+        if not isinstance(event, Completed):
+            return []
+        folder, base = state.submitted.output_dir, event.models[BASE].digest
+        return [
+            {
+                "name": f"{state.run}-{role}",
+                "kind": "base" if role == BASE else "specialist",
+                "digest": model.digest,
+                "parameters": self.study.parameters(state),
+                "path": f"{folder}/{role}" if folder else None,
+                "metrics": model.bits_per_byte,
+                "lineage": [] if role == BASE else [base],
+            }
+            for role, model in event.models.items()
+        ]
+
+    @override
+    def origin(self, state: MakingState, rows: Sequence[Envelope], name: str) -> Origin:
+        if not name:
+            named = self.study.named(state) if state.started else {}
+            roles = ", ".join(role for role, recipe in named.items() if recipe.id in state.made)
+            raise NotFoundError(
+                f"run {state.run} gives several models: say which, as {state.run}:ROLE. It has "
+                f"{roles or 'none yet'}."
+            )
+        model = super().origin(state, rows, name)
+        return replace(model, what=f"{model.name} model of run {state.run}")
+
+    @override
+    def ancestry(self, state: MakingState, name: str) -> list[Ancestor]:
+        return origins.ancestry(state, self.study.recipes(state), self.find(state, name or BASE))
+
+
+class CognateVerification(StudyVerification[MakingState]):
+    """The rules by which models of a cognate run are made again."""
+
+    @override
+    def chosen(self, state: MakingState, which: str) -> list[str]:
+        if which == "all":
+            return [recipe.id for recipe in self.study.named(state).values() if recipe.id in state.made]
+        return [self.study.models.find(state, BASE if which == "champion" else which)]
+
+
+class CognateForks(Forks[MakingState]):
+    """The rules of forks of cognate runs."""
+
+    @override
+    def check(self, state: MakingState, changes: Mapping[str, Any]) -> None:
+        """Raise ConfigError if a change would touch what is made already."""
+        if state.started is None:
+            return
+        free = {"max_hours", "max_device_hours"}
+        for name in changes:
+            if name == "domains":
+                _check_domains(state, changes[name])
+            elif name not in free:
+                raise ConfigError(
+                    f"setting {name} cannot change in a fork of a cognate run that has started: models "
+                    "are made with it. Start a new run instead."
+                )
 
 
 class Cognate(Study[MakingState]):
@@ -94,6 +241,10 @@ class Cognate(Study[MakingState]):
         lines=lambda run: figures.lines(figures.report(run)),
         card=figures.card,
     )
+    view = cached_property(CognateView)
+    models = cached_property(CognateModels)
+    verification = cached_property(CognateVerification)
+    forks = cached_property(CognateForks)
 
     # ---- deciding ----------------------------------------------------------------------------
 
@@ -129,21 +280,6 @@ class Cognate(Study[MakingState]):
         return decision
 
     @override
-    def check_fork(self, state: MakingState, changes: Mapping[str, Any]) -> None:
-        """Raise ConfigError if a change would touch what is made already."""
-        if state.started is None:
-            return
-        free = {"max_hours", "max_device_hours"}
-        for name in changes:
-            if name == "domains":
-                _check_domains(state, changes[name])
-            elif name not in free:
-                raise ConfigError(
-                    f"setting {name} cannot change in a fork of a cognate run that has started: models "
-                    "are made with it. Start a new run instead."
-                )
-
-    @override
     def memory_of(self, submitted: Submitted, started: Started) -> int:
         return recipes.memory(started)
 
@@ -165,7 +301,7 @@ class Cognate(Study[MakingState]):
         return costs(context)
 
     @override
-    def _work(self) -> type[Context]:
+    def work(self) -> type[Context]:
         from agent_forge.phases.cognate.work import Context
 
         return Context
@@ -176,17 +312,6 @@ class Cognate(Study[MakingState]):
     def roles(self, config: CognateConfig) -> Sequence[str]:
         """Return base and specialists."""
         return [BASE, *config.domains]
-
-    @override
-    def find(self, state: MakingState, name: str) -> str:
-        """Return the recipe id that a role, the beginning of an id, or a whole id means.
-
-        A whole id may be of what no role names, as of a model before it is rounded. Raises
-        NotFoundError.
-        """
-        run = self.begun(state)
-        ids = {recipe.id for recipe in run.recipes.values()} & set(state.made) if run else ()
-        return name if name in ids else super().find(state, name)
 
     @override
     def named(self, state: MakingState) -> Mapping[str, Making]:
@@ -232,67 +357,7 @@ class Cognate(Study[MakingState]):
     def inputs(self, state: MakingState) -> dict[str, list[str]]:
         return {"base": [state.started.base.digest]} if state.started.base else {}
 
-    @override
-    def unchanged(self, state: MakingState) -> str | None:
-        """Return None: specialists of any base are trained."""
-        return None
-
-    @override
-    def models(self, event: Event, state: MakingState) -> list[dict[str, object]]:
-        if not isinstance(event, Completed):
-            return []
-        folder, base = state.submitted.output_dir, event.models[BASE].digest
-        return [
-            {
-                "name": f"{state.run}-{role}",
-                "kind": "base" if role == BASE else "specialist",
-                "digest": model.digest,
-                "parameters": self.parameters(state),
-                "path": f"{folder}/{role}" if folder else None,
-                "metrics": model.bits_per_byte,
-                "lineage": [] if role == BASE else [base],
-            }
-            for role, model in event.models.items()
-        ]
-
-    @override
-    def origin(self, state: MakingState, rows: Sequence[Envelope], name: str) -> Origin:
-        if not name:
-            named = self.named(state) if state.started else {}
-            roles = ", ".join(role for role, recipe in named.items() if recipe.id in state.made)
-            raise NotFoundError(
-                f"run {state.run} gives several models: say which, as {state.run}:ROLE. It has "
-                f"{roles or 'none yet'}."
-            )
-        model = super().origin(state, rows, name)
-        return replace(model, what=f"{model.name} model of run {state.run}")
-
-    @override
-    def ancestry(self, state: MakingState, name: str) -> list[Ancestor]:
-        return origins.ancestry(state, self.recipes(state), self.find(state, name or BASE))
-
-    @override
-    def chosen(self, state: MakingState, which: str) -> list[str]:
-        if which == "all":
-            return [recipe.id for recipe in self.named(state).values() if recipe.id in state.made]
-        return [self.find(state, BASE if which == "champion" else which)]
-
     # ---- shown -------------------------------------------------------------------------------
-
-    @override
-    def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
-        match type_:
-            case "submitted":
-                config = data["config"]
-                base = data["base"]["name"] if data["base"] else "a base"
-                return f"{config['preset']}: {base}, then {', '.join(config['domains'])}"
-            case "observed":
-                name = names.get(data["recipe_id"], data["recipe_id"][:12])
-                values = ", ".join(f"{k} {v:.4f}" for k, v in data["values"].items())
-                return f"{name}, {data['measure'].partition('@')[0]}: {values}"
-            case "completed":
-                return ", ".join(data["models"])
-        return super().summary_line(type_, data, names)
 
     @override
     def started_line(self, data: Mapping[str, Any]) -> str:
@@ -301,28 +366,6 @@ class Cognate(Study[MakingState]):
         adapters = f", adapters of {count:,} parameters" if count else ""
         text = sum(data["tokens"].values())
         return f"{data['parameters']:,} parameters{adapters}, {text:,} tokens of text"
-
-    @override
-    def task_words(self, key: str, names: Mapping[str, str]) -> str:
-        first, _, rest = key.partition("/")
-        if first == "observe":
-            name = names.get(rest.rpartition("/")[2], "a model")
-            return f"measure {rest.partition('@')[0]} of {name}"
-        return "prepare text and tokenizer" if key == Start.key else super().task_words(key, names)
-
-    @override
-    def row(self, entry: dict[str, object], event: Event) -> None:
-        super().row(entry, event)
-        if isinstance(event, Trained):
-            entry |= {"result": event.recipe_id}
-        if isinstance(event, Completed):
-            quality = {role: model.bits_per_byte for role, model in event.models.items()}
-            entry |= listed(panels.FEWER, panels.gain(quality), panels.SLICE)
-
-    @override
-    def headline(self, run: Run) -> Result | None:
-        """Return how much better specialists are on their own domains than the base."""
-        return panels.result(run)
 
     @override
     def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
@@ -337,26 +380,6 @@ class Cognate(Study[MakingState]):
             "precision": run.settings.precision,
         }
         return {name: (value, "") for name, value in shown.items()}
-
-    @override
-    def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
-        run = self.begun(state)
-        return [] if run is None else panels.panels(run, self.curves(state))
-
-    @override
-    def view(self, state: MakingState) -> dict[str, object]:
-        named = self.named(state) if state.started else {}
-        trainings = self.trainings(state) if named else {}
-        models = {
-            role: {
-                "recipe_id": recipe.id,
-                "digest": state.made[recipe.id].digest if recipe.id in state.made else None,
-                "step": state.steps(trainings[role]) if role in trainings else 0,
-                "steps": trainings[role].upto if role in trainings else 0,
-            }
-            for role, recipe in named.items()
-        }
-        return {"models": models, **super().view(state)}
 
 
 def _check_domains(state: Any, domains: Sequence[str]) -> None:
@@ -399,14 +422,14 @@ def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
     base = [str(model) for model in request.models.get("base", ())]
     if len(base) > 1:
         raise ConfigError("a cognate run has one base. Give one.")
-    config: CognateConfig = kind.parse(request.config)
+    config: CognateConfig = kind.settings.parse(request.config)
     data = tuple(map(training_texts.absolute, map(str, request.data)))
     there = KNOWN
     if data:
         there = training_texts.domains(data)
         if "domains" not in request.config:
             _check_names(there)
-            config = kind.parse({**request.config, "domains": there})
+            config = kind.settings.parse({**request.config, "domains": there})
     training_texts.check_domains("domains names", config.domains, there, bool(data))
     training_texts.check_domains("mix weighs", tuple(config.mix or ()), there, bool(data))
     if not data:

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import override
+
 from agent_forge.evaluation.data.slices import Slice
-from agent_forge.phases.compression.recipes import ROLE, STUDENTS
+from agent_forge.phases.compression.recipes import ROLE, STUDENTS, CompressionState
 from agent_forge.phases.compression.settings import MENU, CompressionConfig
 from agent_forge.runs.errors import ConfigError
-from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
+from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, Requests, RunRequest
 from agent_forge.runs.system import packages
 
 if TYPE_CHECKING:
@@ -27,6 +29,17 @@ PLAIN_NAMES = ("", "model")
 STUDENT = "student"
 
 
+class CompressionRequests(Requests[CompressionState]):
+    """The ways in which users ask for compressions."""
+
+    @override
+    def placed(self, data: str) -> str:
+        """Return data with an absolute path; tasks and built-in items keep their names."""
+        from agent_forge.evaluation.data.items import absolute
+
+        return absolute(data)
+
+
 def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
     """Return the plan of a compression of one `model`, with `students` beside it or none.
 
@@ -35,7 +48,7 @@ def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
     from agent_forge.weights.devices import check_device
     from agent_forge.weights.folders.sources import ALIASES, resolve
 
-    config = kind.parse(request.config)
+    config = kind.settings.parse(request.config)
     if {"budget", "retention"} <= set(request.config):
         raise ConfigError("give a budget or a retention: each alone chooses a file.")
     if unknown := sorted(set(request.models) - {ROLE, STUDENTS}):
@@ -49,7 +62,7 @@ def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
         resolve(str(name), aliases, lookup.named)
         for name in (*names, *request.models.get(STUDENTS, ()))
     )
-    data = tuple(kind.placed(str(place)) for place in request.data)
+    data = tuple(kind.requests.placed(str(place)) for place in request.data)
     fields = {ROLE: (model,), STUDENTS: tuple(smaller), "data": data}
     return Plan(kind.name, config, fields, request.output_dir)
 

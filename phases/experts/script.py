@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -43,6 +44,7 @@ from agent_forge.phases.experts.solving import SOLVED
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
+from agent_forge.runs.kinds.controls import Forks
 from agent_forge.runs.kinds.decide import Task
 from agent_forge.runs.kinds.view import Outlook
 from agent_forge.runs.panels.head import listed
@@ -54,7 +56,7 @@ from agent_forge.studies.making.making import Making, MakingState
 from agent_forge.studies.run import Arm, Ask, Run, Script, Together
 from agent_forge.studies.settings import MIX
 from agent_forge.studies.study import Study
-from agent_forge.studies.study_view import Plain, Prose
+from agent_forge.studies.study_view import Plain, Prose, StudyView
 from agent_forge.studies.training_panels import BITS
 from agent_forge.weights.recipes import Train
 
@@ -66,6 +68,107 @@ if TYPE_CHECKING:
 
 #: Settings that choose among measured mixtures: who survives, is a finalist, may be the result.
 CHOOSING_MIXTURES = ("finalists", "apart", "drift")
+
+
+class ExpertsView(StudyView[MakingState]):
+    """What is shown of an experts run."""
+
+    @override
+    def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+        match type_:
+            case "generation_bred":
+                return f"{data['arm']} {data['number']}: {len(data['mixtures'])} mixtures"
+            case "scored":
+                return f"{data['arm']} {data['number']}: {len(data['items'])} measured"
+            case "generation_ended":
+                return (
+                    f"{data['arm']} {data['number']}: hypervolume {data['hypervolume']:.4g} after "
+                    f"{data['evaluations']:,} mixtures"
+                )
+            case "fitted":
+                factors = ", ".join(f"{factor:+.2f}" for factor in data["factors"])
+                return f"{data['domain']}: {factors}"
+            case "observed" if data["measure"] == SOLVED:
+                values = data["values"].values()
+                share = sum(values) / len(values)
+                return f"{names.get(str(data['recipe_id']), 'model')}, {data['on']}: solves {share:.0%}"
+            case "routed":
+                return f"{sum(map(len, data['choices'].values()))} windows"
+        return super().summary_line(type_, data, names)
+
+    @override
+    def task_words(self, key: str, names: Mapping[str, str]) -> str:
+        first, *rest = key.split("/")
+        if first == "score":
+            return f"measure mixtures of generation {rest[1]} of {rest[0]}"
+        if first == "fit":
+            return f"find the mixture of {rest[0]}"
+        return "choose experts by beginnings" if key == "route" else super().task_words(key, names)
+
+    @override
+    def outlook(
+        self, state: MakingState, rehearsal: object, under_way: Sequence[tuple[str, float]] = ()
+    ) -> Outlook:
+        """Return how far the run is in steps, and the time left, with that of mixtures to measure.
+
+        A mixture costs what those before took on average; before the first the time is not known.
+        """
+        base_outlook, run = super().outlook(state, rehearsal, under_way), self.study.begun(state)
+        if state.completed or run is None:
+            return base_outlook
+        scores = [event for event in state.answers.values() if isinstance(event, Scored)]
+        count, spent = sum(len(e.items) for e in scores), math.fsum(e.seconds for e in scores)
+        most = recipes.trainable(run.submitted, run.started)[: run.settings.experts]
+        arms = spaces(len(run.started.merges), run.known.get("kept", most))
+        left = len(arms) * run.settings.evaluations - count
+        if left <= 0:
+            return base_outlook
+        if not count or base_outlook.eta_s is None:
+            return replace(base_outlook, inside=0.0, eta_s=None)
+        hands = max(1, len(under_way))
+        eta = base_outlook.eta_s + left * spent / count / hands
+        done = state.spent.device
+        return replace(base_outlook, inside=done / (done + eta * hands), eta_s=eta)
+
+    @override
+    def row(self, entry: Plain, event: Event) -> None:
+        super().row(entry, event)
+        if isinstance(event, Completed):
+            bits = {a.recipe_id: a.bits_per_byte for a in event.arms.values()}[entry["result"]]
+            on = f"{TEST} slice, mean over {len(bits)} domains"
+            entry |= listed(BITS, math.fsum(bits.values()) / len(bits), on)
+
+    @override
+    def headline(self, run: Run) -> object:
+        """Return the result, called by its arm, beside the given model."""
+        shown, observation = super().headline(run), run.seen.get(run.ours or "")
+        on = f"{TEST} slice, mean over {len(observation.values)} domains" if observation else ""
+        return shown and shown.model_copy(update={"name": run.result, "on": on})
+
+    @override
+    def references(self, run: Run) -> Sequence[str]:
+        """Return the adapters beside the experts."""
+        return [f"{LORA}{domain}" for domain in run.known.get("experts", ())]
+
+
+class ExpertsForks(Forks[MakingState]):
+    """The rules of forks of experts runs."""
+
+    @override
+    def check(self, state: MakingState, changes: Mapping[str, object]) -> None:
+        """Raise ConfigError if a fork at this state may not change these settings.
+
+        Which mixtures are chosen may change until the first finalist is made: a search of an hour need
+        not be repeated for that.
+        """
+        super().check(state, {n: v for n, v in changes.items() if n not in CHOOSING_MIXTURES})
+        run = self.study.begun(state)
+        finalists = run.known.get("finalists", {}) if run else {}
+        if changes and run and any(run.recipes[name].id in state.made for name in finalists):
+            raise ConfigError(
+                f"setting {next(iter(changes))} cannot change once a finalist is made. Fork at an "
+                "earlier event: the last of the search."
+            )
 
 
 class Experts(Study[MakingState]):
@@ -92,6 +195,8 @@ class Experts(Study[MakingState]):
         lines=panels.lines,
         paragraphs=panels.paragraphs,
     )
+    view = cached_property(ExpertsView)
+    forks = cached_property(ExpertsForks)
 
     # ---- recipes and script --------------------------------------------------------------------
 
@@ -193,22 +298,6 @@ class Experts(Study[MakingState]):
                 return figures.wrong_routes(expert_count, event)
         return None
 
-    @override
-    def check_fork(self, state: MakingState, changes: Mapping[str, object]) -> None:
-        """Raise ConfigError if a fork at this state may not change these settings.
-
-        Which mixtures are chosen may change until the first finalist is made: a search of an hour need
-        not be repeated for that.
-        """
-        super().check_fork(state, {n: v for n, v in changes.items() if n not in CHOOSING_MIXTURES})
-        run = self.begun(state)
-        finalists = run.known.get("finalists", {}) if run else {}
-        if changes and run and any(run.recipes[name].id in state.made for name in finalists):
-            raise ConfigError(
-                f"setting {next(iter(changes))} cannot change once a finalist is made. Fork at an "
-                "earlier event: the last of the search."
-            )
-
     # ---- asking for a run ----------------------------------------------------------------------
 
     @override
@@ -242,7 +331,7 @@ class Experts(Study[MakingState]):
         return costs(context)
 
     @override
-    def _work(self) -> type[Context]:
+    def work(self) -> type[Context]:
         from agent_forge.phases.experts.work import Context
 
         return Context
@@ -263,81 +352,9 @@ class Experts(Study[MakingState]):
     # ---- what is shown ---------------------------------------------------------------------------
 
     @override
-    def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
-        match type_:
-            case "generation_bred":
-                return f"{data['arm']} {data['number']}: {len(data['mixtures'])} mixtures"
-            case "scored":
-                return f"{data['arm']} {data['number']}: {len(data['items'])} measured"
-            case "generation_ended":
-                return (
-                    f"{data['arm']} {data['number']}: hypervolume {data['hypervolume']:.4g} after "
-                    f"{data['evaluations']:,} mixtures"
-                )
-            case "fitted":
-                factors = ", ".join(f"{factor:+.2f}" for factor in data["factors"])
-                return f"{data['domain']}: {factors}"
-            case "observed" if data["measure"] == SOLVED:
-                values = data["values"].values()
-                share = sum(values) / len(values)
-                return f"{names.get(str(data['recipe_id']), 'model')}, {data['on']}: solves {share:.0%}"
-            case "routed":
-                return f"{sum(map(len, data['choices'].values()))} windows"
-        return super().summary_line(type_, data, names)
-
-    @override
     def started_line(self, data: Mapping[str, Any]) -> str:
         """Return the numbers of an expert, and how many further models there are."""
         return f"{data['numbers']:,} singular values, {len(data['merges'])} further models"
-
-    @override
-    def task_words(self, key: str, names: Mapping[str, str]) -> str:
-        first, *rest = key.split("/")
-        if first == "score":
-            return f"measure mixtures of generation {rest[1]} of {rest[0]}"
-        if first == "fit":
-            return f"find the mixture of {rest[0]}"
-        return "choose experts by beginnings" if key == "route" else super().task_words(key, names)
-
-    @override
-    def outlook(
-        self, state: MakingState, rehearsal: object, under_way: Sequence[tuple[str, float]] = ()
-    ) -> Outlook:
-        """Return how far the run is in steps, and the time left, with that of mixtures to measure.
-
-        A mixture costs what those before took on average; before the first the time is not known.
-        """
-        base_outlook, run = super().outlook(state, rehearsal, under_way), self.begun(state)
-        if state.completed or run is None:
-            return base_outlook
-        scores = [event for event in state.answers.values() if isinstance(event, Scored)]
-        count, spent = sum(len(e.items) for e in scores), math.fsum(e.seconds for e in scores)
-        most = recipes.trainable(run.submitted, run.started)[: run.settings.experts]
-        arms = spaces(len(run.started.merges), run.known.get("kept", most))
-        left = len(arms) * run.settings.evaluations - count
-        if left <= 0:
-            return base_outlook
-        if not count or base_outlook.eta_s is None:
-            return replace(base_outlook, inside=0.0, eta_s=None)
-        hands = max(1, len(under_way))
-        eta = base_outlook.eta_s + left * spent / count / hands
-        done = state.spent.device
-        return replace(base_outlook, inside=done / (done + eta * hands), eta_s=eta)
-
-    @override
-    def row(self, entry: Plain, event: Event) -> None:
-        super().row(entry, event)
-        if isinstance(event, Completed):
-            bits = {a.recipe_id: a.bits_per_byte for a in event.arms.values()}[entry["result"]]
-            on = f"{TEST} slice, mean over {len(bits)} domains"
-            entry |= listed(BITS, math.fsum(bits.values()) / len(bits), on)
-
-    @override
-    def headline(self, run: Run) -> object:
-        """Return the result, called by its arm, beside the given model."""
-        shown, observation = super().headline(run), run.seen.get(run.ours or "")
-        on = f"{TEST} slice, mean over {len(observation.values)} domains" if observation else ""
-        return shown and shown.model_copy(update={"name": run.result, "on": on})
 
     @override
     def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
@@ -354,11 +371,6 @@ class Experts(Study[MakingState]):
             "mixtures of an arm": (max(measured, default=0), ""),
             **({"fewer bits per byte in experts' domains": (gain.value, "share")} if gain else {}),
         }
-
-    @override
-    def references_of(self, run: Run) -> Sequence[str]:
-        """Return the adapters beside the experts."""
-        return [f"{LORA}{domain}" for domain in run.known.get("experts", ())]
 
     @override
     def arms_of(self, run: Run) -> Mapping[str, Arm]:

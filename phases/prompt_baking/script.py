@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,7 +29,7 @@ from agent_forge.phases.prompt_baking.settings import BakeConfig
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.kinds.asked import Checked, Command, Lookup, Plan, RunRequest, read_prompts
 from agent_forge.runs.kinds.decide import Task
-from agent_forge.runs.kinds.outcome import figure_metric
+from agent_forge.runs.kinds.figure_words import figure_metric
 from agent_forge.runs.panels.head import Result, quantity
 from agent_forge.runs.panels.panels import Lines, Matrix, Panel, Series
 from agent_forge.runs.panels.shapes import Axis, Limit, Metric
@@ -40,7 +41,8 @@ from agent_forge.studies.making.making import MakingState
 from agent_forge.studies.run import Arm, Make, Run, Script, Step
 from agent_forge.studies.settings import MIX
 from agent_forge.studies.study import Study
-from agent_forge.studies.study_view import Prose
+from agent_forge.studies.study_view import Prose, StudyView
+from agent_forge.studies.submission import StudySettings
 from agent_forge.studies.training_panels import Group
 from agent_forge.studies.training_plan import as_float32
 
@@ -218,6 +220,52 @@ def check(plan: Plan) -> Checked:
     return checked
 
 
+class BakeView(StudyView[MakingState]):
+    """What is shown of a bake."""
+
+    @override
+    def summary_line(
+        self, type_: str, data: Mapping[str, object], names: Mapping[str, str]
+    ) -> str | None:
+        name = names.get(str(data.get("recipe_id")), str(data.get("recipe_id"))[:12])
+        return words.summary_line(type_, data, name) or super().summary_line(type_, data, names)
+
+    @override
+    def task_words(self, key: str, names: Mapping[str, str]) -> str:
+        if key.startswith("sample/"):
+            return "sample replies under the prompts"
+        return super().task_words(key, names)
+
+    @override
+    def progress(self, state: MakingState) -> tuple[int, int | None]:
+        """Return (steps that are done, steps in all); of prompts that change nothing, none."""
+        run = self.study.begun(state)
+        if run is None:
+            return 0, None
+        return super().progress(state)[0], run.settings.steps * len(run.known["stages"])
+
+    @override
+    def headline(self, run: Run) -> Result | None:
+        """Return the ratio of divergences; None until it is known."""
+        return headline(run, self.study.result_title)
+
+    @override
+    def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+        """Return the strength curve, divergences, behaviour, arms, training curves and models."""
+        run = self.study.begun(state)
+        if run is None:
+            return []
+        return [*panels(run), *super().panels(state, curve)]
+
+
+class BakeSettings(StudySettings[MakingState]):
+    """The rules of a bake's settings."""
+
+    @override
+    def fit(self, settings: Mapping[str, Any], config: Any) -> bool:
+        return super().fit({"contexts": config.contexts, **settings}, config)
+
+
 class Bake(Study[MakingState]):
     """A prompt baked into a model (phase 6)."""
 
@@ -268,6 +316,8 @@ class Bake(Study[MakingState]):
         lines=words.lines,
         paragraphs=words.paragraphs,
     )
+    view = cached_property(BakeView)
+    settings = cached_property(BakeSettings)
 
     # ---- script ----------------------------------------------------------------------------------
 
@@ -300,10 +350,6 @@ class Bake(Study[MakingState]):
             return sampled.validate_answer(task, event)
         return super().validate_answer(state, task, event)
 
-    @override
-    def asked_for(self, settings: Mapping[str, Any], config: Any) -> bool:
-        return super().asked_for({"contexts": config.contexts, **settings}, config)
-
     # ---- what is shown ---------------------------------------------------------------------------
 
     @override
@@ -311,32 +357,11 @@ class Bake(Study[MakingState]):
         return [*super().observations(state), *figures.expected(self.run(state))]
 
     @override
-    def summary_line(
-        self, type_: str, data: Mapping[str, object], names: Mapping[str, str]
-    ) -> str | None:
-        name = names.get(str(data.get("recipe_id")), str(data.get("recipe_id"))[:12])
-        return words.summary_line(type_, data, name) or super().summary_line(type_, data, names)
-
-    @override
     def started_line(self, data: Mapping[str, object]) -> str:
         """Return the tokens of the prompts, and the parameters of adapters."""
         trained = data.get("trainable")
         adapters = f", adapters of {trained:,} parameters" if trained else ""
         return f"prompts of {data['prompt_tokens']:,} tokens{adapters}"
-
-    @override
-    def task_words(self, key: str, names: Mapping[str, str]) -> str:
-        if key.startswith("sample/"):
-            return "sample replies under the prompts"
-        return super().task_words(key, names)
-
-    @override
-    def progress(self, state: MakingState) -> tuple[int, int | None]:
-        """Return (steps that are done, steps in all); of prompts that change nothing, none."""
-        run = self.begun(state)
-        if run is None:
-            return 0, None
-        return super().progress(state)[0], run.settings.steps * len(run.known["stages"])
 
     @override
     def groups(self, state: MakingState) -> Sequence[Group]:
@@ -349,22 +374,9 @@ class Bake(Study[MakingState]):
         return {name: Arm(words.of_arm(name), group) for name, group in groups.items()}
 
     @override
-    def headline(self, run: Run) -> Result | None:
-        """Return the ratio of divergences; None until it is known."""
-        return headline(run, self.result_title)
-
-    @override
     def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
         """Return the sizes of model and prompts, and the figures of the result."""
         return facts(run)
-
-    @override
-    def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
-        """Return the strength curve, divergences, behaviour, arms, training curves and models."""
-        run = self.begun(state)
-        if run is None:
-            return []
-        return [*panels(run), *super().panels(state, curve)]
 
     # ---- work ------------------------------------------------------------------------------------
 
@@ -387,7 +399,7 @@ class Bake(Study[MakingState]):
         return costs(context)
 
     @override
-    def _work(self) -> type[Context]:
+    def work(self) -> type[Context]:
         from agent_forge.phases.prompt_baking.work import Context
 
         return Context

@@ -75,7 +75,7 @@ def draw_report(order: Order) -> dict[str, object]:
     """Return the picture of a `report` of a kind of run as an SVG file in base64; None without one."""
     from agent_forge.runs import kinds
 
-    drawn = kinds.of(order["kind"]).picture(order["report"])
+    drawn = kinds.of(order["kind"]).view.picture(order["report"])
     return {"file": drawn and base64.b64encode(drawn).decode()}
 
 

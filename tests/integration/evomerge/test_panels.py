@@ -28,8 +28,8 @@ def test_panels_of_a_finished_run_have_the_figures_of_report_and_page(
     home, state = finished_run(generations=1)
     kind = kinds.of("evomerge")
     with closing(home.open_store()) as store:
-        report = kind.report(state, list(repository.history(store, "r")))
-    page, seen = kind.view(state), kind.overview(state)
+        report = kind.view.report(state, list(repository.history(store, "r")))
+    page, seen = kind.view.fields(state), kind.overview(state)
     panels = {panel.name: panel for panel in seen.panels}
     ours, *rivals = rows_of(panels["rivals"])
     assert ours["value"] == report["test"]["score"] == page["headline"]["score"]

@@ -25,8 +25,8 @@ from agent_forge.runs import kinds
 from agent_forge.runs.errors import NotFoundError
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import RunRequest
+from agent_forge.runs.kinds.view import Curve
 from agent_forge.runs.lists import queries
-from agent_forge.runs.lists.curve import Curve
 from agent_forge.worker.commands import accounts, submit
 from agent_forge.worker.exports import panel_picture
 from testing.panels import EVERY

@@ -323,16 +323,19 @@ def test_a_run_of_several_bakes_is_shown_made_again_and_found_by_name(several) -
     home, state = several
     kind = Bake()
     # The given model, and three candidates of each of three bakes.
-    assert len(kind.chosen(state, "all")) == 10
+    assert len(kind.verification.chosen(state, "all")) == 10
     assert verified_again(home, state.run)[0] == []
     shown = kind.overview(state)
     assert "behaviour" in [panel.name for panel in shown.panels]
-    assert kind.progress(state) == (30, 30)
-    places = [one.place for one in kind.ancestry(state, "bake-2-full")]
+    assert kind.view.progress(state) == (30, 30)
+    places = [one.place for one in kind.models.ancestry(state, "bake-2-full")]
     assert places[0] in ("bake-2-full", "model")
     assert places[-2:] == ["parent", "given"]
     rows = [row for row in bake_runs.rows(home) if row.type == "observed"]
-    lines = [str(kind.summary_line(row.type, json.loads(row.data), kind.names(state))) for row in rows]
+    lines = [
+        str(kind.view.summary_line(row.type, json.loads(row.data), kind.view.names(state)))
+        for row in rows
+    ]
     assert any("replies that pass: unprompted/far/1" in line for line in lines)
     told = "\n".join(kind.lines(state))
     assert "bake 3, stopped early" in told
@@ -472,11 +475,11 @@ def test_everything_is_made_again_by_verify(made) -> None:
     assert found == []
     kind = Bake()
     assert len([line for line in said if "as recorded" in line]) >= 3
-    document = kind.document(out)
+    document = kind.verification.document(out)
     assert document is not None
-    assert list(kind.verify_folder(home, out, document, state, True)) == []
+    assert list(kind.verification.folder(home, out, document, state, True)) == []
     altered = {**document, "models": {"model": "0" * 64}}
-    assert len(list(kind.verify_folder(home, out, altered, state, True))) == 2
+    assert len(list(kind.verification.folder(home, out, altered, state, True))) == 2
 
 
 @pytest.mark.parametrize(

@@ -248,9 +248,9 @@ def test_everything_is_made_again_by_verify(made) -> None:
     assert len([line for line in said if "as recorded" in line and "digest" in line]) == len(
         Baking().recipes(state)
     )
-    document = kind.document(out)
+    document = kind.verification.document(out)
     assert document is not None
-    assert list(kind.verify_folder(home, out, document, state, True)) == []
+    assert list(kind.verification.folder(home, out, document, state, True)) == []
 
 
 @pytest.mark.slow

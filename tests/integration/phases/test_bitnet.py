@@ -214,9 +214,14 @@ def test_models_are_found_by_role_and_tell_where_they_came_from(made) -> None:
             origin = model_origin.find(store, name)
             assert origin is not None
             assert origin.recipe_id == state.completed.models[role].recipe_id
-    assert [one.place for one in kind.ancestry(state, "")] == ["model", "master", "start", "given"]
+    assert [one.place for one in kind.models.ancestry(state, "")] == [
+        "model",
+        "master",
+        "start",
+        "given",
+    ]
     with pytest.raises(NotFoundError, match=r"no model 'poetry'\. It has start, full"):
-        kind.origin(state, (), "poetry")
+        kind.models.origin(state, (), "poetry")
     assert kind.results(state).keys() == set(kind.roles(None))
     with closing(home.open_store()) as store:
         rows, total = model_registry.listed(store)
@@ -274,11 +279,11 @@ def test_everything_is_made_again_by_verify_and_forgeries_are_found(made) -> Non
     forged = changed(state, made={**state.made, recipe.id: wrong})
     (found,) = rebuilt(home, forged, [recipe.id])
     assert "the log says 000000000000" in found.message
-    document = kind.document(out)
+    document = kind.verification.document(out)
     assert document is not None
-    assert list(kind.verify_folder(home, out, document, state, True)) == []
+    assert list(kind.verification.folder(home, out, document, state, True)) == []
     altered = {**document, "models": {**document["models"], "master": "0" * 64}}
-    assert len(list(kind.verify_folder(home, out, altered, state, True))) == 2
+    assert len(list(kind.verification.folder(home, out, altered, state, True))) == 2
 
 
 def test_altered_answers_and_conclusions_are_found(made) -> None:

@@ -219,7 +219,7 @@ def test_the_result_is_an_ordinary_folder(made, toys: Toys) -> None:
     assert len(told["course"]["uniform"]) == 4
     assert told["frontiers"]["adaptive"]["brackets"] == [1, 1, 2]  # opened
     kind = Curriculum()
-    assert kind.again(state.submitted).models[kind.main_role] == [str(toys.base)]
+    assert kind.requests.again(state.submitted).models[kind.main_role] == [str(toys.base)]
 
 
 def test_a_model_is_found_by_name_and_tells_where_it_came_from(made) -> None:
@@ -278,11 +278,11 @@ def test_everything_is_made_again_by_verify(made) -> None:
     assert len([line for line in said if "as recorded" in line]) == 10
     found, alone = verified_again(home, state.run, "champion", None)
     assert (found, len(alone)) == ([], 1)
-    document = kind.document(out)
+    document = kind.verification.document(out)
     assert document is not None
-    assert list(kind.verify_folder(home, out, document, state, True)) == []
+    assert list(kind.verification.folder(home, out, document, state, True)) == []
     altered = {**document, "models": {"model": "0" * 64}}
-    assert len(list(kind.verify_folder(home, out, altered, state, True))) == 2
+    assert len(list(kind.verification.folder(home, out, altered, state, True))) == 2
 
 
 def test_a_model_is_written_again_where_its_folder_and_cache_are_gone(made, tmp_path) -> None:

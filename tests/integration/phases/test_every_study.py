@@ -110,7 +110,7 @@ def test_a_fork_in_its_middle_ends_alike(miniature: Miniature, ended: Ended, tmp
     sharing = Home(
         home.folder, store=f"file://{tmp_path / 'store'}"
     )  # of machines without a common disk
-    sentences = kinds.of(begun.kind).resumes(begun, Artifacts.of(sharing))
+    sentences = kinds.of(begun.kind).storage.resumes(begun, Artifacts.of(sharing))
     assert all(sentence.strip() for sentence in sentences)
     state, other = carried(home, run), of(home)
     assert kinds.of(state.kind).result(state) == kinds.of(state.kind).result(other)

@@ -249,15 +249,15 @@ def test_the_result_is_found_by_name_and_tells_all_that_it_was_made_from(made, t
     assert total == 1
     assert rows[0]["parameters"] == state.started.model.parameters
     kind = Experts()
-    places = [one.place for one in kind.ancestry(state, "only-sums")]
+    places = [one.place for one in kind.models.ancestry(state, "only-sums")]
     assert places == ["only-sums", "given", "svd", "expert-sums", "ones", "given"]
-    mean = kind.ancestry(state, "mean-of-models")
+    mean = kind.models.ancestry(state, "mean-of-models")
     assert [one.given for one in mean[-3:]] == [
         digest(open_checkpoint(f).tensors()) for f in (toys.base, *toys.sources[:2])
     ]
     with pytest.raises(NotFoundError, match="no model 'poetry'"):
-        kind.origin(state, (), "poetry")
-    again = kind.again(state.submitted)
+        kind.models.origin(state, (), "poetry")
+    again = kind.requests.again(state.submitted)
     assert again.models == {
         "model": [str(toys.base)],
         "merges": [str(folder) for folder in toys.sources[:2]],
@@ -365,11 +365,11 @@ def test_everything_is_made_again_by_verify(made) -> None:
     assert found == []
     kind = Experts()
     assert len([line for line in said if "as recorded" in line]) == len(run_of(state).recipes)
-    document = kind.document(out)
+    document = kind.verification.document(out)
     assert document is not None
-    assert list(kind.verify_folder(home, out, document, state, True)) == []
+    assert list(kind.verification.folder(home, out, document, state, True)) == []
     altered = {**document, "models": {"model": "0" * 64}}
-    assert len(list(kind.verify_folder(home, out, altered, state, True))) == 2
+    assert len(list(kind.verification.folder(home, out, altered, state, True))) == 2
 
 
 def scored(**changes: Any) -> Any:

@@ -68,7 +68,7 @@ def test_it_can_be_asked_for_again_with_its_model(made, toys: Toys) -> None:
     """The API and the page take the models of the kind's main role."""
     _, state, _ = made
     kind = Student()
-    assert kind.again(state.submitted).models[kind.main_role] == [str(toys.base)]
+    assert kind.requests.again(state.submitted).models[kind.main_role] == [str(toys.base)]
 
 
 def test_both_students_begin_alike_and_read_the_same_windows(made) -> None:
@@ -187,14 +187,14 @@ def test_everything_is_made_again_by_verify(made) -> None:
     assert found == []
     kind = Student()
     assert len([line for line in said if "as recorded" in line]) == 3
-    document = kind.document(out)
+    document = kind.verification.document(out)
     assert document is not None
-    assert list(kind.verify_folder(home, out, document, state, True)) == []
+    assert list(kind.verification.folder(home, out, document, state, True)) == []
     altered = {**document, "models": {"model": "0" * 64}}
-    assert len(list(kind.verify_folder(home, out, altered, state, True))) == 2
-    inner = kind.document(out / "model")
+    assert len(list(kind.verification.folder(home, out, altered, state, True))) == 2
+    inner = kind.verification.document(out / "model")
     assert inner is not None
-    assert list(kind.verify_folder(home, out / "model", inner, state, True)) == []
+    assert list(kind.verification.folder(home, out / "model", inner, state, True)) == []
 
 
 @pytest.mark.parametrize(

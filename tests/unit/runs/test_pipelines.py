@@ -486,7 +486,7 @@ def test_each_kind_tells_its_finding_in_sentences() -> None:
     for kind in ("cognate-2", "measure-1", "schema-1-1"):
         rows = rows_of(GOLDEN / f"{kind}.jsonl")
         state: Any = fold(rows)
-        told[kind] = list(kinds.of(state.kind).summary(state, rows))
+        told[kind] = list(kinds.of(state.kind).view.summary(state, rows))
     assert told["cognate-2"][0].startswith("- The ")
     assert "the best other model on its own domain" in told["cognate-2"][0]
     kept = "- quality kept of the best input "

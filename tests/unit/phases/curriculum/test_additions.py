@@ -175,7 +175,7 @@ def test_panels_and_sentences_tell_of_them() -> None:
         "verdicts", "bursts", "dreams", "stages"
     ]  # fmt: skip
     kind, names = Curriculum(), {}
-    said = [kind.summary_line(row.type, json.loads(row.data), names) for row in rows_of(LOG)]
+    said = [kind.view.summary_line(row.type, json.loads(row.data), names) for row in rows_of(LOG)]
     assert any("segment 3 (chaos)" in line for line in said if line)
     assert any("segment 5 (dreams, from before the burst)" in line for line in said if line)
     assert any("of 1 cells" in line for line in said if line)
