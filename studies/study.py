@@ -172,8 +172,7 @@ class StudyVerification(Verification[S]):
     ) -> Iterator[Finding]:
         from agent_forge.studies import work
 
-        has_begun = state is not None and state.started
-        recipes = self.study.named(state) if has_begun else dict[str, Making]()
+        recipes = dict[str, Making]() if state is None or not state.started else self.study.named(state)
         yield from work.folder(state, recipes, folder, document)
 
 

@@ -410,12 +410,12 @@ class Points(StudyModels[CompressionState]):
         Raises NotFoundError.
         """
         run = self.study.begun(state)
-        points = points(run) if run else []
         if name in ("", ROLE):
             if not state.completed:
                 raise NotFoundError(f"run {state.run} has chosen no model yet.")
             return state.completed.chosen.recipe_id
-        return origins.find(state, {point.name: point.recipe for point in points}, name)
+        recipes_by_name = {point.name: point.recipe for point in (points(run) if run else ())}
+        return origins.find(state, recipes_by_name, name)
 
     @override
     def origin(self, state: CompressionState, rows: Sequence[Envelope], name: str) -> Origin:

@@ -41,6 +41,7 @@ from agent_forge.runs.kinds.decide import Decision, Start, Task
 from agent_forge.runs.kinds.files import Storage
 from agent_forge.runs.kinds.forecast import Architecture, Forecast
 from agent_forge.runs.kinds.kind import Kind
+from agent_forge.runs.kinds.tracking import Tracking
 from agent_forge.studies.events import Observe, Observed, Unmeasurable
 from agent_forge.studies.events import validate_answer as wrong_observation
 from agent_forge.studies.making import making
@@ -242,7 +243,7 @@ class Compression(Study[CompressionState]):
         next_steps=panels.next_steps,
     )
     # It trains nothing, and gives no items.
-    gives_items, curve_of, tracking = False, Kind.curve_of, Kind.tracking
+    gives_items, curve_of, tracking = False, Kind.curve_of, cached_property(Tracking)
     view = cached_property(panels.CompressionView)
     models = cached_property(figures.Points)
     requests = cached_property(submission.CompressionRequests)

@@ -154,6 +154,10 @@ class ExpertsView(StudyView[MakingState]):
 class ExpertsForks(Forks[MakingState]):
     """The rules of forks of experts runs."""
 
+    def __init__(self, study: Experts) -> None:
+        super().__init__(study)
+        self.study = study
+
     @override
     def check(self, state: MakingState, changes: Mapping[str, object]) -> None:
         """Raise ConfigError if a fork at this state may not change these settings.

@@ -338,7 +338,7 @@ class Measure(Kind[MeasureState]):
         from agent_forge.weights.devices import check_device
         from agent_forge.weights.folders.sources import ALIASES, resolve
 
-        config = self.parse(request.config)
+        config = self.settings.parse(request.config)
         if unknown := sorted(set(request.models) - set(ROLES)):
             roles = ", ".join(ROLES)
             raise ConfigError(f"a measurement has no models {unknown[0]!r}: it has {roles}.")
@@ -351,7 +351,7 @@ class Measure(Kind[MeasureState]):
         every = dict.fromkeys(name for group in names.values() for name in group)
         models = {name: resolve(name, aliases, lookup.named) for name in every}
         models_by_role = {role: tuple(models[name] for name in group) for role, group in names.items()}
-        data = tuple(self.placed(str(place)) for place in request.data)
+        data = tuple(self.requests.placed(str(place)) for place in request.data)
         return Plan(self.name, config, {**models_by_role, "data": data}, request.output_dir)
 
     @override

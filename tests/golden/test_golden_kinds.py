@@ -36,9 +36,10 @@ NEWEST = list({path.stem.partition("-")[0]: path for path in LOGS}.values())
 def told(rows: Sequence[Envelope]) -> dict[str, Any]:
     """Status, result, digest and head that the rows of a run fold to."""
     state: Any = fold_into(kinds.of(kind_of(rows)).state(), rows)
+    result = kinds.of(state.kind).models.result(state)
     return {
         "status": state.status,
-        "result": kinds.of(state.kind).result(state),
+        "result": result and result.digest,
         "lineage_digest": lineage_of(state),
         "head": state.head,
     }

@@ -91,7 +91,7 @@ def test_the_folder_of_an_export_is_that_of_the_model_by_every_name(
     for name in ("mean", "champion"):
         assert candidates.origin(state, rows, name).folders == ("/second", "/first")
     state.submitted = state.submitted.model_copy(update={"output_dir": "/asked"})
-    (entry,) = EvoMerge().models(state.completed, state)
+    (entry,) = EvoMerge().models.registered(state.completed, state)
     assert (entry["digest"], entry["path"]) == (state.completed.digest, "/asked")
 
 

@@ -32,6 +32,7 @@ from agent_forge.runs.event_types import Figure
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import Lookup, RunRequest
+from agent_forge.runs.kinds.view import overview
 from agent_forge.runs.lists import model_registry
 from agent_forge.studies.making.making import MakingState
 from agent_forge.weights import operations
@@ -261,7 +262,7 @@ def test_models_are_found_by_name_and_tell_where_they_came_from(made) -> None:
 
 def test_its_panels_and_its_terminal_show_the_arms(made) -> None:
     home, state, out = made
-    shown = KIND.overview(state)
+    shown = overview(state)
     names = [panel.name for panel in shown.panels]
     assert names == ["arms", "gate", "quality", "loss", "speed", "norm", "rate", "models"]
     assert shown.head.result is not None
@@ -278,7 +279,7 @@ def test_its_panels_and_its_terminal_show_the_arms(made) -> None:
     assert "hard token" in "\n".join(KIND.view.summary(state, ()))
     early = type(state)()
     early.submitted, early.run = state.submitted, state.run
-    assert KIND.overview(early).panels == ()
+    assert overview(early).panels == ()
 
 
 def test_a_model_is_written_again_where_its_folder_and_cache_are_gone(made, tmp_path) -> None:

@@ -18,6 +18,7 @@ from agent_forge.runs.history.audit import audit
 from agent_forge.runs.history.repository import fold
 from agent_forge.runs.kinds import controls, wording
 from agent_forge.runs.kinds.decide import Decision, decide, due, open_tasks, pending
+from agent_forge.runs.kinds.files import Verification
 from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.kinds.state import evolve
 from agent_forge.runs.kinds.view import Outlook, changed
@@ -272,14 +273,14 @@ def test_a_kind_that_says_nothing_about_results_has_none_to_verify(
     finished: ToyWorld, tmp_path: Path
 ) -> None:
     """The defaults, which a kind without models keeps."""
-    plain, state = Kind[ToyState], finished.state
-    kind = kinds.of("toy")
+    kind, state = kinds.of("toy"), finished.state
+    plain: Verification[ToyState] = Verification(kind)
     with pytest.raises(NotFoundError, match="is a toy run: nothing of it can be rebuilt"):
-        plain.chosen(kind, state, "all")
-    assert list(plain.cached(kind, state, None)) == []
-    assert plain.document(kind, tmp_path) is None
+        plain.chosen(state, "all")
+    assert list(plain.cached(state, None)) == []
+    assert plain.document(tmp_path) is None
     with pytest.raises(ConfigError, match="it has no result to write"):
-        plain.write_result(kind, None, state, tmp_path)  # type: ignore[arg-type]
+        Kind[ToyState].write_result(kind, None, state, tmp_path)  # type: ignore[arg-type]
 
 
 def test_the_table_has_the_kinds_of_this_program_and_of_the_environment(
