@@ -57,20 +57,20 @@ PURPOSE = "experts"
 
 
 def decomposition(submitted: Submitted, started: Started) -> Transform:
-    """Return the recipe of the given model's decomposition."""
+    """Return the recipe of the given model's singular value decomposition."""
     parts = list(submitted.config.parts)
     inputs = {"of": as_float32(started).id}
     return Transform(operation="svf-decompose@1", inputs=inputs, params={"parts": parts})
 
 
 def ones(submitted: Submitted, started: Started) -> Transform:
-    """Return the recipe of the vectors that change nothing."""
+    """Return the recipe of the vectors of ones, which change nothing."""
     svd = decomposition(submitted, started)
     return Transform(operation="svf-ones@1", inputs={"svd": svd.id})
 
 
 def first(submitted: Submitted, started: Started) -> dict[str, Making]:
-    """Return name → recipe of what experts are made from; the given model as it is measured is first.
+    """Return name → recipe of the inputs of experts: the given model as measured is first.
 
     In 16 bits it is rounded from the model in float32.
     """
@@ -82,7 +82,7 @@ def first(submitted: Submitted, started: Started) -> dict[str, Making]:
 
 
 def trainable(submitted: Submitted, started: Started) -> tuple[str, ...]:
-    """Return the domains that can have an expert: all with training text except the neutral one.
+    """Return the domains that can have an expert: those with training text but the neutral one.
 
     Families of tasks have none.
     """
@@ -91,7 +91,7 @@ def trainable(submitted: Submitted, started: Started) -> tuple[str, ...]:
 
 
 def expert(submitted: Submitted, started: Started, domain: str) -> Train:
-    """Return the recipe of the expert of a domain or family: its vectors."""
+    """Return the training of the expert of a domain or family: its vectors."""
     config = submitted.config
     first, purpose = ones(submitted, started).id, f"{PURPOSE}/{domain}"
     shares = {domain: 1.0}
@@ -107,7 +107,7 @@ def expert(submitted: Submitted, started: Started, domain: str) -> Train:
 
 
 def lora(submitted: Submitted, started: Started, domain: str) -> Train:
-    """Return the recipe of the given model with adapters, trained as the expert of a domain is.
+    """Return the training of adapters on the given model, like that of a domain's expert.
 
     By gradients in any case. The run must have adapters.
     """
@@ -134,7 +134,7 @@ def lora(submitted: Submitted, started: Started, domain: str) -> Train:
 def _of_family(
     submitted: Submitted, started: Started, family: str, training: Train, rate: float | None = None
 ) -> Train:
-    """Return a training on the answers of a family, or by rewards of replies to its tasks.
+    """Return the training, changed to learn a family's answers, or from rewards of replies.
 
     Replies are trained on in as many tokens, and with a rate of their own if none is given.
     """
@@ -163,7 +163,7 @@ def _of_family(
 
 
 def _searched(config: ExpertsConfig, training: Train) -> Train:
-    """Return the search without gradients that reads as many tokens as a training."""
+    """Return a gradient-free search that reads as many tokens as a training."""
     steps = max(1, training.steps // config.points)
     params = {
         "objective": training.objective,
@@ -181,7 +181,7 @@ def _searched(config: ExpertsConfig, training: Train) -> Train:
 def mixture(
     submitted: Submitted, started: Started, experts: Mapping[str, Train], factors: Factors
 ) -> Transform:
-    """Return the recipe of a mixture of the further models and of `experts`, by domain.
+    """Return the recipe of a mixture of the further models and of `experts`, with `factors`.
 
     Parts with the factor 0 are left out. A mixture is in the dtype of the given model.
     """
@@ -207,13 +207,13 @@ def mixture(
 def of_experts(
     submitted: Submitted, started: Started, experts: Mapping[str, Train], factors: Factors
 ) -> Transform:
-    """Return the recipe of a mixture of experts alone."""
+    """Return the recipe of a mixture of experts without further models."""
     none = (0.0,) * len(started.merges)
     return mixture(submitted, started, experts, (*none, *factors))
 
 
 def mean_of_models(submitted: Submitted, started: Started) -> dict[str, Transform]:
-    """Return the mean of the further models, by its name; empty without any."""
+    """Return name → recipe of the further models' mean; empty without further models."""
     count = len(started.merges)
     if not count:
         return {}
@@ -223,10 +223,10 @@ def mean_of_models(submitted: Submitted, started: Started) -> dict[str, Transfor
 def trained(
     submitted: Submitted, started: Started, bits: Mapping[str, float], solved: Mapping[str, float]
 ) -> tuple[dict[str, Train], dict[str, Train], dict[str, Making]]:
-    """Return domain → expert, and name → adapters beside it, and the given model with it alone.
+    """Return (domain → expert, name → adapters like it, name → given model with it alone).
 
-    Experts are of the domains that are predicted worst, by their `bits` per byte, and of the families
-    whose tasks are `solved` least, as many of each at most.
+    Experts are of the domains with the most `bits` per byte, and of the families whose tasks are
+    `solved` least, each up to the setting `experts`.
     """
     config, pins = submitted.config, (submitted, started)
     # Runs of an earlier version may have a domain without text to choose by: no expert is of it.
