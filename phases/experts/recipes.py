@@ -402,27 +402,27 @@ class Route:
 
 
 def _without_adapters(data: Plain) -> Plain:
-    """Return what was asked for with the setting `lora`: earlier runs trained no adapters."""
+    """Return the data of `submitted` with the setting `lora`, False: earlier runs had no adapters."""
     return {**data, "config": {**data["config"], "lora": False}}
 
 
 def _without_elite(data: Plain) -> Plain:
-    """Return what was asked for with the setting `elite`: earlier searches kept none."""
+    """Return the data of `submitted` with the setting `elite`, 0: earlier searches kept none."""
     return {**data, "config": {**data["config"], "elite": 0}}
 
 
 def _no_adapters(data: Plain) -> Plain:
-    """Return `started` with `adapters` and `longest`: earlier runs had neither these nor families."""
+    """Return the data of `started` with `adapters`, None, and `longest`, empty, for earlier runs."""
     return {**data, "adapters": None, "longest": {}}
 
 
 def _with_three(data: Plain) -> Plain:
-    """Return what was asked for with `finalists` and `apart`: earlier runs took the three best."""
+    """Return the data of `submitted` with `finalists`, 3, and `apart`, 0.0, for earlier runs."""
     return {**data, "config": {**data["config"], "finalists": 3, "apart": 0.0}}
 
 
 def _with_adapters(data: Plain) -> Plain:
-    """Return what was asked for with the setting `lora`: earlier runs trained adapters by default."""
+    """Return the data of `submitted` with the setting `lora`, True by default for earlier runs."""
     return {**data, "config": {"lora": True, **data["config"]}}
 
 
@@ -439,12 +439,12 @@ ExpertsState = history(
 
 
 def added(config: ExpertsConfig, user_domains: Sequence[str]) -> tuple[str, ...]:
-    """Return the domains of built-in text beside the user's: the neutral one if they lack it."""
+    """Return the domains of built-in text to add to the user's: the neutral one, or none."""
     return () if config.neutral in user_domains or config.neutral not in MIX else (config.neutral,)
 
 
 def check_alike(name: str, opened: Checkpoint, base: Checkpoint) -> None:
-    """Raise SourceError unless a further model has the tensors of the given one."""
+    """Raise SourceError unless a further model has the tensors and shapes of the given one."""
     other = {tensor: shape for tensor, (_, shape) in opened.shapes.items()}
     base_shapes = {tensor: shape for tensor, (_, shape) in base.shapes.items()}
     every = sorted({**base_shapes, **other})
@@ -455,7 +455,7 @@ def check_alike(name: str, opened: Checkpoint, base: Checkpoint) -> None:
 
 
 def alike(records: Sequence[SourceRecord]) -> list[str]:
-    """Return a note for each model whose weights are those of one before: it adds nothing."""
+    """Return a warning for each model with the weights of an earlier one: it adds nothing."""
     names: dict[str, str] = {}
     notes = []
     for record in records:
@@ -466,7 +466,7 @@ def alike(records: Sequence[SourceRecord]) -> list[str]:
 
 
 def readings(submitted: Submitted, started: Started) -> list[str]:
-    """Return a note for each text that its expert reads more than `READINGS` times over."""
+    """Return a warning for each text that its expert reads more than `READINGS` times over."""
     tokens, notes = submitted.config.reads(started.context), []
     for domain in trainable(submitted, started):
         times = tokens / started.tokens[domain]
