@@ -181,7 +181,7 @@ class BakeConfig(AdaptedConfig, Watched):
 
     @model_validator(mode="after")
     def _fits(self) -> BakeConfig:
-        """Refuse settings that contradict each other."""
+        """Return the settings; raise ValueError if they contradict each other."""
         stops = [round(share * self.steps) for share in self.stops]
         if stops and (len(set(stops)) < len(stops) or not 0 < stops[0] <= stops[-1] < self.steps):
             raise ValueError(

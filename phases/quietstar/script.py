@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 
 def fields(run: Run) -> Plain:
-    """Return sizes, the result, and what thoughts cost."""
+    """Return the fields of the report that only this phase has: sizes, result, costs of thoughts."""
     pinned = frozen(run.state, TEST)
     assert pinned is not None
     return {
@@ -81,7 +81,7 @@ def fields(run: Run) -> Plain:
 
 
 def arm_fields(arms: Mapping[str, Any]) -> dict[str, object]:
-    """Return the nats a token of each arm by domain, of hard ones and of all."""
+    """Return "arms" → arm → its recipe and its nats a token by domain, hard and all."""
     return {"arms": {name: arm.model_dump() for name, arm in arms.items()}}
 
 
@@ -102,7 +102,7 @@ def lines(run: Run) -> list[str]:
 
 
 def verdict(run: Run) -> str:
-    """Return what the gate has decided, as a sentence."""
+    """Return the decision of the gate as a sentence."""
     if run.result == SILENT:
         return "thoughts help, and it is the thoughts: the result is the model that thinks"
     done, why = run.state.completed.figures, []
