@@ -163,7 +163,7 @@ def added(config: CurriculumConfig, arm: Arm, segment: int) -> tuple[Addition, .
 
 
 def dreamt(config: CurriculumConfig, arm: Arm, segment: int, measured: Measured) -> tuple[str, ...]:
-    """Return the names of passed cells, without tools, that the model dreams of before a segment."""
+    """Return the passed cells, without tools, that the model dreams of ahead of a segment."""
     if "dreams" not in added(config, arm, segment):
         return ()
     families = (name.partition("/") for name in cells(config))
