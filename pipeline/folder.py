@@ -1,9 +1,9 @@
 """Folder of a pipeline's result: the last phase's result in a folder of its own, and the report.
 
-    OUT/PHASE            the folder that the phase's kind writes
-    OUT/pipeline.json    phases, gates, figures. It marks the folder as a pipeline's, so that an
-                         interrupted writing can start again
-    OUT/report.md, .html the report for people
+OUT/PHASE            the folder that the phase's kind writes
+OUT/pipeline.json    phases, gates, figures. It marks the folder as a pipeline's, so that an
+                     interrupted writing can start again
+OUT/report.md, .html the report for people
 """
 
 from __future__ import annotations

@@ -216,8 +216,7 @@ def _lines(
     first: str,
     rest: str,
 ) -> Iterator[str]:
-    """Yield the lines of a node and its sources; its own begins with `first`, the others with `rest`.
-    """
+    """Yield the lines of a node and its sources; `first` begins its own line, `rest` the others."""
     node = nodes[id_]
     again = id_ in shown_ids and bool(behind[id_])
     name = visible(" ".join(node.name.split()))

@@ -100,8 +100,7 @@ def _place(gate: Gate) -> str:
 
 
 def _margin(gate: Gate) -> float:
-    """Return a figure's distance to its limit over that to its interval's worse end; inf without one.
-    """
+    """Return a figure's distance to its limit over that to its interval's worse end; or infinity."""
     worse = gate.low if gate.metric.better == "up" else gate.high
     if gate.value is None or gate.limit is None or worse is None or worse == gate.value:
         return math.inf

@@ -1,4 +1,4 @@
-"""`forge worker`: this machine's devices, the doorbell, the heartbeat, and perhaps the dispatcher."""
+"""`forge worker`: this machine's devices, doorbell, heartbeat, and perhaps the dispatcher."""
 
 from __future__ import annotations
 
@@ -91,12 +91,12 @@ class Crew:
                     log.warning("device %s could not say that it lives: %s", slot.name, error)
 
     def stop(self) -> None:
-        """Finish the tasks under way and take no new ones."""
+        """Make all devices end after their current tasks."""
         for slot in self.slots:
             slot.stop()
 
     def kill(self) -> None:
-        """End now; the tasks under way are given back."""
+        """Make all devices end at once; their current tasks are given back."""
         for slot in self.slots:
             slot.kill()
 
