@@ -46,8 +46,7 @@ def create(
 def progress(
     store: EventStore, name: str, phase: str, percent: float, by: str | None = None
 ) -> Session:
-    """Record the progress of a phase in percent; return the session. Raises ConfigError, NotFoundError.
-    """
+    """Record a phase's progress in percent; return the session. Raises ConfigError, NotFoundError."""
     sessions.found(store, name)
     plain_text.check_name(phase, "the phase's name")
     try:

@@ -103,8 +103,8 @@ class Crew:
     def wait(self, tell: Callable[[str], None] = lambda words: None) -> None:
         """Wait until all devices have ended, then close.
 
-        The first SIGINT or SIGTERM stops the devices after their tasks; a second one kills them.
-        `tell` hears which tasks are being finished.
+        The first SIGINT or SIGTERM stops the devices after their tasks; a second one kills them. `tell`
+        is called with a sentence on the tasks that are being finished.
         """
         signals: list[int] = []
 
