@@ -103,8 +103,8 @@ class Bells:
 class Listener:
     """A thread that wakes this process's devices when a message comes for them.
 
-    A message means "look", and its content does not matter: the listener removes it from its queue
-    without parsing it. So no foreign message, countdown or expiry can stop or delay the next one.
+    A message only means "look": the listener removes it from its queue without parsing it. So no
+    foreign message, countdown or expiry can stop or delay the next one.
     """
 
     def __init__(self, app: Celery, devices: dict[str, Callable[[], None]]) -> None:
