@@ -412,7 +412,7 @@ class Bitnet(Study[MakingState]):
 
     @override
     def pinned_fields(self, context: Context, common: Mapping[str, Any]) -> dict[str, object]:
-        """Return the counts of `started`: ternary weights, bytes in float32, and packed bytes."""
+        """Return name → number for `started`: ternary weights, bytes in float32, packed bytes."""
         from agent_forge.weights import operations
         from agent_forge.weights.ternary import linears, packing
 
@@ -437,7 +437,7 @@ class Bitnet(Study[MakingState]):
 
     @override
     def further_folders(self, run: Run, out: Path) -> dict[str, str | None]:
-        """Write the model in the format `bitnet`; return its folder, None if that is impossible."""
+        """Write the model in the format `bitnet`; return "packed_folder" → its path, or None."""
         import shutil
 
         from agent_forge.weights.folders.checkpoint import open_checkpoint, publish

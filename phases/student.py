@@ -188,7 +188,7 @@ def changes(config: Mapping[str, Any], student: StudentConfig) -> Changes:
 
 
 def of_student(config: Mapping[str, object], student: StudentConfig) -> dict[str, object] | None:
-    """Return the student's config.json; None if the given one lacks its sizes.
+    """Return the fields of the student's config.json; None if the given one lacks its sizes.
 
     Raises ConfigError for sizes that do not divide.
     """
@@ -423,7 +423,7 @@ class Student(Study[MakingState]):
 
     @override
     def pinned_fields(self, context: Context, common: Mapping[str, Any]) -> dict[str, object]:
-        """Return sizes, parameters and dtype for `started`. Raises ConfigError if too large."""
+        """Return the fields sizes, parameters and dtype of `started`. Raises ConfigError."""
         from agent_forge.weights.operations.resized import parameters
 
         size = parameters(context.settings)

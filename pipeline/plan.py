@@ -169,7 +169,7 @@ def asked(state: PipelineState, phase: PhaseConfig) -> RunRequest:
 
 
 def resolved(state: PipelineState, reference: str) -> tuple[str, MadeModel] | str | None:
-    """Return (run, model) for a reference, followed through models that passed unchanged.
+    """Return (run, model) for a reference to a phase, else the model's name; None if not given.
 
     For a model of no phase, return its name in the settings; None if the phase gave no such model.
     """

@@ -167,7 +167,7 @@ def evo_command(
 
 
 def _checkpoint(home: Home, text: str) -> str:
-    """Return the run to resume; a checkpoint of the source documents becomes the run that it means."""
+    """Return the name of the run to resume, also for a checkpoint of the source documents."""
     from agent_forge.evomerge.run.views import checkpoints
     from agent_forge.worker.commands.fork import fork, plan
 

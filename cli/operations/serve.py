@@ -83,10 +83,9 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def _first(home: Home) -> str | None:
-    """Create the first user, an admin; return the token.
+    """Create the first user, an admin; return the token, or None if there are users already.
 
-    None if there are users already, or if stderr is no terminal: Docker and systemd would keep the
-    token in their logs.
+    None also if stderr is no terminal: Docker and systemd would keep the token in their logs.
     """
     from agent_forge.worker.append import actor
     from agent_forge.worker.commands import accounts

@@ -207,7 +207,7 @@ def _words(store: EventStore, queued: Json, config_file: str | None) -> Describe
 
 
 def resumed(home: Home, run: str, options: Json) -> tuple[str, str | None]:
-    """Return (run to continue, its output folder).
+    """Return (name of the run to continue, its output folder, or None for the default).
 
     Settings of a run are fixed: raises ConfigError if other options are given.
     """

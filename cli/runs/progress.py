@@ -143,7 +143,7 @@ class Progress:
         self._last = state.run
 
     def _how_far(self, state: State) -> str:
-        """Return progress and time left in parentheses; empty if ended or unknown."""
+        """Return progress and time left as text in parentheses; empty if ended or unknown."""
         if state.ended:
             return ""
         outlook = kinds.of(state.kind).outlook(state, self._rehearsals.of(state))

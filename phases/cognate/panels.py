@@ -31,10 +31,7 @@ SLICE = f"{figures.SLICE} slice"
 
 
 def result(run: Run) -> Result | None:
-    """Return the headline: the share of bits per byte that specialists save on their own domains.
-
-    None until all models are measured.
-    """
+    """Return the headline, the share of bits that specialists save; None until all are measured."""
     if run.seen.keys() != run.arms.keys():
         return None
     share = figures.gain(run)

@@ -449,7 +449,7 @@ def _check_base(config: CognateConfig) -> None:
 
 
 def check(plan: Plan) -> Checked:
-    """Return the warnings, the number of parameters, and counts of documents; open only headers.
+    """Return the result of a check: warnings, parameters, counts of documents; open only headers.
 
     Raises the errors that a start would raise.
     """

@@ -86,7 +86,7 @@ class Encode:
         return Decision(tasks=[*islice(left, TOGETHER)])
 
     def answer(self, state: CompressionState) -> None:
-        """Return None: the script reads encodings from the state."""
+        """Do nothing: the script reads encodings from the state."""
 
 
 def _size(of: Callable[[Run, Point], float], words: str, unit: str = "") -> FigureRule:

@@ -62,7 +62,7 @@ def check_machine(config: CompressionConfig) -> None:
 
 
 def check(plan: Plan) -> Checked:
-    """Return warnings, the number of parameters, and counts of documents; raise as a start would."""
+    """Return the result of a check: warnings, parameters, document counts; raise as a start would."""
     from agent_forge.evaluation.loading import load_items, load_tokenizer, texts_of
     from agent_forge.weights.folders import model_config
     from agent_forge.weights.folders.checkpoint import open_checkpoint

@@ -157,7 +157,7 @@ def compared(observations: Mapping[str, Observed]) -> dict[str, Compared]:
 
 
 def best(courses: Mapping[str, Course], seed: int) -> str:
-    """Return the arm that is the result: the most accurate at its end, on the selection slice.
+    """Return the name of the arm that is the result: the most accurate one on the selection slice.
 
     Adaptive wins a tie. An arm with an addition counts only if the addition pays.
     """
@@ -189,10 +189,10 @@ def forgetting(course: Course) -> float:
 
 
 def tokens_to_equal(courses: Mapping[str, Course], bounds: Sequence[int]) -> float | None:
-    """Return the share of tokens after which adaptive is as accurate as uniform at its end.
+    """Return the share of tokens at which adaptive is as accurate as uniform's end; None if never.
 
-    None if it never is, if the arm uniform gained nothing, or if one of the arms is not trained.
-    `bounds` are the steps at which segments begin, and the number of all.
+    Also None if the arm uniform gained nothing, or if one of the arms is not trained. `bounds` are the
+    steps at which segments begin, and the number of all.
     """
     if not {ADAPTIVE, UNIFORM} <= set(courses):
         return None

@@ -59,7 +59,7 @@ Spread = tuple[float, np.ndarray]
 def figures(
     domains: Sequence[str], observations: Mapping[str, Observed], drawn: Mapping[str, Rates]
 ) -> dict[str, Figure]:
-    """Return the figures of experts beside adapters: gains in own domains, and damage elsewhere.
+    """Return name → figure of experts beside adapters: gains in own domains, damage elsewhere.
 
     `observations` and `drawn` map an arm to what was observed, and to its rates in the same resamples
     of windows. Empty without experts, and without adapters.
@@ -114,7 +114,7 @@ Drawn = Mapping[str, Mapping[str, np.ndarray]]
 
 
 def arm_of(name: str) -> str:
-    """Return the arm of the comparison that a candidate belongs to; a finalist has its search's."""
+    """Return the name of a candidate's arm of the comparison; a finalist has its search's."""
     arm = name.rpartition("-")[0]
     return arm if arm in ARMS else name
 
@@ -297,7 +297,7 @@ def _dispatch(run: Run) -> Figure | None:
 
 
 def _dispatched(run: Run) -> Figure | None:
-    """Return the share of windows for which their own expert, or rightly none, was chosen."""
+    """Return the share of windows with the right choice of an expert; None without dispatch."""
     event = _routed(run)
     if event is None:
         return None

@@ -453,7 +453,7 @@ def check_settings(config: ExpertsConfig) -> None:
 
 
 def check(plan: Plan) -> Checked:
-    """Return the checked plan; open only headers, tokenizer and data; raise as a start would."""
+    """Return the result of a check; open only headers, tokenizer and data; raise as a start would."""
     from agent_forge.weights.folders.checkpoint import open_checkpoint
 
     base = submission.opened(plan)

@@ -224,7 +224,7 @@ class Context(work.Context):
 
     @cached_property
     def _mixer(self) -> Mixer:
-        """The module of mixtures of further models and of the useful experts."""
+        """The mixer of further models and of the useful experts."""
         base, merges = self._base.weights, self.state.started.merges
         parts = [svf.of_model(base, self._merge(n).weights) for n in range(len(merges))]
         if domains := self._kept:

@@ -204,7 +204,7 @@ def _check_domains(config: BakeConfig, trained: Sequence[str], contexts: Sequenc
 
 
 def check(plan: Plan) -> Checked:
-    """Return the checked plan; open only the header, tokenizer and data; raise as a start would."""
+    """Return the result of a check; open only headers, tokenizer and data; raise as a start would."""
     from agent_forge.evaluation.training_text.kept_text import given_tokenizer
 
     opened = submission.opened(plan)

@@ -158,7 +158,7 @@ class Baking(Study[MakingState]):
 
     @override
     def progress(self, state: MakingState) -> tuple[int, int | None]:
-        """Return (steps done, steps in all); the latter is an upper bound until the cycles end."""
+        """Return (steps done, steps in all), (0, None) before the start; at most until the end."""
         run = self.begun(state)
         if run is None:
             return 0, None

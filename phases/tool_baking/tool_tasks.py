@@ -39,7 +39,7 @@ def check_machine(config: BakingConfig) -> None:
 
 
 def check(plan: Plan) -> Checked:
-    """Return the checked plan; open only the header, tokenizer and data; raise as a start would."""
+    """Return the result of a check; open only headers, tokenizer and data; raise as a start would."""
     from agent_forge.evaluation.training_text.kept_text import given_tokenizer
 
     checkpoint = submission.opened(plan)

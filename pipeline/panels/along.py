@@ -87,7 +87,7 @@ def _pair(
     input_of: Callable[[float, float], float],
     ratio: tuple[str, str],
 ) -> Lines | None:
-    """Return the panel filled with a figure of each phase's model, and of its inputs.
+    """Return the panel filled with a figure of each phase's model and inputs; None without any.
 
     `ratio`: the figure that says the input's from the model's own, by `input_of`, and the input's name.
     None if no phase has the figure.
@@ -246,7 +246,7 @@ def _runs(state: PipelineState, number: int, children: Sequence[Child]) -> Itera
 def _standing(
     state: PipelineState, number: int, runs: Sequence[Child]
 ) -> tuple[Standing, Child | None]:
-    """Return (state of a phase in words, its live run or measurement if it has one)."""
+    """Return (state of a phase in words, its live run or measurement, None without one)."""
     measuring = plan.measuring(state, number)
     if living := [child for child in runs if not child.state.ended]:
         words: dict[str, Standing] = {"submitted": "waiting", "running": "running"}

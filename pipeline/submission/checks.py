@@ -157,7 +157,7 @@ def _resolved(config: PipelineConfig, phase: PhaseConfig, lookup: Lookup) -> dic
 
 
 def check(plan: Plan) -> Checked:
-    """Return the warnings of phases that depend on no other; raise as their start would."""
+    """Return the result of a check, with warnings of phases that need no other; raise as a start."""
     config, notes = plan.config, [*_unmeasured(plan.config), *_check_test(plan)]
     references, places = plan.fields["given"], plan.fields["places"]
     for phase in config.phases:
@@ -430,7 +430,7 @@ def named(kind: Kind, config: PipelineConfig, there: Callable[[str], bool]) -> N
 
 
 def again(submitted: Submitted, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with names that mean the same on any machine, by a submitted pipeline.
+    """Return the settings with names that mean the same on any machine, by a submitted pipeline.
 
     Folders and data have their whole paths, Hub models their commits; models of the log keep the names
     that they were found by.

@@ -54,7 +54,7 @@ def record(
 
 
 def _rank(finding: Finding) -> tuple[int, bool]:
-    """Return a sort key: errors come first, and findings about the history before others."""
+    """Return a sort key (level, False for findings about the history): errors come first."""
     return _LEVELS.index(finding.level), finding.check not in checks.OF_HISTORY
 
 

@@ -162,5 +162,5 @@ def plan(request: RunRequest, lookup: Lookup = Lookup()) -> Plan:
 
 
 def check(plan: Plan) -> Checked:
-    """Return warnings, parameters and item counts of a plan; raise the errors that its run would."""
+    """Return the result of a check: warnings, parameters, item counts; raise as its run would."""
     return kinds.of(plan.kind).check(plan)

@@ -507,7 +507,7 @@ def bits_per_byte(library: Library, file: Path, split: Split, tell: Tell) -> flo
 
 
 def _progress(what: str, count: int, tell: Tell) -> Callable[[int], None]:
-    """Return a function to call after each of `count` windows; it tells progress and time left."""
+    """Return a function of the windows done, of `count`: it tells progress and time left."""
     began, last_quarter = time.monotonic(), [0]
 
     def after(done: int) -> None:

@@ -66,7 +66,7 @@ def target(repository: str, public: bool) -> Target:
 
 
 def _token() -> str:
-    """Return the user's token. Raises ConfigError if there is none, or none that can be sent."""
+    """Return the text of the user's token. Raises ConfigError if none can be sent."""
     from huggingface_hub import constants
 
     token, where = os.environ.get("HF_TOKEN", "").strip(), "HF_TOKEN"

@@ -77,7 +77,7 @@ def of(tokenizer: Tokenizer, file: str, positions: int, begins: bool) -> Modelfi
 
 
 def file_argument(file: str) -> str:
-    """Return FROM's argument for a file beside the Modelfile. Raises ConfigError if impossible."""
+    """Return the text that names a file beside the Modelfile for FROM. Raises ConfigError."""
     if re.fullmatch(r"[\w.+-]+", file):
         return f"./{file}"
     argument = _quoted(f"./{file}") if file.isprintable() and '"' not in file else None

@@ -54,7 +54,7 @@ def wanted(flag: bool, warn: Callable[[str], None]) -> bool:
 def beside(
     home: Home, run: str, warn: Callable[[str], None], patience: float | None = None
 ) -> Iterator[None]:
-    """Follow a run in a process of its own while the `with` block lasts; errors become warnings."""
+    """Wrap a block: another process follows the run meanwhile; its errors become warnings."""
     with tempfile.TemporaryFile() as output:
         try:
             process = _start(home, run, output)

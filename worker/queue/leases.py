@@ -202,7 +202,7 @@ class Leases:
 
     @contextmanager
     def heartbeat(self, *tasks: str) -> Iterator[None]:
-        """Renew the leases from a thread of its own while the `with` block lasts."""
+        """Wrap a block: a thread of its own renews the leases meanwhile."""
         done = threading.Event()
 
         def beat() -> None:

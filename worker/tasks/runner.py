@@ -80,7 +80,7 @@ class Worker:
         return state
 
     def _work_on(self, state: State, tasks: Sequence[Task]) -> bool:
-        """Do the first task that no other process holds; return False if all are taken.
+        """Do the first task that no other process holds; return True, or False if all are taken.
 
         Tasks that share its work are done with it.
         """
