@@ -134,7 +134,7 @@ def named(submitted: Submitted, started: Started) -> dict[str, Making]:
 
 
 def window(config: CognateConfig, positions: int | None) -> int:
-    """Return the tokens of a window: the setting, or the base's own limit if that is smaller.
+    """Return the number of tokens of a window: the setting, or the base's own limit if smaller.
 
     `positions` is the longest sequence that a given base takes; None: any. Raises ConfigError if the
     user asks for more.

@@ -119,7 +119,7 @@ def _holds(folder: Path, digest: str) -> bool:
 
 
 def files(state: CompressionState, cache: Artifacts) -> list[tuple[str, Path]]:
-    """Return (name in an archive, file) of the chosen weights, made again if the cache lacks them."""
+    """Return (name in an archive, file) pairs of the chosen weights, made again if not in the cache."""
     chosen = state.completed.chosen
     recipe = _recipe(state, chosen.recipe_id)
     again = {chosen.digest: lambda: Context.opened(state, cache).weights(recipe)}
@@ -132,7 +132,7 @@ def files(state: CompressionState, cache: Artifacts) -> list[tuple[str, Path]]:
 def rebuild(
     state: CompressionState, cache: Artifacts, ids: Sequence[str], say: Say
 ) -> Iterator[Finding]:
-    """Yield an error for each encoding or model that, made again, differs from the log."""
+    """Yield a finding for each encoding or model that, made again, differs from the log."""
     try:
         context = Context.opened(state, cache)
     except ForgeError as error:
@@ -143,7 +143,7 @@ def rebuild(
 
 
 def _again(context: Context, event: Any, say: Say) -> Iterator[Finding]:
-    """Yield an error if one result, made again, differs from its event."""
+    """Yield a finding if one result, made again, differs from its event."""
     what = f"{event.recipe.operation} {event.recipe_id[:12]}"
     assert isinstance(event, Encoded | Packed)
     try:
@@ -161,7 +161,7 @@ def _again(context: Context, event: Any, say: Say) -> Iterator[Finding]:
 def check(
     place: Path, document: dict[str, object], state: CompressionState | None
 ) -> Iterator[Finding]:
-    """Yield an error if the folder's file does not decode to what its report and its run say."""
+    """Yield a finding if the folder's file does not decode to what its report and its run say."""
     if state is None:
         yield Finding("unchecked", "files", f"run {document['run']} is not in this log")
     try:

@@ -51,7 +51,7 @@ def bounds(config: CurriculumConfig, context: int) -> list[int]:
 
 
 def tokens(config: CurriculumConfig, context: int) -> list[int]:
-    """Return the tokens read when each segment begins, and last at the end of the training."""
+    """Return the number of tokens read when each segment begins, and last in the whole training."""
     return [step * config.batch * context for step in bounds(config, context)]
 
 

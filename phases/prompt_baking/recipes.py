@@ -409,7 +409,7 @@ def check_room(heads: Beginnings, config: BakeConfig, positions: int | None) -> 
 
 
 def beyond(heads: Beginnings, config: BakeConfig, positions: int | None) -> int | None:
-    """Return the tokens of ordinary text before a further set of contexts; None without such a set.
+    """Return the number of tokens of ordinary text before a further set of contexts; None without it.
 
     The set is left out if the model takes no sequence that long.
     """

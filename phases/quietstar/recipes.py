@@ -54,7 +54,7 @@ def layers(config: QuietstarConfig) -> int:
 
 
 def window(config: QuietstarConfig, longest: int | None) -> int:
-    """Return the tokens of a window; `longest` is the longest sequence that the model takes.
+    """Return the number of tokens of a window; `longest` is that of the model's longest sequence.
 
     Raises ConfigError if window and thoughts do not fit.
     """

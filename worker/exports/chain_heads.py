@@ -72,7 +72,7 @@ def _checked(store: EventStore, run: str) -> Iterator[Anchor]:
 
 
 def lost(store: EventStore) -> Iterator[Finding]:
-    """Yield an error if the log as a whole has lost events from its end."""
+    """Yield a finding if the log as a whole has lost events from its end."""
     with store.database.reading() as connection:
         ever, projected_position = store.database.last_position(connection), 0
         if connection.dialect.has_table(connection, PROJECTIONS.name):

@@ -454,7 +454,7 @@ class DispatcherCache:
         return state
 
     def _settled(self, state: State, task: Task) -> bool:
-        """Record the answer of a task that is an ended run; return True if that was done."""
+        """Record, retry or resume a task that is a run; return True if that was done."""
         if not isinstance(task, Delegate) or not delegation.exists(self._store, task):
             return False
         return delegation.settle(self._store, state, task, self._context)

@@ -93,7 +93,7 @@ def _measured(
 def _compared(
     kind: Kind, task: Task, recorded: Event, result: Event, tolerance: float, why: str, say: Say
 ) -> Iterator[Finding]:
-    """Yield an error if a result is off by more than `tolerance`; else `say` the difference."""
+    """Yield a finding if a result is off by more than `tolerance`; else `say` the difference."""
     where = words(task)
     if recorded.type != result.type:
         what = f"{where}: measured again it is {result.type}, and {recorded.type} is recorded"
