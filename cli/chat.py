@@ -24,7 +24,7 @@ HELP = """/reset         forget what was said
 /system TEXT   reset, and set the system prompt; without TEXT there is none
 /quit          end, as Ctrl-D does
 Ctrl-C stops a reply; what was written so far stays."""
-#: What is said behind a reply that did not end by itself.
+#: Reason → message after a reply that was cut.
 ENDED = {
     "length": "cut after {tokens} tokens: --max-tokens",
     "context": "the model's context is full",

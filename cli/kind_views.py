@@ -37,7 +37,7 @@ VIEWS = {"evomerge": "agent_forge.cli.evomerge.view:EvoMergeView"}
 
 #: Lines of a screen of `forge show`, and more lines than any run has.
 SCREEN, ALL = 40, 1_000_000
-#: Lines of a run for events that its kind counts, about.
+#: Approximate number of lines for events that a run's kind counts.
 TENTHS = 10
 
 
@@ -96,7 +96,7 @@ class View:
 
     # ---- progress ----------------------------------------------------------------------------
 
-    #: What the lines of `unit` mean, in a sentence before the first of them; empty: they say it.
+    #: A sentence before the first line of `unit` that explains the lines; empty: not needed.
     legend = ""
 
     def unit(self, state: State, row: Envelope) -> str | None:

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
     from agent_forge.runs.kinds.state import State
 
-#: Lines for what is under way, and for what happened last, at most.
+#: Largest numbers of lines for tasks under way and for the latest news.
 HANDS, NEWS = 6, 6
-#: What of a run's head the live view says below its progress.
+#: Parts of a run's head that the live view shows below its progress.
 _TOLD = ("result", "lead", "facts")
-#: Columns of the bar of the share that is done, at least and at most.
+#: Allowed widths of the progress bar, in columns.
 BAR = range(5, 31)
 
 _STATUS_STYLES = {"completed": "green", "failed": "red", "cancelled": "red", "paused": "yellow"}
@@ -45,15 +45,15 @@ class Frame:
     #: The number of the unit under way, and of all units; None if they cannot be counted.
     at: int
     of: int | None
-    #: When it was submitted, and, of one that has ended, when it did.
+    #: Times at which the run was submitted, and at which it ended, None before.
     began: datetime
     ended: datetime | None
     #: Tasks under way in words, and where.
     hands: tuple[str, ...]
     news: tuple[str, ...]
-    #: What it does now, and how far it is; None for a run that has ended.
+    #: Current activity and progress; None for a run that has ended.
     now: Live | None = field(default=None, kw_only=True)
-    #: What is shown of the run; None for a kind that draws itself.
+    #: Head and panels of the run; None for a kind that draws itself.
     seen: Panels | None = field(default=None, kw_only=True)
 
 

@@ -213,7 +213,7 @@ SECTIONS = {
 }
 
 
-#: Exit code if the reader of our output has gone (`forge events RUN | head`): as by SIGPIPE.
+#: Exit code if the reader of our output has gone (`forge events RUN | head`), as after SIGPIPE.
 READER_GONE = 141
 
 

@@ -38,7 +38,7 @@ class SuggestingGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-#: A JSON object, with the fields that its maker says.
+#: A JSON object.
 Json = dict[str, Any]
 
 set_option = click.option(
@@ -201,7 +201,7 @@ def _fitting(
     return places
 
 
-#: Letters that a table leaves for each column, at least, and the blanks between two columns.
+#: Least width of a table's column in letters, and the blanks between two columns.
 LEAST, BETWEEN = 6, 2
 
 
@@ -292,10 +292,10 @@ def _content(name: str, file: Path) -> object:
 #: Slices that something is measured on, the last first.
 SLICES = ("test", "selection", "search")
 
-#: What `queue_options` gives a command.
+#: Names of the arguments that `queue_options` adds to a command.
 QUEUED = ("name", "priority", "labels", "key", "quarantine")
 
-#: Wide enough for anybody, and every database can hold it.
+#: Range of priorities, which every database can hold.
 PRIORITY = click.IntRange(-1_000_000, 1_000_000)
 
 

@@ -35,9 +35,9 @@ from agent_forge.runs.panels.panels import (
 from agent_forge.runs.panels.stages import Bar, Stage
 from agent_forge.runs.system.durations import duration
 
-#: From low to high; the second for terminals that have no such letters.
+#: Letters from low to high; the second for terminals without the first.
 LEVELS, PLAIN_LEVELS = "▁▂▃▄▅▆▇█", "_.:-=+*#"
-#: State of a stage → its mark; the second for terminals that have no such letters.
+#: State of a stage → its mark, and a mark for terminals without that letter.
 MARKS = {
     "waiting": "·.",
     "running": "◔o",

@@ -406,7 +406,7 @@ def _say_checked(checked: Json, as_json: bool) -> None:
         click.echo(f"warning: {note}", err=True)
 
 
-#: Amount → (heading, how it is said).
+#: Amount → (heading, function that formats it).
 _AMOUNTS = {
     "seconds": ("time", duration),
     "disk": ("on disk at the end", size),

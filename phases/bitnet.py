@@ -51,13 +51,13 @@ MASTER = "master"
 #: a ternary training from new weights and these.
 START, FULL, SCRATCH, FRESH = "start", "full", "scratch", "fresh"
 SCRATCH_MASTER = "scratch-master"
-#: The arm that is the best way of rounding without training, and the ways.
+#: The arm with the best way of rounding without training, and the names of all ways.
 UNTRAINED, WAYS = "untrained", ("absmean", "least-squares", "sigma", "feedback")
 #: Measures of models in full precision, and of ternary ones that read int8 activations.
 FLOAT, INT8 = "bits-per-byte@1", "int8-bits-per-byte@1"
-#: Standard deviations that a scale without training is; docs/benchmarks.md has what it comes to.
+#: A scale without training, in standard deviations of the weights; measured in docs/benchmarks.md.
 SIGMAS = 1.8
-#: Tokens of calibration text, about.
+#: Approximate number of tokens of calibration text.
 CALIBRATION = 32_768
 #: Folder of the packed model in a result.
 PACKED = "packed"

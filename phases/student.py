@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from agent_forge.weights.folders.checkpoint import Checkpoint
 
 MEASURE = "bits-per-byte@1"
-#: Arms: the given model, the student that learns from it, and the same without it.
+#: Arms: the given model, the student that learns from it, and the student without it.
 TEACHER, DISTILLED, ALONE = "teacher", "distilled", "alone"
 #: The new weights that both students begin with.
 FRESH = "fresh"

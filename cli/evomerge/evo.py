@@ -323,7 +323,7 @@ def _without(file: Mapping[str, object], chosen: Mapping[str, object]) -> Json:
     return {name: value for name, value in file.items() if RENAMED.get(name, name) not in meant}
 
 
-#: merge_method of a genome that has another name here, and why.
+#: merge_method of a genome → its name here, if that differs.
 _SAID_BY = {"linear": "task_arithmetic"}
 #: Why a key has no effect.
 _INSTEAD = {

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from agent_forge.events import Envelope
     from agent_forge.evomerge.run.state import RunState
 
-#: Columns beside a curve: its name, its last value and what is said behind it.
+#: Columns beside a curve: its name, its last value and the text behind it.
 BESIDE = 62
-#: Curve → what it is of. Scores of other items have another scale.
+#: Curve → its meaning. Scores on other items have another scale.
 CURVES = {"best": "best on its draw", "mean": "mean on its draw", "champion": "champion, selection"}
 WIDE = max(map(len, CURVES.values()))
 #: Why the best candidate of a generation need not be the champion.

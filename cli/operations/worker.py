@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent_forge.worker.command")
 
-#: Seconds after which a device that still starts is none.
+#: Seconds after which a device that is still starting does not count.
 STARTING = 300
 
 

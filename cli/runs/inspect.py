@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from agent_forge.runs.kinds.state import State
     from agent_forge.runs.record.lineage import Child
 
-#: Words of the run list for how a run stands.
+#: Statuses of runs, as the run list has them.
 STATUSES = ("submitted", "running", "paused", "completed", "failed", "cancelled")
 
 

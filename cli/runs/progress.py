@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from agent_forge.events import Envelope
     from agent_forge.runs.kinds.state import State
 
-#: What others did to the run, and what to do about it.
+#: Event of another user → words after it: what to do about it.
 _SAID = {
     "paused": ": it waits until `forge resume {run}`",
     "resumed": "",
@@ -36,10 +36,10 @@ _SAID = {
     "retried": "",
 }
 
-#: How the lines begin that say what was probed: the others were said before the run was recorded.
+#: First words of warnings about probes; the other warnings were printed before the run began.
 _MEASURED = ("probed: ", "not probed: ")
 
-#: How often a terminal is drawn, a second; seconds between two looks at who is at work.
+#: Pictures a second on a terminal; seconds between two looks at who works on the run.
 REFRESH, LOOK = 2, 1.0
 
 
@@ -88,7 +88,7 @@ class Progress:
         dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown")
         self._terminal = sys.stderr.isatty() and not dumb
         self._live: Live | None = None
-        #: Run → what is known of it; the run that was told of last.
+        #: Run → its record; the run whose lines were printed last.
         self._runs: dict[str, _Followed] = {}
         self._last = ""
         self._shown: tuple[_Followed, live.Frame] | None = None

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from agent_forge.runs.kinds.asked import Plan
     from agent_forge.runs.kinds.kind import Kind
 
-#: Command → kind, where people say another word.
+#: Command → kind, if their names differ.
 KINDS = {"compress": "compression"}
-#: The option of kinds that train adapters, where they are asked to.
+#: The option of kinds that can train adapters.
 LORA = click.Option(
     ["--lora", "rank"],
     type=click.IntRange(min=1),
@@ -203,7 +203,7 @@ def _started(word: str, main: str | None, **arguments: Any) -> None:
             models += [f"{name}={place}" for place in value]
         elif value is not None and value is not False and value != ():
             config |= _chosen(kind, name, value)
-    # Prompts without checks beside them stand for none, which is no word of the user's.
+    # Prompt files without checks beside them give an empty list, which the user did not set.
     if twice := [name for name in sets if config.get(name, sets[name]) not in (sets[name], [])]:
         raise click.UsageError(f"--set {twice[0]} contradicts another option: leave one out.")
     _start(word, config | sets, tuple(models), **arguments)

@@ -26,9 +26,9 @@ from agent_forge.weights.recipes import Train
 
 #: Measures: quality by domain; the loss along the line from base to specialist; task vectors.
 QUALITY, LINE, GEOMETRY = "bits-per-byte@1", "loss-along-line@1", "task-vectors@1"
-#: The slice that is measured on; none for weights alone.
+#: The slice to measure on, and its name in measurements of weights alone.
 SLICE, NONE = comparison.CHOOSING, "none"
-#: Name of the trainings among a run's conclusions: role → recipe to the last step.
+#: Key in `run.known` of role → training to its last step.
 TRAININGS = "trainings"
 #: Places on the line from base (0) to specialist (1).
 PLACES = (0.0, 0.25, 0.5, 0.75, 1.0)

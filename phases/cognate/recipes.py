@@ -37,7 +37,7 @@ from agent_forge.weights.recipes import Algorithm, Train, Transform
 #: The base, and the weights that its training begins with.
 BASE, UNTRAINED = "base", "untrained"
 OBJECTIVE = "lm@1"
-#: Setting → optimiser. A recipe has every parameter, so that its id says all.
+#: Setting → optimiser. A recipe has every parameter, so that its id depends on all of them.
 OPTIMISERS = {
     **training_plan.OPTIMISERS,
     "mugrokfast": Algorithm(

@@ -26,7 +26,7 @@ BASE_MIX = {"prose": 0.45, "code": 0.45, "math": 0.04, "data": 0.06}
 SIZES = ("vocabulary", "hidden", "layers", "heads", "kv_heads", "intermediate", "context")
 #: Sizes and settings of titans-mag.
 TITANS_SIZES = ("window", "chunk", "persistent", "memory", "recursions", "halting")
-#: Of a two-layer memory: hidden units of a head, and the largest inner step size.
+#: Hidden units of a head, and the largest inner step size, of a two-layer memory.
 TWO_LAYER = {"width": 64, "step": 0.1}
 
 
@@ -205,12 +205,12 @@ TITANS = {
 }
 
 
-#: Domains of text of the program's own (`evaluation.training_text.own_texts.KNOWN`; a test compares).
+#: Domains of built-in text (`evaluation.training_text.own_texts.KNOWN`; a test compares both).
 KNOWN = (
     *("code", "math", "data", "prose", "multilingual", "chains"),
     *("reasoning", "memory", "general"),
 )
-#: Names that no specialist can have: folders and roles of their own.
+#: Names that no specialist can have, because folders and roles have them.
 TAKEN = ("base", "items", "untrained")
 
 Positive = Annotated[float, Field(gt=0)]

@@ -332,8 +332,8 @@ def _scoring(context: Context, initial: Model) -> float:
 
 #: End of a text, as a token.
 END = "<|endoftext|>"
-#: Documents from which the tokenizer learns, per domain: the first of the built-in text; of other
-#: text as many more, at equal distances.
+#: Documents per domain from which the tokenizer learns: the first of the built-in text; of other
+#: text documents at equal distances.
 TOKENIZER_DOCUMENTS, OWN_TOKENIZER_DOCUMENTS = 300, 3000
 
 

@@ -31,11 +31,11 @@ MEASURE = "rolling-bits-per-byte@1"
 #: What points are chosen by, and what the chosen one is measured on.
 SELECTION: Slice = "selection"
 TEST: Slice = "test"
-#: The relative squared error that a matrix is tried at alone, as nearly as the settings allow.
+#: The relative squared error of a probe, as nearly as the settings allow.
 PROBED = 0.1
 #: Shares of the rise of bits per byte that the policy allows, at which mixtures are tried.
 SHARES = (0.6, 0.8, 1.0)
-#: A matrix is taken for no less sensitive than this share of the median.
+#: Least sensitivity that a matrix counts with, as a share of the median.
 LEAST = 0.1
 #: What the script has said: all points; matrix → its probe, and matrix → what the model needed more so,
 #: both by the id of the model's recipe.

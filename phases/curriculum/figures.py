@@ -32,7 +32,7 @@ from agent_forge.weights.recipes import Train
 
 MEASURE = "exact-answers@1"
 ADAPTIVE, UNIFORM = "adaptive", "uniform"
-#: Arms that are adaptive with something beside it.
+#: Arms that are `adaptive` with an addition.
 BESIDE: tuple[Arm, ...] = ("chaos", "dreams", "self_model", "stages")
 
 

@@ -40,7 +40,7 @@ START = "start"
 #: Key of the random draws of all trainings.
 PURPOSE = "curriculum"
 OBJECTIVE = "answers@1"
-#: With noise or a self-model beside the answers.
+#: The objective with noise or a self-model beside the answers.
 BESIDE = "answers@2"
 
 

@@ -92,7 +92,7 @@ def _turns(item: ToolItem, spoken: Speech, box: Toolbox) -> Iterator[Encoded]:
         for call in calls:
             ids = encode(spoken.form.written(call))
             yield Encoded(tuple(before), tuple(ids))
-            # A program's value is the answer: no program has to run to tell it.
+            # A program's value is the answer, which is known without running the program.
             output = item.answer if call.tool == "python" else box.answer(call).output
             before += [*ids, *(int(token) for token in spoken.after(output or ""))]
         end = item.answer if number == last and item.answer is not None else NOTED

@@ -384,9 +384,9 @@ RULES: Mapping[str, FigureRule] = {
 }
 
 
-#: Standard deviation of the first points, and the least one.
+#: Standard deviation of the first points, and the least standard deviation.
 FIRST, LEAST = 0.5, 0.02
-#: Points of a round that one is followed of.
+#: Points of a round for each that is followed.
 SHARE = 4
 
 

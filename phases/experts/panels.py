@@ -168,15 +168,15 @@ def fields(run: Run) -> dict[str, object]:
     return {
         "merges": [source.name for source in started.merges],
         "parameters": started.model.parameters,
-        #: Numbers of an expert, and of the adapters beside it; none: there are no adapters.
+        #: Parameters of an expert, and of the adapters beside it; None: there are no adapters.
         "numbers": started.numbers,
         "lora_numbers": started.adapters.numbers if started.adapters else None,
-        #: Tokens of the training of each.
+        #: Tokens of each training.
         "tokens": run.settings.reads(started.context),
-        #: The domains of the experts, the worst predicted first; those that are of use.
+        #: The domains of the experts, the worst predicted first; the domains of useful experts.
         "experts": [*run.known["experts"]],
         "kept": [*experts],
-        #: The part that each factor of a mixture is of, and those of the result; none: it has none.
+        #: The part of each factor of a mixture; the result's factors, None if it is no mixture.
         "parts": [*(source.name for source in started.merges), *experts],
         "factors": _factors(run),
         #: Arm → relative gain over the given model, the mean over the domains of experts.

@@ -48,7 +48,7 @@ EXPERT, ONLY, FITTED = "expert-", "only-", "fitted-"
 LORA = "lora-"
 #: The mean of the further models.
 MEAN = "mean-of-models"
-#: Points of a search for vectors of which one is followed, and the least deviation of a number.
+#: Points of a round for each that is followed; least standard deviation of a number.
 SHARE, LEAST = 4, 0.001
 #: Measure of all models, and the slice that mixtures are searched on.
 MEASURE, SEARCH = "bits-per-byte@1", "search"
@@ -154,7 +154,7 @@ def _of_family(
             "context": width,
             "accumulation": 1,
             "schedule": training.schedule.model_copy(update={"params": peak}),
-            # A reward has bounds: a loss that leaps is no divergence.
+            # Rewards are bounded, so a jump of the loss is no divergence.
             "divergence": None,
             "steps": steps,
             "upto": steps,
@@ -427,7 +427,7 @@ def _with_adapters(data: Plain) -> Plain:
 
 
 #: Answers, and notes of the search (`bred/ARM/NUMBER`, `ended/ARM/NUMBER`), are found in `answers`.
-#: What is remembered of experts does not follow from the search.
+#: What the state remembers of experts does not depend on the search.
 ExpertsState = history(
     "experts",
     *(Submitted, Started, Completed),

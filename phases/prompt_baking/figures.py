@@ -24,20 +24,20 @@ from agent_forge.studies.events import Observe, Observed
 from agent_forge.studies.run import FigureRule, Run, ratio
 
 BITS, DIVERGENCE, BEHAVIOUR = "bits-per-byte@1", "prompt-divergence@1", "behaviour@1"
-#: Group of a divergence under the run's prompts; under its first n alone it is PROMPT with n.
+#: Group of divergences under the run's prompts; under the first n alone its name is "prompt-n".
 PROMPT = "prompt"
 #: Beginning of the groups under other prompts; group of contexts after ordinary text; beginning of
 #: the groups in which the given model has all prompts but one.
 OTHER, FAR, WITHOUT = "other-", "far", "without-"
 #: Arms of the given model's replies; the others have no prompt.
 PROMPTED, UNPROMPTED = "prompted", "unprompted"
-#: Place of contexts at the beginning; FAR is the other one.
+#: Place of contexts at the beginning of a sequence; FAR is the other place.
 NEAR = "near"
-#: Nats a token below which prompts are said to change nothing.
+#: Nats a token below which prompts count as changing nothing.
 LEAST = 1e-4
-#: Largest relative change of bits per byte with which a model is chosen if there is one.
+#: Largest relative change of bits per byte of models that are preferred as the result.
 DRIFT = 0.005
-#: Figures that must not be larger, and figures that must not be smaller, to be good.
+#: Figure → its largest good value; figure → its smallest good value.
 LIMITS = {"ratio": 0.05, "drift": DRIFT, "shortfall": 0.02, "far_shortfall": 0.02}
 FLOORS = {"kept": 0.95}
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from agent_forge.evaluation.trajectories.contexts import Beginnings
     from agent_forge.weights.folders.vocabularies import Tokenizer
 
-#: General prompts. The last is never trained: it shows if a bake is deaf to what it has not rehearsed.
+#: General prompts. The last is never trained: it shows if a bake ignores prompts not rehearsed.
 GENERIC = (
     "You are a helpful assistant.\n",
     "Answer in one short sentence.\n",

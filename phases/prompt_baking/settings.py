@@ -17,7 +17,7 @@ Prompt = Annotated[str, Field(min_length=1, max_length=65_536)]
 Weight = Annotated[float, Field(ge=0)]
 #: Share of the steps at which a training is stopped.
 Stop = Annotated[float, Field(gt=0, lt=1)]
-#: Contexts that are needed to say anything.
+#: Fewest contexts that a slice must have.
 LEAST = 8
 
 

@@ -15,7 +15,7 @@ from agent_forge.studies.study_view import Plain
 
 #: Titles of a curve's points: interpolated weights, and trainings that were stopped.
 INTERPOLATED, STOPPED = "interpolated", "stopped early"
-#: True if a figure is within its limit → in words; figure → its limit.
+#: True (the figure is within its limit) or False → words; figure → words for its limit.
 MET = {True: "within", False: "above"}
 LIMIT = {"ratio": f"{LIMITS['ratio']:g}", "drift": f"{100 * LIMITS['drift']:g} %"}
 

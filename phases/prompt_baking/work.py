@@ -243,7 +243,7 @@ class Context(work.Context):
     initial = work.Context.in_float32
 
 
-#: Windows that the price of a window is measured on.
+#: Number of windows by which the time of one is measured.
 WINDOWS = 2
 
 

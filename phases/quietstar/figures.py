@@ -38,7 +38,7 @@ PLAIN, PAUSED = "hard-tokens@1", "pause-hard-tokens@1"
 THOUGHTFUL, EXCHANGED = "thought-hard-tokens@1", "shuffled-hard-tokens@1"
 #: Parts of a measurement: the hard tokens, all tokens, the share of the thought in the mixture.
 HARD, EVERY, WEIGHT = "hard", "all", "weight"
-#: Share of the gain that exchanged thoughts must cost, or they were no thoughts.
+#: Share of the gain that exchanged thoughts must cost, or the gain is not due to thoughts.
 GENUINE = 0.5
 #: The arms that thoughts must beat.
 RIVALS = (CONTINUED, PAUSE)

@@ -42,9 +42,9 @@ CONTINUED, PAUSE, THOUGHTS = "continued", "pause", "thoughts"
 PAUSING, THINKING, SILENT = "pausing", "thinking", "silent"
 #: The arm whose thoughts are exchanged between positions; it is measured, not made.
 SHUFFLED = "shuffled"
-#: Tokens of a window without a setting, if the model takes as many.
+#: Default number of tokens of a window, if the model takes that many.
 CONTEXT = 64
-#: Tokens of a window, at least.
+#: Least number of tokens of a window.
 SHORTEST = 8
 
 

@@ -32,7 +32,7 @@ BITS, DIVERGENCE = "bits-per-byte@1", "prompt-divergence@1"
 PROMPT = "prompt"
 #: The arm of the given model under the prompt of the tools.
 PROMPTED = "prompted"
-#: Nats a token below which the prompt is said to change nothing.
+#: Nats a token below which the prompt counts as changing nothing.
 LEAST = 1e-4
 
 

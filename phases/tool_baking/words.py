@@ -105,7 +105,7 @@ def report_fields(run: Run) -> dict[str, object]:
         "parameters": started.model.parameters,
         #: Parameters that were trained: all, or those of the adapters.
         "trained": started.trainable or started.model.parameters,
-        #: Form of calls, and the prompt that tells of the tools.
+        #: Form of calls, and the prompt that explains the tools.
         "form": started.form,
         "prompt": started.prompt,
         "strength": settings.strength,

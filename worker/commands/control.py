@@ -109,7 +109,7 @@ def adopted(store: EventStore, run: str) -> State:
     return RunCache(store, 1).get(state.run)
 
 
-#: What is asked of a run's children, too.
+#: Events that are recorded for a run's children too.
 _PASSED_DOWN = (Paused, Resumed, Cancelled, PriorityChanged)
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Statuses of runs that go on, or may.
+#: Statuses of runs that are active, or may become active.
 LIVING = frozenset({"submitted", "running", "paused"})
 #: Most runs that are looked at for one name: the run and its forks.
 MOST = 1000

@@ -28,7 +28,7 @@ from agent_forge.worker.commands import submit as commands_submit
 #: Bytes of the largest file that is read for a digest; of a larger one the size and the time of its
 #: last change stand for the content.
 READ_BYTES = 64 << 20
-#: Ends of the names of files that can change what a model folder computes.
+#: Suffixes of files that can change what a model folder computes.
 _MODEL_FILES = (".safetensors", ".json", ".jinja", ".model", ".txt")
 
 

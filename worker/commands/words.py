@@ -11,7 +11,7 @@ from agent_forge.runs.lists.finding import full_name, whole_name
 from agent_forge.runs.record.events import Described
 from agent_forge.runs.system import plain_text
 
-#: Characters of a note, and of a tag; tags of a run.
+#: Largest numbers of characters of a note and of a tag, and of tags of a run.
 MOST_NOTE, MOST_TAG, MOST_TAGS = 2000, 60, 20
 
 

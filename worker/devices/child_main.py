@@ -36,7 +36,7 @@ log = logging.getLogger("agent_forge.worker.devices.child_main")
 OURS = "agent_forge.worker"
 #: Runs whose sources and model are kept in memory.
 WARM = 2
-#: Seconds without a task after which the process gives the memory of models and weights back.
+#: Seconds without a task after which the process frees models and weights.
 REST = 300.0
 
 

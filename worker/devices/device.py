@@ -39,7 +39,7 @@ REFUSE, REFUSE_MOST = 2.0, 300.0
 #: Number of tasks after which a child process is replaced.
 TASKS_PER_PROCESS = 1000
 
-#: Hears of an ended task: run, task, and the child's report (how it ended, seconds, ...).
+#: Called after a task with run, task, and the child's report (how it ended, seconds, …).
 Watcher = Callable[[str, str, dict[str, object]], None]
 
 

@@ -199,7 +199,7 @@ class Postgres:
         self._guard.wait()
 
 
-#: Seconds that the parts of an ended `forge up` get to end too.
+#: Seconds in which the parts of an ended `forge up` must end.
 PATIENCE = 10.0
 
 

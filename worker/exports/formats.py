@@ -20,7 +20,7 @@ from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.home import Home
 
 Tell = Callable[[str], None]
-#: A record of what was written, as JSON has it.
+#: A record of what was written, as JSON data.
 Written = dict[str, Any]
 
 

@@ -65,7 +65,7 @@ Result = TypeVar("Result")
 
 #: Beginning of the name of an export's temporary folder, beside its files; it is held by a lock.
 SCRATCH = ".gguf-"
-#: Seconds after which such a folder that no process holds is a left one.
+#: Age in seconds from which such a folder is removed if no process holds it.
 YOUNG = 60.0
 
 
@@ -408,7 +408,7 @@ def main(model: str, out: str, type_: str) -> int:
 CONTEXT = 512
 #: Tokens that the importance is measured on, and that a file's loss is measured on.
 IMPORTANCE_TOKENS, LOSS_TOKENS = 32_768, 8_192
-#: Slices that they are of.
+#: The slices of these tokens.
 IMPORTANCE: Slice = "train"
 LOSS: Slice = "test"
 

@@ -23,7 +23,7 @@ CHATML = (
     "{{ range .Messages }}<|im_start|>{{ .Role }}\n{{ .Content }}<|im_end|>\n{{ end }}"
     "<|im_start|>assistant\n"
 )
-#: Characters that a text in quotes cannot hold: they end a line, or are none of a text.
+#: Characters that a text in quotes cannot hold: they end a line, or are not printable.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _OPEN = "No template: the tokenizer's is not ChatML. Ollama takes one of its own if it finds it alike."
 #: Conversations: roles and contents. Spaces at ends would be lost by a template that strips them.

@@ -61,7 +61,7 @@ def figure(panel: Panel) -> Picture:
     drawn = empty(8, 4.5)
     axes = drawn.subplots()
     _MAKERS.get(panel.kind, _table)(axes, panel)
-    # A $ in a text of others begins no formula.
+    # A $ in a foreign text begins no formula.
     drawn.suptitle(panel.title, parse_math=False)
     axes.set_title(panel.says, fontsize=8, parse_math=False, wrap=True)
     return drawn

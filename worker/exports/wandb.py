@@ -35,13 +35,13 @@ from agent_forge.weights.storage.output_folder import MARK
 if TYPE_CHECKING:
     from wandb import Artifact, Run
 
-#: Names that a tracker takes for a run, and inside the name of an artifact.
+#: Names that a tracker accepts for a run, and within the name of an artifact.
 _PLAIN = re.compile(r"[\w.-]{1,100}", re.ASCII)
 #: The project if neither WANDB_PROJECT nor an option names one.
 PROJECT = "evomerge"
 #: Seconds between two looks at the log.
 POLL = 1.0
-#: Settings that stop W&B's own collection: it is about the sending process, not about the run.
+#: Settings that stop W&B's own collection, which describes the sending process, not the run.
 _NOTHING_ELSE = {
     "console": "off",
     "disable_git": True,

@@ -91,7 +91,7 @@ class Device:
     living: bool
     #: Seconds since 1970 by the database's clock, when this was read.
     now: float = field(compare=False)
-    #: What the run is called; its id unless the device is one of `named_devices`.
+    #: The run's name; its id unless the device is one of `named_devices`.
     run_name: str | None = field(default=None, compare=False)
 
     @property

@@ -81,7 +81,7 @@ class Dispatcher(threading.Thread):
         self._flights: dict[str, Flight] = {}
         #: Runs whose history cannot be read here, until something is recorded for them.
         self._aside: set[str] = set()
-        #: What living GPUs offer: runs whose device is auto ask for one of them.
+        #: Offers of living GPUs, which decide what runs with the device auto need.
         self._gpus: frozenset[Offer] = frozenset()
         self._after = 0
         #: The users' tags that were written last to the table.

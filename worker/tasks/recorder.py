@@ -39,7 +39,7 @@ from agent_forge.worker.commands import delegation, leftovers
 
 log = logging.getLogger(__name__)
 
-#: How a task ended: recorded, recorded by another process before, not wanted any more, or failed.
+#: End of a task: recorded, recorded earlier by another process, not needed any more, failed.
 Ended = Literal["done", "known", "late", "failed"]
 
 

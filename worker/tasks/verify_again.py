@@ -44,7 +44,7 @@ def again(
         if ids is not None:
             yield from kind.rebuild(state, empty, ids, say)
         if tolerance is not None:
-            # What was made again from nothing is measured as it came out.
+            # Models that were made again from nothing are measured as they came out.
             used, model_ids = (cache, None) if ids is None else (empty, ids)
             whole = model_ids is None or which == "all"
             yield from _measured(kind, state, rows, used, None if whole else model_ids, tolerance, say)

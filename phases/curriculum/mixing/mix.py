@@ -36,11 +36,11 @@ from agent_forge.phases.curriculum.settings import (
     Rule,
 )
 
-#: Rule → where it is: `moved` and `mix`.
+#: Rule → the module with its functions `moved` and `mix`.
 RULES: dict[Rule, ModuleType] = {"window": window_rule, "frontier": frontier_rule}
 #: Share of all other families in the stage of tool use.
 OTHERS = 0.2
-#: Where the family stands in the name of a stream of ordinary text.
+#: The part of a name of a stream of ordinary text where others have the family.
 TEXT = "text"
 
 
