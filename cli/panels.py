@@ -326,7 +326,7 @@ def _standing(stage: Stage) -> str:
 
 
 def _timeline(panel: Timeline, width: int, levels: str) -> Picture:
-    """Return the picture of lanes as letters; each letter shows the gravest state in its span."""
+    """Return the picture of lanes as letters; each shows the most important state in its span."""
     wide = max((len(lane.name) for lane in panel.lanes), default=0)
     letters = max(10, min(LETTERS, width - wide - 2))
     step = (panel.until or 1.0) / letters

@@ -189,7 +189,7 @@ class Scheduler:
             self.remove(run)
 
     def remove(self, run: str) -> None:
-        """Remove a run that has ended; the service that it received stays counted."""
+        """Remove a run that has ended or has no tasks; the service that it received stays counted."""
         job = self._jobs.pop(run)
         user = self._users[job.owner]
         user.jobs.discard(run)
