@@ -117,7 +117,7 @@ def draw(pools: Mapping[str, Pool], sizes: Sizes, *key: str | int) -> Draws:
 
 
 def _drawn(strata: Sequence[int], count: int, *key: str | int) -> tuple[int, ...]:
-    """Return `count` drawn indices into the items of all strata, ascending; each stratum has its share."""
+    """Return `count` drawn indices into the items of all strata, ascending, of each its share."""
     places: list[int] = []
     first = 0
     for number, (size, share) in enumerate(zip(strata, shares(strata, count), strict=True)):

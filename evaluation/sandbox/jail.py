@@ -275,7 +275,7 @@ def _compiled(program: str) -> Any:
 
 
 def _plain(value: object) -> object:
-    """Return a value whose `repr` is a literal: plain containers for Counters, named tuples and the like."""
+    """Return a value whose `repr` is a literal: Counters, named tuples and the like become plain."""
     if isinstance(value, dict):
         return {_plain(k): _plain(v) for k, v in value.items()}
     for kind in (list, tuple, set, frozenset):

@@ -101,7 +101,7 @@ def _tasks(domain: str, seed: int, characters: int) -> Iterator[Document]:
 
 
 def _mixed(characters: int) -> Iterator[Document]:
-    """Yield documents of prose and code in turn, half of the characters each, until one of them ends."""
+    """Yield documents of prose and code in turn, half of the characters each, until one ends."""
     half = characters // 2
     pairs = zip(help_prose.documents(half), stdlib_code.documents(half), strict=False)
     for document in chain.from_iterable(pairs):

@@ -51,7 +51,7 @@ def merge(
     progress: Progress = lambda done, all_, name: None,
     regressed: Regression | None = None,
 ) -> str:
-    """Write the merged model to `out`; return the digest of its weights.
+    """Write the merged model to `out`; return the BLAKE3 digest of its weights.
 
     With `regressed`, linear layers are merged by it before all others. `fill(folder, digest)` adds
     everything but weights. Raise UnavailableError (disk), ConflictError (another merge writes `out`),
@@ -108,7 +108,7 @@ def _regressed(
     pool: Pool,
     progress: Progress,
 ) -> list[TensorOp]:
-    """Return the plan with the linear layers merged by the models' texts, as copies of what is made."""
+    """Return the plan, in which linear layers copy what was merged by the models' texts."""
 
     def tell(done: int, all_: int) -> None:
         progress(done, all_, "blocks by their texts")
@@ -155,7 +155,7 @@ def _identity(
     shard_bytes: int,
     regressed: Regression | None,
 ) -> str:
-    """Return the identity of a merge: a hidden folder of the same identity can be resumed."""
+    """Return the hex SHA-256 of all that decides a merge: one that has it can be resumed."""
     parts: list[object] = []
     for op in layout.outputs:
         params = None if op.params is None else op.params.model_dump(mode="json")
@@ -172,7 +172,7 @@ def _identity(
 
 
 def _begin(hidden: Path, identity: str) -> None:
-    """Make the hidden folder, empty unless it was begun by the same merge."""
+    """Make an empty hidden folder, or keep the one that the same merge began."""
     hidden.parent.mkdir(parents=True, exist_ok=True)
     plan = hidden / PLAN
     if not plan.is_file() or plan.read_text("utf-8") != identity:

@@ -49,7 +49,7 @@ def along(recipe: Flow, names: Sequence[str]) -> Iterator[tuple[str, int, str, f
 
 
 def origin(recipe: Flow, base: Weights) -> dict[str, torch.Tensor]:
-    """Return the base's blocks along the path, scaled alike: the zero of task vectors."""
+    """Return {name: the base's tensor} along the path, scaled alike: the zero of task vectors."""
     return {
         name: scaled(base[source_name], factor).to(base[source_name].dtype, copy=True)
         for name, _, source_name, factor in along(recipe, list(base))

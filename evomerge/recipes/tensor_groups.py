@@ -58,7 +58,7 @@ def of(tensor: str, blocks: int, depths: int) -> int:
 
 
 def choose(gains: Sequence[Sequence[float]]) -> tuple[int, ...]:
-    """Choose per block: 0 keeps the block of the earlier stages, k takes the block of input k.
+    """Return a choice per block: 0 keeps the earlier stages' block, k takes that of input k.
 
     `gains[block][k - 1]` is the measured gain of input k. At most a third of the blocks are
     replaced, those with the largest gains first, and only by a gain above 0.

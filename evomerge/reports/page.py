@@ -26,7 +26,7 @@ UNENDED = {"test": None, "rivals": [], "verdict": None, "lineage_digest": None}
 
 
 def run(state: RunState) -> dict[str, Any]:
-    """Return what the API says of a merging run beside what it says of every run."""
+    """Return the fields that the API has for a merging run beside those of every run."""
     submitted, started = state.submitted, state.started
     assert submitted
     view = views.view(state)
@@ -43,7 +43,7 @@ def run(state: RunState) -> dict[str, Any]:
 
 
 def _search(state: RunState, view: dict[str, object]) -> dict[str, Any]:
-    """Return how far the search is, and what it has found."""
+    """Return the page's fields on the progress of the search, and on what it has found."""
     submitted, started = state.submitted, state.started
     assert submitted
     return {
@@ -111,7 +111,7 @@ def _champion(state: RunState) -> dict[str, object] | None:
 
 
 def population(state: RunState, generation: int | None, everything: bool) -> dict[str, object]:
-    """Return the candidates of a generation, of the newest, or of all."""
+    """Return the candidates' rows of a generation, of the newest, or of all, with their numbers."""
     numbers = candidate_rows.generations(state)
     if generation is None:
         generation = numbers[-1] if numbers else None
@@ -126,7 +126,7 @@ def population(state: RunState, generation: int | None, everything: bool) -> dic
 
 
 def candidate(state: RunState, recipe_id: str) -> dict[str, object]:
-    """Return one candidate: its recipe, all its scores, its parents and children."""
+    """Return, for JSON, one candidate: its recipe, all its scores, its parents and children."""
     recipe = state.recipes[recipe_id]
     scores = []
     for (id_, slice_, generation), event in state.evaluations.items():
@@ -159,10 +159,10 @@ def candidate(state: RunState, recipe_id: str) -> dict[str, object]:
 
 
 def progress(state: RunState, generation: int | None = None) -> dict[str, object]:
-    """Return the source documents' progress message, at the end of a generation (the newest).
+    """Return the source documents' progress message at the end of a generation (the newest).
 
-    `percent` goes by generations, or by the budget's hours if nothing else ends the search; either
-    way it says the same whenever it is told.
+    `percent` goes by generations, or by the budget's hours if nothing else ends the search. In both
+    cases it follows from the log alone.
     """
     rows = generation_rows.rows(state)
     rows = rows if generation is None else rows[: generation + 1]
@@ -200,7 +200,7 @@ def _share(state: RunState, generation: int) -> float:
 
 
 def part(state: RunState, name: str, query: Mapping[str, Any]) -> dict[str, object]:
-    """Return a part of the page. Raises NotFoundError for an unknown part or candidate."""
+    """Return a part of the page by name. Raises NotFoundError for an unknown part or candidate."""
     match name:
         case "population":
             return population(state, query["generation"], query["everything"])

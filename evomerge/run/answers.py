@@ -39,7 +39,7 @@ ANSWERS: dict[type[Event], type[Task]] = {
 
 
 def validate_answer(state: RunState, task: Task, event: Event) -> str | None:
-    """Return why the event does not answer the open task; None if it does."""
+    """Return the reason why the event does not answer the open task; None if it does."""
     match task, event:
         case Start(), events.Started():
             return _misread(state, event)
@@ -56,7 +56,7 @@ def validate_answer(state: RunState, task: Task, event: Event) -> str | None:
 
 
 def _misread(state: RunState, event: events.Started) -> str | None:
-    """Return why `started` contradicts the submission or the models' digests, or None."""
+    """Return the reason why `started` contradicts the submission or the digests; None if not."""
     assert state.submitted
     if len(event.sources) != len(state.submitted.sources):
         return "started has another number of sources than was submitted"
@@ -85,7 +85,7 @@ def _wanted(task: Build, event: Candidate) -> Event:
 def _misbuilt(
     state: RunState, event: events.BaselineBuilt | Candidate, expected_event: Event
 ) -> str | None:
-    """Return why the build does not answer the task, or None.
+    """Return the reason why the build does not answer the task; None if it does.
 
     Recipe, place and parents must be those of the task. Equal recipes must have equal weights.
     """
@@ -113,7 +113,7 @@ def _mischosen(event: events.LayersChosen, task: ChooseLayers) -> str | None:
 
 
 def _mismeasured(state: RunState, event: events.Evaluated, task: Evaluate) -> str | None:
-    """Return why the measurement does not answer the task, or None.
+    """Return the reason why the measurement does not answer the task; None if it does.
 
     Fitness must follow from the outcomes, so it cannot be raised by hand.
     """

@@ -63,7 +63,7 @@ def after(spent: SearchSpent, event: object) -> SearchSpent:
 def exhausted(
     config: EvoMergeConfig, spent: SearchSpent, last: SearchSpent, report: float = 0.0
 ) -> events.Reason | None:
-    """Return the budget that another generation like the last would exceed; None if all suffice.
+    """Return the name of the budget that another generation like the last would exceed, or None.
 
     `report` is the seconds that the final report will take, for `budget_hours`.
     """
@@ -123,12 +123,12 @@ class RunState(Measured, State):
 
     @property
     def champion(self) -> str | None:
-        """The champion's recipe id."""
+        """The champion's recipe id; None if there is no champion yet."""
         return self.champions[-1].recipe_id if self.champions else None
 
     @property
     def generation(self) -> int:
-        """The generation that is being worked on."""
+        """The number of the generation that is being worked on."""
         return len(self.generations)
 
     @override
@@ -136,7 +136,7 @@ class RunState(Measured, State):
         return [config for first, config in self.eras if first <= generation][-1]
 
     def version_of(self, generation: int) -> str:
-        """Return the strategy that decides a generation, as "elite-loser@1"."""
+        """Return the strategy that decides a generation with its version: "elite-loser@1"."""
         return [version for first, version in self.strategies if first <= generation][-1]
 
     def since(self, generation: int) -> int:

@@ -10,7 +10,7 @@ from agent_forge.runs.kinds.origin import Ancestor
 
 
 def find(state: RunState, candidate: str) -> str:
-    """Return the recipe id that "champion", a fixed merge's name, an id or its beginning means.
+    """Return the recipe id that is meant by "champion", a fixed merge's name, an id or its beginning.
 
     Raises NotFoundError.
     """

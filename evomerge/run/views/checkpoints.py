@@ -22,7 +22,7 @@ _LOOKED_AT = 200
 
 
 def generation_of(text: str) -> int | None:
-    """Return the generation that a checkpoint's name says; None if the text names no checkpoint."""
+    """Return the generation in a checkpoint's name; None if the text names no checkpoint."""
     match = _NAME.fullmatch(Path(text).name)
     return int(match.group(1)) if match else None
 
