@@ -257,7 +257,7 @@ class EvoMergeConfig(BaseModel):
 
     @model_serializer(mode="wrap")
     def _recorded(self, dump: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Return the settings without `skills` at its default: older runs keep their digests.
+        """Return the settings as a dict without `skills` at its default: older digests stay.
 
         Another default needs another schema of the events, whose upcaster names this one.
         """
@@ -309,7 +309,7 @@ def hours(text: str) -> float:
 
 
 def _renamed(settings: Mapping[str, object]) -> dict[str, object]:
-    """Return the settings under their own names. Raises ValueError for one that is refused."""
+    """Return the dict with settings under their own names. Raises ValueError for a refused one."""
     for name in settings:
         if name in REFUSED:
             raise ValueError(f"setting {name} is refused: {REFUSED[name]}")
@@ -340,7 +340,7 @@ def changed(config: EvoMergeConfig, changes: Mapping[str, object]) -> EvoMergeCo
 
 
 def fitting(settings: Mapping[str, object], strategy: object) -> dict[str, object]:
-    """Return flat settings without those that `strategy` lacks, and with its name."""
+    """Return the dict of flat settings without those that `strategy` lacks, and with its name."""
     if strategy == settings.get("strategy"):
         return dict(settings)
     names = {*EvoMergeConfig.model_fields, *model_of(strategy).model_fields}
@@ -349,7 +349,7 @@ def fitting(settings: Mapping[str, object], strategy: object) -> dict[str, objec
 
 
 def changes(before: EvoMergeConfig, after: EvoMergeConfig) -> dict[str, object]:
-    """Return the flat changes with which `changed` turns `before` into `after`."""
+    """Return {setting: value}, flat: the changes by which `changed` turns `before` into `after`."""
     old = before.flat()
     usual = type(after.search).model_construct(strategy=after.strategy).model_dump(mode="json")
     settings = {**usual, **old}

@@ -129,7 +129,7 @@ def _words(model: type[BaseModel], name: str) -> str:
 
 
 def flat_schema() -> dict[str, Any]:
-    """Return one JSON schema of all settings, those of every strategy beside the others.
+    """Return one JSON schema (dict) of all settings, those of every strategy beside the others.
 
     A setting that only some strategies have names them under `strategies`. Every property has a label
     (`title`), a `group` and its description. A value that suits the schema may still be refused with

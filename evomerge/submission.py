@@ -59,7 +59,7 @@ def plan(request: RunRequest, lookup: Lookup) -> Plan:
 
 
 def _base(sources: Sequence[ModelReference], base: ModelReference | None) -> ModelReference | None:
-    """Return the base; for sources BASE+ADAPTER their own, also if no base is given.
+    """Return the base or None; for sources BASE+ADAPTER their own, also if no base is given.
 
     Raises ConfigError for adapters of several bases, or of another base than the given one.
     """

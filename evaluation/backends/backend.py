@@ -61,7 +61,7 @@ class LocalModel(Protocol):
         ...
 
     def rows(self, length: int) -> int:
-        """Return how many sequences of `length` tokens go into one forward pass."""
+        """Return the number of sequences of `length` tokens in one forward pass."""
         ...
 
     def losses(self, sequences: Sequence[Ids], pad: int = 1) -> list[Losses]:
@@ -84,7 +84,7 @@ class LocalModel(Protocol):
 
 
 def rows_per_batch(length: int, vocabulary: int, tokens: int | None = None) -> int:
-    """Return how many sequences of `length` tokens go into one forward pass of `tokens`.
+    """Return the number of sequences of `length` tokens in one forward pass of `tokens`.
 
     If `tokens` is None: `BATCH_TOKENS`, fewer if the vocabulary is large.
     """

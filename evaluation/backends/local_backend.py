@@ -146,7 +146,7 @@ class ResidentModel:
                     module._parameters[leaf] = emptied[id(tensor)]
 
     def rows(self, length: int) -> int:
-        """Return how many sequences of `length` tokens go into one forward pass."""
+        """Return the number of sequences of `length` tokens in one forward pass."""
         return rows_per_batch(length, self.vocabulary, self.batch_tokens)
 
     @property

@@ -49,7 +49,7 @@ class Reply(Iterator[str]):
     """
 
     def __init__(self, pieces: Iterator[Piece], stopping: Event) -> None:
-        """Take the pieces of a speaker, which ends when `stopping` is set."""
+        """Take a speaker's pieces; the speaker ends them once `stopping` is set."""
         self._pieces, self._stopping = pieces, stopping
         self.text, self.tokens = "", 0
         self.reason: Reason = "stopped"

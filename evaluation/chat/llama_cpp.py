@@ -137,7 +137,7 @@ class LlamaCppSpeaker:
 
 
 def _request(ids: Sequence[int], most: int, settings: Settings) -> dict[str, Any]:
-    """Return the body (for JSON) of the request for a reply of at most `most` tokens."""
+    """Return a dict, the body of the request for a reply of at most `most` tokens."""
     request = {"prompt": list(ids), "n_predict": most, "stream": True}
     temperature = settings.temperature
     if temperature is None:

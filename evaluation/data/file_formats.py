@@ -369,7 +369,7 @@ def _parquet(path: Path) -> Iterator[Row]:
 
 
 def _rows_at_a_time(path: Path, metadata: Any) -> int:
-    """Return how many rows of a Parquet file are unpacked together, from the sizes that it states.
+    """Return the number of a Parquet file's rows to unpack together, by the sizes that it states.
 
     A value that repeats is stored once, so a row can be as large as its whole group of rows. The rows
     of a batch have at most `MOST_BYTES` together even then. Raises DataError if all groups have more.

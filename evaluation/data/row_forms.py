@@ -137,7 +137,7 @@ def _text(row: dict[str, object]) -> Shaped:
 
 
 def _answered(row: dict[str, object]) -> dict[str, object]:
-    """Return a question's row with the index of its answer instead of its letter or text."""
+    """Return the question's row with the answer's index in place of its letter or text."""
     choices, answer = row.get("choices"), row.get("answer")
     if not isinstance(answer, str) or not isinstance(choices, list):
         return row

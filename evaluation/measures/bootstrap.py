@@ -40,7 +40,7 @@ class Comparison(BaseModel):
 
 
 def draws(size: int, *key: str | int) -> Counts:
-    """Return how often each of `size` items is in each resample: [RESAMPLES, size], drawn by key."""
+    """Return [RESAMPLES, size] counts, drawn by key: how often each item is in each resample."""
     counts = keys.generator(*key).multinomial(size, [1 / size] * size, RESAMPLES) if size else []
     return np.asarray(counts, np.float64).reshape(RESAMPLES, size)
 

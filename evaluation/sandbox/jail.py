@@ -246,7 +246,7 @@ def _limit(cpu: int, memory: int) -> None:
 
 
 def _run(program: str, calls: list[str]) -> dict[str, Any]:
-    """Run the program; return {"error": …} or {"values": [[repr, error], …]}, a pair a call."""
+    """Return {"error": …} or {"values": [[repr, error] of each call]}, after running the program."""
     random = sys.modules["random"]
     random.seed(0)
     space: dict[str, Any] = {"__name__": "program"}

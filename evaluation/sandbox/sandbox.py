@@ -100,7 +100,7 @@ class Sandbox:
         return sandbox
 
     def escapes(self) -> str:
-        """Return what a program can but must not, or must but cannot do; '' if the jail holds."""
+        """Return words on what a program can but must not do, or the reverse; '' if the jail holds."""
         ran = self.run(_ATTEMPTS, ["broken_out()", "6 * 7"])
         if ran.why:
             return ran.why

@@ -282,7 +282,7 @@ def number(draws: Draws, digits: int) -> int:
 
 
 def operands(level: int, draws: Draws) -> tuple[int, int]:
-    """Return two numbers of 1 + ⌊level / 2⌋ and ⌈level / 2⌉ digits, in random order."""
+    """Return (a, b), in random order: numbers of 1 + ⌊level / 2⌋ and of ⌈level / 2⌉ digits."""
     a, b = number(draws, 1 + level // 2), number(draws, (level + 1) // 2)
     return (a, b) if draws.below(2) else (b, a)
 

@@ -99,7 +99,7 @@ def find(family: str) -> Gym:
 
 
 def _key(name: str, level: int, seed: int) -> dict[str, Any]:
-    """Return the fields of a question to the process: name, level, and their own seed below 2³¹."""
+    """Return {name, level, seed} for a question to the process; the seed is their own, below 2³¹."""
     digest = hashlib.sha256(f"task-families/{START}{name}/{level}/{seed}".encode()).digest()
     return {"name": name, "level": level, "seed": int.from_bytes(digest[:4], "big") >> 1}
 
@@ -118,7 +118,7 @@ def _process(owner: int) -> list[Respondent]:
 
 
 def _ask(question: dict[str, Any], error: type[ConfigError] | type[DataError]) -> Any:
-    """Return what the process answers to a question; a process that has ended is started again.
+    """Return the answer of the process, which is started again if it has ended.
 
     Raises `error` for what the package refuses, DataError if there is no answer in time.
     """

@@ -60,7 +60,7 @@ class LazyStreams(Mapping[str, Ids]):
     """Streams by name, each read from its source when it is used."""
 
     def __init__(self, sources: Mapping[str, Callable[[], Mapping[str, Ids]]]) -> None:
-        """Take {name: function that returns the stream among others}."""
+        """Take {name: function that returns the stream, perhaps among others}."""
         self._sources = sources
 
     def __getitem__(self, name: str) -> Ids:

@@ -63,7 +63,7 @@ def greedy(
 
 
 def rows_of_pass(model: LocalModel, length: int, tokens: int | None) -> int:
-    """Return how many beginnings of a length, with their replies, go into one forward pass."""
+    """Return the number of beginnings of a length, with replies, in one forward pass."""
     return min(ROWS, model.rows(length) if tokens is None else max(1, tokens // length))
 
 
@@ -117,7 +117,7 @@ class Drawing(LogitsProcessor):
     """Logits processor that leaves one token of each row: the one at a place of its distribution."""
 
     def __init__(self, places: NDArray[np.float64], length: int) -> None:
-        """Draw by `places` in (0, 1), [rows, tokens], after beginnings of `length` tokens."""
+        """Take `places` in (0, 1), [rows, tokens], to draw by, after beginnings of `length` tokens."""
         self._places = torch.from_numpy(places)
         self._length = length
 

@@ -176,9 +176,9 @@ def components(
 
 
 def _accuracies(outcomes: DomainOutcomes) -> tuple[float | None, float | None, float | None]:
-    """Return (next-token accuracy, choice accuracy corrected for chance, share of problems solved).
+    """Return (next-token, choice corrected for chance, solved) accuracies, None for missing kinds.
 
-    Each is None if the domain has no items of its kind.
+    An accuracy is None if the domain has no items of its kind. Solved: share of problems solved.
     """
     hits = math.fsum(outcomes.hits) / sum(outcomes.tokens) if outcomes.tokens else None
     choice = _choice_accuracy(outcomes) if outcomes.right else None

@@ -81,7 +81,7 @@ def _entries(document: dict[str, Any]) -> list[dict[str, Any]]:
 def _documents(
     id_: str, recipe: Recipe, recipes: Mapping[str, Recipe]
 ) -> list[tuple[str, dict[str, object]]] | None:
-    """Return (id, document) of the merge that the recipe's path goes through, then of the recipe.
+    """Return (id, document) pairs: the merge that the path goes through, the recipe; or None.
 
     Return None if a config cannot express the recipe.
     """
@@ -98,7 +98,7 @@ def _documents(
 
 
 def _flow(recipe: Flow) -> dict[str, object]:
-    """Return the document of a path: one slice for neighbouring blocks of one model."""
+    """Return the document (dict) of a path: one slice for neighbouring blocks of one model."""
     slices: list[dict[str, Any]] = []
     before: Step | None = None
     for step in recipe.steps:
@@ -145,7 +145,7 @@ def _pipeline(recipe: Pipeline) -> dict[str, object]:
 
 
 def _grouped(recipe: Grouped) -> dict[str, object] | None:
-    """Return the document of a grouped recipe; None if its groups are merged differently.
+    """Return the document (dict) of a grouped recipe; None if its groups are merged differently.
 
     Configs cannot express layer groups × parts.
     """

@@ -93,7 +93,7 @@ class Settings:
     model: str = ""
 
     def get(self, key: str, default: float | bool | None = None) -> float | bool | None:
-        """Return a parameter's value, else `default`. Raise ConfigError with file, line, key."""
+        """Return a parameter's value; `default` (None) if it is not set. Raise ConfigError."""
         for mapping in self.maps:
             if mapping.get(key) is None:
                 continue
@@ -291,7 +291,7 @@ def _decomposed(settings: Sequence[Settings], whole: Settings) -> dict[str, obje
 
 
 def _averaged(settings: Sequence[Settings], whole: Settings) -> dict[str, object]:
-    """Return the parameters of the tensors that regmean averages (linear layers: `regression.py`)."""
+    """Return {"weights"}: parameters of tensors that regmean averages (others: `regression.py`)."""
     return {"weights": _each(settings, "weight", 1.0)}
 
 
@@ -305,7 +305,7 @@ def _karcher(settings: Sequence[Settings], whole: Settings) -> dict[str, object]
 
 
 def _nuslerp(settings: Sequence[Settings], whole: Settings) -> dict[str, object]:
-    """Return the parameters; `nuslerp_row_wise` has vectors along the first dimension: columns."""
+    """Return {weights, by}; `nuslerp_row_wise` has vectors along the first dimension: columns."""
     by = "column" if _flag(whole, "nuslerp_row_wise", False) else "row"
     flat = _flag(whole, "nuslerp_flatten", True)
     return {"weights": _each(settings, "weight"), "by": "tensor" if flat else by}

@@ -102,7 +102,7 @@ def _check_blocks(out: Path, config: Mapping[str, object]) -> None:
 
 
 def _config(layout: Layout, donor: Path) -> dict[str, object]:
-    """Return the result's config.json: dtype of most weights, the tokenizer's special ids."""
+    """Return the result's config.json as a dict: dtype of most weights, the tokenizer's special ids."""
     config = companions.cleaned(layout.config)
     sizes: dict[str, int] = {}
     for op in layout.outputs:

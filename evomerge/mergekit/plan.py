@@ -310,7 +310,7 @@ class _Layout:
             )
 
     def _config(self) -> dict[str, object]:
-        """Return config.json of the result: the donor's, for the blocks that the slices take."""
+        """Return the result's config.json (dict): the donor's, for the blocks that the slices take."""
         config = dict(self._donor.config)
         if not self._document.whole:
             blocks = [
@@ -334,6 +334,6 @@ def _padding(rows: int, padded: int) -> int:
 
 
 def _filled(model: Model) -> dict[str, object]:
-    """Return a model's config.json with the defaults that it leaves out, lists of blocks among them."""
+    """Return a model's config.json as a dict, with the defaults that the file leaves out."""
     place = model.checkpoint.given
     return model_config.configuration(place, model.config).to_dict()

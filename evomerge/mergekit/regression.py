@@ -59,7 +59,7 @@ class Text:
         return sum(map(len, self.windows))
 
     def record(self) -> dict[str, Any]:
-        """Return the text's entry in a merge's record: model, data, digest and sizes."""
+        """Return the text's entry (dict) in a merge's record: model, data, digest and sizes."""
         source = {"model": self.model, "data": list(self.data), "digest": self.digest}
         return {**source, "tokens": self.tokens, "windows": len(self.windows)}
 
@@ -78,7 +78,7 @@ class Regression:
         return regmean.PREFIXES[self.method][0] == "own"
 
     def record(self) -> dict[str, Any]:
-        """Return, for JSON, what decides the result beside the models: method, parameters, texts."""
+        """Return a dict for JSON of what decides the result beside the models."""
         texts = [text.record() for text in self.texts]
         return {"method": self.method, **self.params.model_dump(), "texts": texts}
 

@@ -166,7 +166,7 @@ def plan(
 def _appended(
     donor: Tokenizer, tokenizers: Any, rules: Mapping[str, TokenRule]
 ) -> dict[str, dict[str, object] | None]:
-    """Return {token: entry} of those that the donor lacks: by model and id, then the rules'."""
+    """Return {token: entry or None} of tokens that the donor lacks: by model and id, then rules'."""
     tokens: dict[str, dict[str, Any] | None] = {}
     for other in tokenizers:
         for token in sorted(other.ids, key=lambda t: other.ids[t]):

@@ -87,7 +87,7 @@ class SafetensorsSink:
         self._files = {}
 
     def _open(self, path: Path, header: bytes, size: int) -> int:
-        """Open a file with room for all of it; return its descriptor."""
+        """Open a file with room for all of it; return its file descriptor."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             try:

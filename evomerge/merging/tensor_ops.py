@@ -83,7 +83,7 @@ class TensorOp:
 
     @property
     def shape_2d(self) -> tuple[int, int]:
-        """Rows and columns of the tensor, as `chunks.as_rows` has them."""
+        """(rows, columns) of the tensor, as `chunks.as_rows` has them."""
         return self.shape[0] if self.shape else 1, math.prod(self.shape[1:])
 
     @property

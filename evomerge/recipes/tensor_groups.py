@@ -85,5 +85,5 @@ def group(name: str, count: int) -> int:
 
 
 def replaceable(count: int) -> int:
-    """Return how many of `count` blocks a pipeline may replace: at most a third."""
+    """Return the number of blocks, of `count`, that a pipeline may replace: at most a third."""
     return count // 3

@@ -90,7 +90,7 @@ FULL = (*SHORT, "perplexity", "accuracy", "parents", "genes", "digest")
 
 
 def row(model: Model, columns: Sequence[str]) -> Row:
-    """Return the model's row with these columns, in their order."""
+    """Return the model's row, {column: value}, in the columns' order."""
     return {name: COLUMNS[name](model) for name in columns}
 
 

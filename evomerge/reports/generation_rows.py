@@ -72,11 +72,11 @@ SPENT = (*CURVES, "evaluations", "items", "device_seconds", "wall_seconds")
 
 
 def row(state: RunState, number: int, columns: Sequence[str] = CURVES) -> dict[str, Any]:
-    """Return a closed generation's row with these columns, in their order."""
+    """Return a closed generation's row, {column: value}, in the columns' order."""
     generation = Generation(state, number)
     return {name: COLUMNS[name](generation) for name in columns}
 
 
 def rows(state: RunState, columns: Sequence[str] = CURVES) -> list[dict[str, Any]]:
-    """Return the rows of all closed generations, oldest first."""
+    """Return the rows, {column: value}, of all closed generations, oldest first."""
     return [row(state, number, columns) for number in sorted(state.generations)]

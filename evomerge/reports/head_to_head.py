@@ -122,7 +122,7 @@ def _best(state: RunState, key: EvaluationKey) -> tuple[str, str]:
 def _difference(
     state: RunState, key: EvaluationKey, outcomes: Outcomes, other_outcomes: Outcomes, other: str
 ) -> Comparison | None:
-    """Return the paired comparison of the final report, made on these items.
+    """Return the difference of fitness with its interval, as the final report has it; or None.
 
     None if the evaluation was stopped early or there is no reference.
     """

@@ -233,7 +233,7 @@ def _around(row: dict[str, Any], sign: int) -> float | None:
 
 
 def _scores(state: RunState) -> dict[str, Any]:
-    """Return the axes and limits, arguments of `Lines`, of all panels of scores by generation."""
+    """Return {x, y, limits}, arguments of `Lines`, of all panels of scores by generation."""
     assert state.submitted
     relative = state.submitted.config.normalise != "none"
     limits = (Limit(at=1.0, says="the best source"),) if relative else ()

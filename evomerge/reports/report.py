@@ -135,7 +135,7 @@ def origin(state: RunState) -> str | None:
 
 
 def cost(state: RunState) -> dict[str, object]:
-    """Return the costs of champion and sources: operations, bytes, blocks, measured speed.
+    """Return a dict of the costs of champion and sources: operations, bytes, blocks, measured speed.
 
     Before there is a champion, the base takes its place.
     """
@@ -160,7 +160,7 @@ def spending(state: RunState) -> dict[str, float]:
 
 
 def ending(state: RunState) -> dict[str, Any]:
-    """Return, for JSON, what `completed` says: the test slice's figures, rivals and verdict."""
+    """Return {verdict, test, rivals, lineage_digest}: what `completed` says."""
     assert state.completed
     measured = state.components((state.completed.champion, "test", None))
     return {
@@ -176,7 +176,7 @@ def ending(state: RunState) -> dict[str, Any]:
 
 
 def report(state: RunState, rows: Sequence[Envelope]) -> dict[str, Any]:
-    """Return the whole report as a dictionary for JSON."""
+    """Return the whole report as a dict for JSON."""
     assert state.submitted
     assert state.started
     result: dict[str, object] = {

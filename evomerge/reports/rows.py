@@ -34,7 +34,7 @@ def note(entry: dict[str, Any], event: Event) -> None:
 
 
 def models(event: Event, state: RunState) -> list[dict[str, Any]]:
-    """Return the entries of the models that an event brings into the model registry.
+    """Return the entries (dicts) of the models that an event brings into the model registry.
 
     These are base and sources at `started`, the champion at `completed`, and at an export of another
     candidate that one. Raises ValueError if the run was submitted with another number of sources than
@@ -65,7 +65,7 @@ def _merge(
     metrics: dict[str, float],
     name: str = "champion",
 ) -> dict[str, object]:
-    """Return the registry's entry of a merge of the run."""
+    """Return the registry's entry (dict) of a merge of the run."""
     assert state.started
     return {
         "name": f"{name} of {state.run}",
@@ -123,7 +123,7 @@ def fitness(config: EvoMergeConfig) -> Metric:
 
 
 def headline(state: RunState) -> dict[str, Any] | None:
-    """Return the champion's score to show first, on test or else selection; None without one.
+    """Return {score, lead, …} of the champion, on test or else selection; None without one.
 
     The score on selection flatters: the champion was chosen by it. The one on test comes with the lead
     over the best source (or the base) and its 95 % interval.

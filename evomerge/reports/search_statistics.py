@@ -160,7 +160,7 @@ def _centred(values: Sequence[float]) -> list[float]:
 
 
 def front(state: RunState) -> dict[str, Any] | None:
-    """Return the Pareto front in the run's objectives on selection; None if too few were judged.
+    """Return the Pareto front (dict) in the run's objectives on selection; None if too few were judged.
 
     The result has the candidates that no other candidate dominates, those that are dominated, and
     the volume above the sources' worst that the front fills. None if fewer than two candidates, or

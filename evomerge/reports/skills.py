@@ -129,7 +129,7 @@ def _rate(outcome: DomainOutcomes | None, in_bytes: bool) -> float | None:
 
 
 def data(state: RunState) -> dict[str, Any] | None:
-    """Return the skills as a dictionary for the API and reports; None without any."""
+    """Return {slice, rows}, the skills for the API and reports; None without any."""
     skill_table = skills(state)
     if skill_table is None:
         return None
@@ -217,9 +217,9 @@ def near_sentence(state: RunState) -> str | None:
 
 
 def _shared(state: RunState, source: str) -> tuple[int, int, int] | None:
-    """Return (items that both solve, that the source solves, that the champion solves), in full.
+    """Return numbers of items solved in full (by both, by the source, by the champion), or None.
 
-    None if the items have no questions and no problems.
+    None: the items have no questions and no problems.
     """
     assert state.champion
     slice_: Slice = "test" if state.completed else "selection"

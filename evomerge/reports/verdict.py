@@ -66,7 +66,7 @@ def given_sentence(state: RunState) -> str | None:
 
 
 def verdict(state: RunState) -> dict[str, object]:
-    """Return names of rivals that the champion does not beat, and flags, for JSON (SPEC §5)."""
+    """Return a dict: names of rivals that the champion does not beat, and flags (SPEC §5)."""
     assert state.completed
     words = _words(state)
     judged = [(rival, word) for rival, word in words if word is not None]

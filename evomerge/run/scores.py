@@ -133,7 +133,7 @@ class Measured:
         measured: Components | None,
         scored: Draws | None = None,
     ) -> tuple[Reference | None, Fitness | None]:
-        """Return (the reference to judge a new measurement by, the measurement's fitness).
+        """Return (reference to judge a new measurement by or None, the measurement's fitness or None).
 
         Both are None for a source, which is measured before there is a reference. Its fitness
         follows from the log later.

@@ -38,7 +38,7 @@ class SearchSpent(Spent):
     items: int = 0
 
     def minus(self, other: SearchSpent) -> SearchSpent:
-        """Return what was spent since the earlier sums `other`."""
+        """Return the sums of what was spent since the earlier sums `other`."""
         return SearchSpent(
             device=self.device - other.device,
             wall=self.wall - other.wall,
@@ -48,7 +48,7 @@ class SearchSpent(Spent):
 
 
 def items(outcomes: Outcomes) -> int:
-    """Return how many windows, questions and problems were scored."""
+    """Return the number of windows, questions and problems that were scored."""
     return sum(len(o.nll) + len(o.right) + len(o.solved) for o in outcomes.values())
 
 

@@ -33,7 +33,7 @@ def key(state: RunState, recipe_id: str) -> str:
 
 
 def kept(home: Home, state: RunState, recipe_id: str) -> dict[str, object] | None:
-    """Return the cached attribution; None if it is missing or unreadable."""
+    """Return the cached attribution (dict); None if it is missing or unreadable."""
     try:
         return json.loads(_file(home, key(state, recipe_id)).read_text("utf-8"))
     except (OSError, ValueError):

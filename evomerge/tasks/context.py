@@ -320,7 +320,7 @@ class MergeContext:
         return max(1, TOGETHER // sum(t.numel() * t.element_size() for t in self.origin.values()))
 
     def build_ahead(self, recipes: Sequence[Recipe]) -> None:
-        """Build the recipes of open tasks in one pass, as many as TOGETHER allows, for `build`.
+        """Build recipes of open tasks in one pass, as many as TOGETHER allows; `build` then has them.
 
         The caller holds these tasks. If a recipe cannot be built, none is: each task then builds its
         own, and fails by itself. Weights of an earlier call that are not asked for are dropped.

@@ -38,7 +38,7 @@ BLOCKS = 100
 
 
 def estimate(submitted: events.Submitted) -> dict[str, Any]:
-    """Return, for JSON, counts, seconds by kind of work, tokens, bytes. Raises a start's errors."""
+    """Return a dict: counts, seconds by kind of work, tokens, bytes. Raises a start's errors."""
     set_threads()
     state = RunState()
     state.take(submitted)

@@ -67,7 +67,7 @@ def documents(domain: str, characters: int, seed: int) -> Iterator[Document]:
 def corpus(
     seed: int, characters: int, domains: Sequence[str] = DOMAINS
 ) -> dict[str, dict[Slice, list[Document]]]:
-    """Return about `characters` of text per domain, split by file: domain → slice → documents."""
+    """Return {domain: {slice: documents}}, about `characters` of text per domain, split by file."""
     result: dict[str, dict[Slice, list[Document]]] = {}
     for domain in domains:
         split: dict[Slice, list[Document]] = {s: [] for s in TRAINING_SHARES}

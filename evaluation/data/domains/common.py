@@ -48,7 +48,7 @@ def make(
 
 
 def choose(r: random.Random, prompt: str, right: str, wrong: list[str]) -> dict[str, Any]:
-    """Return a question (prompt, choices, answer): the right choice among wrong ones, shuffled."""
+    """Return a question {prompt, choices, answer}: the right choice among wrong ones, shuffled."""
     choices = [right, *wrong]
     r.shuffle(choices)
     return {"prompt": prompt, "choices": choices, "answer": choices.index(right)}

@@ -37,7 +37,7 @@ def _other(r: random.Random, sentence: Sentence, parts: int) -> Sentence:
 
 
 def _translation(r: random.Random, grade: int) -> dict[str, object] | None:
-    """Return a question about a translation; None if two wrong sentences are the same.
+    """Return a question (dict) about a translation; None if two wrong sentences are the same.
 
     Grades 0 to 3: wrong sentences differ in all parts, in two, in one, in one; grade 3 is without
     English.
@@ -59,7 +59,7 @@ def _translation(r: random.Random, grade: int) -> dict[str, object] | None:
 
 
 def _identity(r: random.Random, grade: int) -> dict[str, object]:
-    """Return a question: one sentence in four languages, which are closer in grades 2 and 3."""
+    """Return a question (dict): one sentence in four languages, closer ones in grades 2 and 3."""
     sentence = any_sentence(r)
     romance, germanic = (
         ("French", "Spanish", "Italian", "Portuguese"),

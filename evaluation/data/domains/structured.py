@@ -67,7 +67,7 @@ def write(records: list[Record], form: str, alone: bool) -> str:
 
 
 def meant(records: list[Record], form: str, alone: bool) -> object:
-    """Return what a parser should find in `write(records, form, alone)`: one record or a list."""
+    """Return the data, one record or a list, that a parser should find in `write` of the same."""
     return records[0] if alone and form != "csv" else records
 
 
@@ -140,7 +140,7 @@ def _damaged(r: random.Random, records: list[Record]) -> list[Record]:
 
 
 def _question(r: random.Random, grade: int) -> dict[str, object] | None:
-    """Return a question: the right text and three wrong ones; None if two of these are the same."""
+    """Return a question (dict): the right text and three wrong ones; None if two of these are equal."""
     prompt, records, form = _task(r, grade)
     wrong = {write(_damaged(r, records), form, grade < 2) for _ in range(3)}
     right = write(records, form, grade < 2)

@@ -71,7 +71,7 @@ def _flat(x: torch.Tensor) -> Floats:
 def vote_torch(
     x: torch.Tensor, weights: Floats, low: Floats, high: Floats, normalise: bool
 ) -> torch.Tensor:
-    """Return what `vote` does, to the bit, computed in torch."""
+    """Return the merged tensor of `vote`, the same to the bit, computed in torch."""
     chosen = []
     for j, row in enumerate(x):
         size = row.abs()
@@ -156,7 +156,7 @@ def select_rows(x: torch.Tensor, epsilon: float) -> torch.Tensor:
 
 
 def select_rows_torch(x: torch.Tensor, epsilon: float) -> torch.Tensor:
-    """Return what `select_rows` does, computed in torch.
+    """Return the tensor of `select_rows`, computed in torch.
 
     Sums are in another order, so shares may differ in float64's last bit.
     """

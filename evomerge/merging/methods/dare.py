@@ -39,7 +39,7 @@ class Params(BaseModel):
 
 
 def dropped(drop: float) -> int:
-    """Return how many of a lane's LANES values drop the element; all of them if `drop` is 1."""
+    """Return the number of a lane's LANES values that drop the element; LANES if `drop` is 1."""
     if drop >= 1.0:
         return randomness.LANES
     return min(round(drop * randomness.LANES), randomness.LANES - 1)

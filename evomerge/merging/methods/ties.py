@@ -58,7 +58,7 @@ def densities(setting: float | Sequence[float], count: int) -> list[float]:
 
 
 def kept(density: float, count: int) -> int:
-    """Return how many of `count` elements TRIM keeps: round(density · count)."""
+    """Return the number of elements, of `count`, that TRIM keeps: round(density · count)."""
     return min(round(density * count), count)
 
 

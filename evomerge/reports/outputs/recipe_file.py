@@ -11,7 +11,7 @@ from agent_forge.evomerge.run.state import RunState
 
 
 def recipe_document(state: RunState, recipe_id: str, chain_head: str) -> dict[str, object]:
-    """Return, for JSON, a candidate's recipe with all of its ancestors, enough to rebuild it."""
+    """Return a dict for JSON: a candidate's recipe with all ancestors, enough to rebuild it."""
     assert state.started
     needed = closure(recipe_id, state.recipes)
     started = state.started

@@ -68,7 +68,7 @@ def _row(state: RunState, generation: int) -> dict[str, object]:
 
 
 def _domains(state: RunState, generation: int) -> dict[str, float | None]:
-    """Return {name: mean or best score} of a generation's candidates in each domain measured."""
+    """Return {name: mean or best score, or None} of a generation, for each domain measured."""
     scores_by_domain: dict[str, list[float]] = {}
     for recipe_id in state.generations[generation].ranking:
         for domain, score in domain_scores(state, recipe_id, generation).items():
@@ -123,7 +123,7 @@ class _Combos:
                 self._reached[number].append(score)
 
     def told(self) -> dict[str, float | None]:
-        """Return {name: usage or mean score} of each pipeline; {} if the search made no pipeline."""
+        """Return {name: usage or mean score} of each pipeline; {} if the search made none."""
         if not any(self._made.values()):
             return {}
         figures: dict[str, float | None] = {}
@@ -208,7 +208,7 @@ def config(state: RunState) -> dict[str, Any]:
 
 
 def champion(state: RunState) -> dict[str, Any] | None:
-    """Return the champion's record, for JSON, without its weights; None if there is no champion.
+    """Return the champion's record (dict) without its weights; None if there is no champion.
 
     The record has the recipe, enough to rebuild the champion from the sources, its digest and its
     lineage.
@@ -231,7 +231,7 @@ def champion(state: RunState) -> dict[str, Any] | None:
 
 
 def artifact(state: RunState) -> dict[str, object] | None:
-    """Return a tracker's artifact: metadata and recipe file of the champion; None without one."""
+    """Return a tracker's artifact {metadata, file, content} of the champion; None without one."""
     record = champion(state)
     if record is None:
         return None
@@ -247,7 +247,7 @@ def _mean(values: list[float]) -> float | None:
 
 
 def _known(values: dict[str, Any]) -> dict[str, Value]:
-    """Return the values that a tracker takes: without None, NaN and Inf.
+    """Return the dict of the values that a tracker takes: without None, NaN and Inf.
 
     A tracker would refuse the others, or draw them as numbers.
     """

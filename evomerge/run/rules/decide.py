@@ -239,9 +239,9 @@ def rank(state: RunState, population: list[str], generation: int) -> Ranking:
 def new_champion(
     state: RunState, generation: int, finalists: list[str]
 ) -> events.ChampionChanged | None:
-    """Return the event of a change of champion to the best finalist on the selection slice.
+    """Return the event that makes the best finalist, on the selection slice, champion; or None.
 
-    None if no finalist is better than the champion before.
+    None: no finalist is better than the champion before.
     """
     judged = []
     for id_ in finalists:

@@ -28,7 +28,7 @@ def generation_of(text: str) -> int | None:
 
 
 def meant(store: EventStore, text: str) -> tuple[str, int | None]:
-    """Return (run, generation) that a checkpoint of the documents means.
+    """Return (run, generation or None) that a checkpoint of the documents means.
 
     The run is the newest merging run with that output folder, else the newest of all. A run that has
     not ended goes on where it is, which gives the same result as from the checkpoint: the generation

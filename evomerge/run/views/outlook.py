@@ -97,7 +97,7 @@ def _kind(task: str) -> str:
 
 
 def _by_generations(state: RunState) -> float | None:
-    """Return the share, 0 to 1, of generations that are closed, or of `budget_hours` if larger."""
+    """Return the share done, 0 to 1: of generations, or of `budget_hours` if that is larger."""
     if state.submitted is None or state.started is None:
         return 0.0
     config = state.submitted.config

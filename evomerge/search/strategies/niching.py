@@ -50,7 +50,7 @@ def shared(table: Mapping[str, Sequence[float]]) -> dict[str, float]:
 
 
 def attraction(table: Mapping[str, Sequence[float]], a: str, b: str) -> float:
-    """Return how much b would add to a: g of the module's docstring, 0 if b has nothing new."""
+    """Return how much b would add to a, at least 0: g of the module's docstring."""
     return math.fsum(
         max(y - x, 0.0) / t
         for x, y, t in zip(table[a], table[b], totals(table), strict=True)

@@ -31,10 +31,10 @@ TRIES = 8
 
 
 def objectives(measured: Components, names: tuple[str, ...]) -> tuple[float, ...] | None:
-    """Return the values to maximise: −log perplexity, accuracy, −operations, −bytes, domains.
+    """Return the value to maximise of each name, such as −log perplexity or accuracy; or None.
 
-    A domain's value is its −log perplexity if the domain has text, else its accuracy. Return None
-    if a domain has neither on these items.
+    Others are −operations and −bytes. A domain's value is its −log perplexity if the domain has
+    text, else its accuracy. None: a domain has neither on these items.
     """
     values = []
     for name in names:

@@ -17,7 +17,7 @@ from agent_forge.weights.storage.weight_cache import Artifacts
 
 
 def write(home: Home, state: RunState, out: Path) -> dict[str, Any]:
-    """Write the champion's folder with the report; return the report, with `folder` added."""
+    """Write the champion's folder with the report; return the report (dict), with `folder` added."""
     store = home.open_store()
     rows = list(repository.history(store, state.run))
     store.close()

@@ -81,7 +81,7 @@ def reopened(state: RunState, cache: Artifacts) -> tuple[Context, list[str]]:
 
 
 def comparable(event: Event, recorded: Event) -> dict[str, object]:
-    """Return the fields of an answer that must come out again; of a score, what was measured.
+    """Return {field: value} of an answer that must come out again; of a score, what was measured.
 
     Bytes and bits per byte are left out if the recorded answer has none: runs of an older schema did
     not record them.
@@ -157,7 +157,7 @@ def artifacts(state: RunState, cache: Artifacts) -> Iterator[Finding]:
 
 
 def read_recipe(folder: Path) -> dict[str, object]:
-    """Return the content of the recipe file in a champion's folder. Raises DataError."""
+    """Return the content (dict) of the recipe file in a champion's folder. Raises DataError."""
     try:
         return read_document(folder / RECIPE_FILE)
     except DataError as error:
@@ -165,7 +165,7 @@ def read_recipe(folder: Path) -> dict[str, object]:
 
 
 def read_document(file: Path) -> dict[str, Any]:
-    """Return the content of a recipe file, its recipes validated. Raises DataError."""
+    """Return the content (dict) of a recipe file, its recipes validated. Raises DataError."""
     try:
         document = bounded_files.read_object(file, error=DataError)
         content = {name: str(document[name]) for name in ("run", "candidate", "digest", "chain_head")}
