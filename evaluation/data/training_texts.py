@@ -106,7 +106,7 @@ def domains(data: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_domains(who: str, names: Sequence[str], there: Sequence[str], from_user: bool) -> None:
-    """Raise DataError if a name is not `there`. `who` begins the message; `from_user`: their data."""
+    """Raise DataError if a name is not `there`, in the user's text (`from_user`) or the built-in."""
     for domain in names:
         if domain not in there:
             whose = "the data" if from_user else "the built-in text"

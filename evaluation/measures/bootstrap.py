@@ -31,7 +31,7 @@ class Comparison(BaseModel):
     high: float
 
     def verdict(self, rounding: float) -> Verdict:
-        """Return in a word what the first model is beside the second, by the interval."""
+        """Return "better", "level" or "worse": the first model beside the second, by the interval."""
         return verdict(self.low, self.high, rounding)
 
     def moved(self, by: float) -> Comparison:

@@ -130,7 +130,7 @@ class _Layout:
             self._warnings.append("some models tie their head to the embedding: all are untied.")
 
     def _warn_of_cut_rows(self) -> None:
-        """Warn if the result's embedding has fewer rows than that of its tokenizer's model."""
+        """Append a warning if the result's embedding has fewer rows than its tokenizer's model."""
         words = self._vocabulary
         if words is None:
             return

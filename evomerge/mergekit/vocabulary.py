@@ -41,7 +41,7 @@ class Tokenizer:
 
     @property
     def rows(self) -> int:
-        """Rows that an embedding needs for the tokenizer."""
+        """Number of rows that an embedding needs for the tokenizer."""
         return 1 + max(self.ids.values(), default=-1)
 
 

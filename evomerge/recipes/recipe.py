@@ -96,7 +96,7 @@ class Pipeline(RecipeNode):
 
     @property
     def name(self) -> str:
-        """For example "slerp-ties-dfs"."""
+        """The names of its stages, such as "slerp-ties-dfs"."""
         return f"{self.interpolation}-{self.arithmetic}-{self.selection}"
 
     @property
@@ -129,7 +129,7 @@ class Grouped(RecipeNode):
 
     @property
     def name(self) -> str:
-        """For example "ties", "dare_ties" or "linear-ties-dfs"."""
+        """The name of its technique, such as "ties", "dare_ties" or "linear-ties-dfs"."""
         first = self.params[0]
         if self.method == "stages":
             return str(first["name"])
@@ -171,7 +171,7 @@ class Flow(RecipeNode):
 
     @property
     def name(self) -> str:
-        """For example "ties+path"."""
+        """The name of the merge with "+path", such as "ties+path"."""
         return f"{self.merged.name}+path"
 
     @property
@@ -181,12 +181,12 @@ class Flow(RecipeNode):
 
     @property
     def base(self) -> str:
-        """The merge's base."""
+        """The id of the merge's base."""
         return self.merged.base
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The merge's inputs."""
+        """The ids of the merge's inputs."""
         return self.merged.inputs
 
     def inputs_used(self) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ def part(group: int, depths: int) -> int:
 
 
 def nearest(group: int, depths: int, other_depths: int) -> int:
-    """Return the group, in a cut into `other_depths` layer groups, that matches `group` of `depths`.
+    """Return the index of the group, among those of `other_depths`, that matches a group of `depths`.
 
     It is the same part, in the layer group at the same relative depth.
     """
@@ -49,7 +49,7 @@ def nearest(group: int, depths: int, other_depths: int) -> int:
 
 
 def of(tensor: str, blocks: int, depths: int) -> int:
-    """Return the group of a tensor, by its name, in a model of `blocks` blocks."""
+    """Return the index of a tensor's group, by its name, in a model of `blocks` blocks."""
     block = block_names.block_of(tensor)
     if block is None:
         place = group(tensor, blocks) - blocks

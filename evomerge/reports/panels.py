@@ -64,7 +64,7 @@ COLUMNS = (
 
 
 def result(state: RunState) -> Result | None:
-    """Return the champion's score: on the test slice, before it on selection; None without one."""
+    """Return the champion's score as a result, on test or before it selection; None without one."""
     figure = headline.headline(state)
     if figure is None or figure["score"] is None or state.submitted is None:
         return None
@@ -83,7 +83,7 @@ def result(state: RunState) -> Result | None:
 
 
 def facts(state: RunState) -> list[Fact]:
-    """Return diversity, what the search has spent, and why it has ended, as far as they are known."""
+    """Return the facts that are known: diversity, parameters, evaluations, device time."""
     known_facts: list[Fact] = []
     if state.diversities:
         newest = state.diversities[max(state.diversities)]

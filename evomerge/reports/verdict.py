@@ -86,7 +86,7 @@ def verdict(state: RunState) -> dict[str, object]:
 
 
 def _words(state: RunState) -> list[tuple[Rival, Verdict | None]]:
-    """Return (rival, the champion's word beside it); the word is None if the rival has no score."""
+    """Return (rival, "better", "level", "worse" or None) of each; None: the rival has no score."""
     assert state.completed
     noise = _rounding(state)
     return [

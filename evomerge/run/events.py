@@ -280,7 +280,7 @@ class Completed(common.Completed):
 
 
 def _earlier(data: dict[str, Any]) -> dict[str, object]:
-    """Return the data (dict) of schema 2: earlier runs lacked setting `skills`, and were for the CPU."""
+    """Return the data (dict) of schema 2: earlier runs lacked `skills`, and were for the CPU."""
     data = on_cpu(data)
     return {**data, "config": {**data["config"], "skills": "pooled"}}
 

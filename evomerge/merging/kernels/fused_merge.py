@@ -100,7 +100,7 @@ class Program:
 
     @property
     def made(self) -> int:
-        """Layer that holds the result."""
+        """The index of the layer that holds the result."""
         return self.taken if self.factors is None and self.vote is None else 0
 
     def __call__(self, cut: slice, x: torch.Tensor) -> torch.Tensor:

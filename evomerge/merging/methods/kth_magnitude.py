@@ -62,7 +62,7 @@ def _sampled(work: Stretches, view: View, stride: int) -> list[NDArray[np.float3
 
 
 def _bracket(sample: NDArray[np.float32], k: int, size: int) -> _Bracket:
-    """Return two magnitudes that almost surely have the k-th largest of `size` between them."""
+    """Return (low, high): magnitudes that almost surely have the k-th largest of `size` between."""
     share = k / size
     rank = (1.0 - share) * len(sample)
     margin = MARGIN * math.sqrt(share * (1.0 - share) * len(sample)) + 1.0

@@ -28,9 +28,9 @@ SLICES: tuple[Slice, ...] = ("search", "selection", "test")
 def outlook(
     state: RunState, tally: Tally | None, under_way: Sequence[tuple[str, float]] = ()
 ) -> Outlook:
-    """Return the run's outlook. `tally` is its rehearsal.
+    """Return the run's `Outlook`: tasks done, all tasks, share done, seconds left.
 
-    `under_way` has the tasks that devices work on now, each with the seconds since it began.
+    `tally`: the run's rehearsal. `under_way`: tasks that devices work on, with seconds since the start.
     """
     done = counted(state)
     if state.completed:

@@ -76,7 +76,7 @@ class Auto(Strategy):
 
     @override
     def ask(self, past: Past) -> list[Proposal]:
-        """Return seeds first, then points of the species that the bandit picks."""
+        """Return proposals: seeds at first, then points of the species that the bandit picks."""
         config = past.config
         if not past.own:
             recipes = seeds(past, config.search.population_size)
@@ -87,7 +87,7 @@ class Auto(Strategy):
 
     @override
     def finalists(self, past: Past) -> list[str | Proposal]:
-        """Return ids of each species' best seed first, later the mean of the picked species."""
+        """Return ids of the species' best seeds or, later, one proposal: the picked species' mean."""
         config, last = past.settings(past.coming - 1), past.generations[-1]
         if len(past.own) == 1:
             return list(_best_seeds(past, last).values())

@@ -122,7 +122,7 @@ class CmaEs(Strategy):
 
     @override
     def ask(self, past: Past) -> list[Proposal]:
-        """Return proposals of points of the distribution."""
+        """Return proposals: points of the distribution."""
         return self._now(past).proposals(past.config, past.coming)
 
     @override

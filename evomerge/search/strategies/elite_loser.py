@@ -157,7 +157,7 @@ class EliteLoser(Strategy):
 
     @override
     def ask(self, past: Past) -> list[Proposal]:
-        """Return pipelines first, then mutants of the best and merges of the rest."""
+        """Return proposals: pipelines at first, then mutants of the best and merges of the rest."""
         config, generation = past.config, past.coming
         if not past.generations:
             return first_generation(config, past.family)

@@ -76,7 +76,7 @@ class Nsga2(Strategy):
 
     @override
     def ask(self, past: Past) -> list[Proposal]:
-        """Return seeds first, then children of the parents."""
+        """Return proposals: seeds at first, then children of the parents."""
         config = past.config
         if not past.generations:
             recipes = seeds(past, config.search.population_size)

@@ -59,7 +59,7 @@ class Tournament(Strategy):
 
     @override
     def ask(self, past: Past) -> list[Proposal]:
-        """Return seeds first, then children in the slots that the elites leave."""
+        """Return proposals: seeds at first, then children in the slots that the elites leave."""
         search = past.config.search_as(TournamentSearch)
         if not past.generations:
             recipes = seeds(past, search.population_size)
