@@ -46,11 +46,11 @@ def plan(request: RunRequest, lookup: Lookup) -> Plan:
     if len(base) > 1:
         raise ConfigError("a merging run has one base. Give one.")
     aliases = {**ALIASES, **lookup.aliases}
-    named = _named(request.models.get("sources", ()))
+    named = _model_names(request.models.get("sources", ()))
     sources = [resolve_source(model, aliases, lookup.named) for model in named]
     run_plan = planned(
         config,
-        _told_apart(sources),
+        _with_distinct_names(sources),
         _base(sources, resolve(str(base[0]), aliases, lookup.named) if base else None),
         given_data(request.data, config.fitness_weights),
         request.output_dir,
@@ -80,7 +80,7 @@ def _base(sources: Sequence[ModelReference], base: ModelReference | None) -> Mod
     return base
 
 
-def _told_apart(models: Sequence[ModelReference]) -> tuple[ModelReference, ...]:
+def _with_distinct_names(models: Sequence[ModelReference]) -> tuple[ModelReference, ...]:
     """Return the models; those of other runs that share a name get their digest behind it."""
     names = [model.name for model in models]
     return tuple(
@@ -91,7 +91,7 @@ def _told_apart(models: Sequence[ModelReference]) -> tuple[ModelReference, ...]:
     )
 
 
-def _named(entries: Sequence[object]) -> list[str]:
+def _model_names(entries: Sequence[object]) -> list[str]:
     """Return the names or paths of the models in a config file.
 
     An entry is a string, or a {name, path, …} of the source documents. Raises ConfigError.

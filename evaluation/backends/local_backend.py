@@ -131,10 +131,10 @@ class ResidentModel:
             changed = block_names.with_blocks(settings, [(settings, 0)] * blocks)
             modules[blocks] = self._empty(type(self.config).from_dict(changed))
         if modules[blocks] is not self.module:
-            self._let_go()
+            self._free_weights()
             self.module = modules[blocks]
 
-    def _let_go(self) -> None:
+    def _free_weights(self) -> None:
         """Move the module's weights to the meta device to free memory; tied ones stay tied."""
         emptied: dict[int, torch.nn.Parameter] = {}
         for module in self.module.modules():

@@ -51,10 +51,10 @@ class LlamaCppSpeaker:
 
     def __init__(self, file: Path) -> None:
         """Load a file in llama.cpp. Raise SourceError, or UnavailableError without `xllamacpp`."""
-        _check(file)
+        _check_file(file)
         self.name = file.name
         self._key = secrets.token_hex(16)
-        self._address = urlsplit(_started(self, file, self._key))
+        self._address = urlsplit(_start_server(self, file, self._key))
         properties = self._answer("/props", None)
         meta = self._answer("/v1/models", None)["data"][0]["meta"]
         self.positions: int | None = properties["default_generation_settings"]["n_ctx"]
@@ -164,7 +164,7 @@ def _lost(name: str) -> UnavailableError:
     )
 
 
-def _check(file: Path) -> None:
+def _check_file(file: Path) -> None:
     """Raise SourceError if a file is no GGUF file, UnavailableError if llama.cpp is not here."""
     if not header.is_gguf(file):
         raise SourceError(f"{file} cannot be read, or is no GGUF file: it does not begin with GGUF.")
@@ -181,7 +181,7 @@ def _has_template(file: Path) -> bool:
         return content.find(entry) >= 0
 
 
-def _started(owner: object, file: Path, key: str) -> str:
+def _start_server(owner: object, file: Path, key: str) -> str:
     """Return the URL of a new llama.cpp server for a file; its process ends with `owner`.
 
     Raise SourceError with llama.cpp's last error message if the file cannot be loaded.

@@ -120,7 +120,7 @@ def check_size(path: Path) -> None:
         )
 
 
-def _unmarked(path: Path) -> str:
+def _text_without_mark(path: Path) -> str:
     """Return a whole file's text without the byte-order mark that Excel writes at the beginning."""
     return text(path).removeprefix("\ufeff")
 
@@ -152,9 +152,9 @@ def rows(path: Path, note: Note, from_program: bool = False) -> Iterator[Row]:
         return
     counts, first = Counts(), ""
     for where, number, row in read(path):
-        filled = _filled(row) if kind(path) in TABLES else row
+        filled = _without_empty_cells(row) if kind(path) in TABLES else row
         try:
-            shaped = row_forms.shape(_named(filled))
+            shaped = row_forms.shape(_with_text_id(filled))
         except row_forms.FormError as error:
             raise DataError(f"{where}: {error}.") from error
         if shaped is None and len(filled) == len(row):
@@ -240,12 +240,12 @@ class Counts:
                 )
 
 
-def _filled(row: dict[str, object]) -> dict[str, object]:
+def _without_empty_cells(row: dict[str, object]) -> dict[str, object]:
     """Return the row without its empty cells; keep an empty prompt, which a question may have."""
     return {k: v for k, v in row.items() if v is not None and (v != "" or k == "prompt")}
 
 
-def _named(row: dict[str, object]) -> dict[str, object]:
+def _with_text_id(row: dict[str, object]) -> dict[str, object]:
     """Return the row with its id as text: in a table an id is often a number."""
     return {**row, "id": str(row["id"])} if type(row.get("id")) is int else row
 
@@ -259,7 +259,7 @@ def _no_item(path: Path, where: str, row: dict[str, object]) -> str:
 
 
 def _lines(path: Path) -> Iterator[Row]:
-    for number, line in enumerate(_unmarked(path).split("\n"), start=1):
+    for number, line in enumerate(_text_without_mark(path).split("\n"), start=1):
         if line.strip():
             where = f"{path}:{number}"
             row = _json(line, where)
@@ -311,7 +311,7 @@ def _parts(content: str) -> int:
 
 
 def _array(path: Path) -> Iterator[Row]:
-    document = _json(_unmarked(path), str(path))
+    document = _json(_text_without_mark(path), str(path))
     if not isinstance(document, list):
         raise DataError(f"{path}: a .json file must be an array of objects or texts.")
     for number, row in enumerate(document, start=1):
@@ -324,7 +324,7 @@ def _array(path: Path) -> Iterator[Row]:
 
 def _table(path: Path) -> Iterator[Row]:
     csv.field_size_limit(MOST_BYTES)
-    reader = csv.DictReader(io.StringIO(_unmarked(path), newline=""), strict=True)
+    reader = csv.DictReader(io.StringIO(_text_without_mark(path), newline=""), strict=True)
     try:
         _check_names(path, reader.fieldnames or ())
         for number, row in enumerate(reader, start=2):

@@ -88,12 +88,12 @@ def parse(test: str) -> tuple[str, object]:
         body = ast.parse(test.strip()).body
         if len(body) != 1 or not isinstance(body[0], ast.Assert):
             raise ValueError("it is no single assertion")
-        return _asked(body[0].test)
+        return _parse_condition(body[0].test)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ValueError(f"{problem}: {error}") from error
 
 
-def _asked(test: ast.expr) -> tuple[str, object]:
+def _parse_condition(test: ast.expr) -> tuple[str, object]:
     """Return (expression, its expected value) of an assertion's condition. Raises ValueError."""
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
         try:

@@ -62,12 +62,14 @@ def merge(
     identity = _identity(layout, stamps, seed, shard_bytes, regressed)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(out):
+        with _lock_output(out):
             try:
                 _begin(hidden, identity)
                 plan = [replace(op, seed=seed) for op in layout.outputs]
                 if regressed is not None:
-                    plan = _regressed(plan, layout, regressed, hidden / SOLVED, pool, progress)
+                    plan = _plan_with_regression(
+                        plan, layout, regressed, hidden / SOLVED, pool, progress
+                    )
                 return _merged(
                     plan, layout, models, out, hidden, stamps, fill, pool, shard_bytes, progress
                 )
@@ -79,7 +81,7 @@ def merge(
 
 
 @contextmanager
-def _alone(out: Path) -> Iterator[None]:
+def _lock_output(out: Path) -> Iterator[None]:
     """Lock `out` for this merge. Raise ConflictError if another merge has the lock.
 
     The lock is a file's, so that the kernel releases it when the process ends.
@@ -100,7 +102,7 @@ def _alone(out: Path) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
-def _regressed(
+def _plan_with_regression(
     plan: Sequence[TensorOp],
     layout: Layout,
     regressed: Regression,

@@ -313,10 +313,10 @@ def _nuslerp(settings: Sequence[Settings], whole: Settings) -> dict[str, object]
 
 def _multislerp(settings: Sequence[Settings], whole: Settings) -> dict[str, object]:
     normalise = _flag(whole, "normalize_weights", True)
-    return {"weights": _each(settings, "weight"), "normalise": normalise, **_said(whole, "eps")}
+    return {"weights": _each(settings, "weight"), "normalise": normalise, **_pick_numbers(whole, "eps")}
 
 
-def _said(whole: Settings, *keys: str) -> dict[str, object]:
+def _pick_numbers(whole: Settings, *keys: str) -> dict[str, object]:
     """Return {parameter: number} of those that the config sets, under the technique's own names."""
     return {key: whole.number(key) for key in keys if whole.get(key) is not None}
 
@@ -420,11 +420,11 @@ METHODS: Mapping[str, Method] = {
             known=("weight", "normalize_weights", "eps"),
         ),
         Method("arcee_fusion", "arcee_fusion", lambda *_: {}, "task", 1, 1),
-        Method("ram", "ram", lambda _, w: _said(w, "epsilon"), "task", known=("epsilon",)),
+        Method("ram", "ram", lambda _, w: _pick_numbers(w, "epsilon"), "task", known=("epsilon",)),
         Method(
             "ramplus_tl",
             "ramplus_tl",
-            lambda _, w: _said(w, "r", "alpha", "epsilon"),
+            lambda _, w: _pick_numbers(w, "r", "alpha", "epsilon"),
             "task",
             known=("r", "alpha", "epsilon"),
         ),

@@ -245,9 +245,9 @@ class _Layout:
     def _settings(self, slice_: Slice, part: Part | None, tensor: str, t: float) -> Settings:
         part_maps = () if part is None else (part.parameters,)
         maps = (*part_maps, slice_.parameters, self._document.parameters)
-        return Settings(self._document.file, maps, tensor, t, self._told(slice_, part))
+        return Settings(self._document.file, maps, tensor, t, self._part_name(slice_, part))
 
-    def _told(self, slice_: Slice, part: Part | None) -> str:
+    def _part_name(self, slice_: Slice, part: Part | None) -> str:
         """Return the name of a part for error messages; '' without a part."""
         if part is None:
             return ""

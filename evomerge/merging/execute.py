@@ -249,14 +249,14 @@ def _make(jobs: Sequence[_Job], sources: Sources, pool: Pool, strict: bool) -> N
     inputs = [sources.rows(read) for read in op.inputs]
     names = [read.model for read in op.inputs]
     work = Stretches(op.drawn_as, base, inputs, pool, names, len(op.shape))
-    steps = [(job, _prepared(job.op, work)) for job in jobs]
+    steps = [(job, _prepare(job.op, work)) for job in jobs]
     fused = [pair for pair in steps if isinstance(pair[1], Program)]
     for pairs in (fused, [pair for pair in steps if not isinstance(pair[1], Program)]):
         if pairs:
             _pass(work, pairs, strict)
 
 
-def _prepared(op: TensorOp, work: Stretches) -> Merge:
+def _prepare(op: TensorOp, work: Stretches) -> Merge:
     """Return the `Merge` of one tensor, after the measurements that it needs."""
     assert op.technique is not None
     assert op.params is not None

@@ -252,7 +252,7 @@ def _stages(data: dict[str, Any]) -> list[str]:
 
 def markdown(data: dict[str, Any], picture: bool = True) -> str:
     """Return a completed run's report as Markdown, for people; `picture`: show the one beside it."""
-    lines = [f"# Run {data['run']}", "", data["verdict"]["sentence"], "", *_asked(data), ""]
+    lines = [f"# Run {data['run']}", "", data["verdict"]["sentence"], "", *_submission_lines(data), ""]
     if data["forked_from"]:
         lines += [f"Forked from run {data['forked_from'].replace('@', ' after its event ')}.", ""]
     lines += [PICTURE, ""] if picture else []
@@ -299,7 +299,7 @@ def markdown(data: dict[str, Any], picture: bool = True) -> str:
     return "\n".join(lines)
 
 
-def _asked(data: dict[str, Any]) -> list[str]:
+def _submission_lines(data: dict[str, Any]) -> list[str]:
     """Return lines on who asked for the run and when, and the command that asks for it again."""
     submission_sentence = f"Submitted by {visible(data['owner'])} on {day(data['submitted_at'])}"
     ended = f"; ended on {day(data['ended_at'])}" if data["ended_at"] else ""

@@ -68,7 +68,7 @@ def given_sentence(state: RunState) -> str | None:
 def verdict(state: RunState) -> dict[str, object]:
     """Return a dict: names of rivals that the champion does not beat, and flags (SPEC §5)."""
     assert state.completed
-    words = _words(state)
+    words = _rival_words(state)
     judged = [(rival, word) for rival, word in words if word is not None]
     fixed = [(rival, word) for rival, word in judged if rival.kind == "baseline"]
     best = max(fixed, key=lambda pair: pair[0].scalar or 0.0, default=None)
@@ -85,7 +85,7 @@ def verdict(state: RunState) -> dict[str, object]:
     }
 
 
-def _words(state: RunState) -> list[tuple[Rival, Verdict | None]]:
+def _rival_words(state: RunState) -> list[tuple[Rival, Verdict | None]]:
     """Return (rival, "better", "level", "worse" or None) of each; None: the rival has no score."""
     assert state.completed
     noise = _rounding(state)
@@ -107,7 +107,7 @@ def _rounding(state: RunState) -> float:
 
 def within_rounding(state: RunState) -> str:
     """Return a sentence if a lead whose interval lies beyond zero counts as level; else ''."""
-    level = [rival.lead for rival, word in _words(state) if word == "level" and rival.lead]
+    level = [rival.lead for rival, word in _rival_words(state) if word == "level" and rival.lead]
     if not any(lead.low > 0 or lead.high < 0 for lead in level):
         return ""
     noise = f"{_rounding(state):.4f}"
@@ -117,7 +117,7 @@ def within_rounding(state: RunState) -> str:
 def sentence(state: RunState) -> str:
     """Return the verdict in plain sentences, as one text."""
     model, first = given(state), given_sentence(state)
-    words = [(rival, word) for rival, word in _words(state) if word and not _is(rival, model)]
+    words = [(rival, word) for rival, word in _rival_words(state) if word and not _is(rival, model)]
     verdicts = [(rival.name, word) for rival, word in words if rival.kind != "baseline"]
     subject = "The champion" if first is None else "It"
     text = _against_sources(subject, verdicts, "" if model is None else model.kind)
@@ -166,7 +166,7 @@ def _against_fixed(run: str, name: str, word: str, itself: bool) -> str:
 def rivals(state: RunState) -> list[dict[str, Any]]:
     """Return for each rival its scores and the champion's lead over it, on the test slice."""
     result = []
-    for rival, word in _words(state):
+    for rival, word in _rival_words(state):
         lead = rival.lead
         measured = state.components((rival.recipe_id, "test", None))
         result.append(

@@ -432,7 +432,7 @@ def probe(
     elif config.evaluation_dtype == "probe":
         trial = autotune.halved(model, sources, data, context)
         model.dtype = torch.bfloat16 if trial.better else None
-        lines.append(_told("bfloat16 is", trial, trial.better))
+        lines.append(_probe_line("bfloat16 is", trial, trial.better))
     if config.evaluation_compile == "probe":
         lines.append(_compiled(model, config, sources, data, context))
     return tuple(lines)
@@ -457,7 +457,7 @@ def _compiled(
     full = config.search_windows // rows * rows * context
     used = trial.pays(_search_tokens(config, long * full, trial.speed))
     model.compiled = (rows, context) if used else None
-    return _told(f"compiling takes {trial.seconds:.0f} s, and evaluation is", trial, used)
+    return _probe_line(f"compiling takes {trial.seconds:.0f} s, and evaluation is", trial, used)
 
 
 def _search_tokens(config: EvoMergeConfig, each: int, speed: float) -> float:
@@ -471,7 +471,7 @@ def _search_tokens(config: EvoMergeConfig, each: int, speed: float) -> float:
     return min(tokens, 3600 * config.budget_hours * speed)
 
 
-def _told(what: str, trial: autotune.Trial, used: bool) -> str:
+def _probe_line(what: str, trial: autotune.Trial, used: bool) -> str:
     return (
         f"probed: {what} {trial.ratio:.2f} times as fast and changes the sources' perplexity "
         f"by at most {trial.change:.2%}: {'used' if used else 'not used'}"

@@ -154,7 +154,7 @@ def _prices(bench: MergeContext, started: events.Started) -> dict[str, float]:
     for kind in ("windows", "questions", "problems"):
         draws = {d: _some(pool, kind) for d, pool in started.pools["search"].items()}
         count = sum(len(getattr(draw, kind)) for draw in draws.values())
-        prices[kind] = _scored(bench, draws) / count if count else 0.0
+        prices[kind] = _scoring_seconds(bench, draws) / count if count else 0.0
     return prices
 
 
@@ -163,7 +163,7 @@ def _some(pool: object, kind: str) -> Draw:
     return Draw.model_validate({"windows": (), "questions": (), kind: chosen})
 
 
-def _scored(bench: MergeContext, draws: Draws) -> float:
+def _scoring_seconds(bench: MergeContext, draws: Draws) -> float:
     """Return the seconds for scoring these items, the best of two runs if the first is short."""
 
     def score() -> None:

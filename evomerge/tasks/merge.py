@@ -272,7 +272,7 @@ def strange(models: Sequence[ModelReference], folders: Sequence[Path]) -> tuple[
         if files := companions.naming_code(folder):
             warnings.append(
                 f"{', '.join(files)} of model {model.name} name Python code (auto_map): it is not run "
-                f"here, and results are written without it{_copies(folder)}."
+                f"here, and results are written without it{_code_advice(folder)}."
             )
         warnings += [
             f"the chat template in {file} of model {model.name} {why}. Results may carry it: read it "
@@ -292,7 +292,7 @@ def left_behind(models: Sequence[ModelReference], folders: Sequence[Path]) -> tu
     )
 
 
-def _copies(folder: Path) -> str:
+def _code_advice(folder: Path) -> str:
     """Return words on the files of a model's code, for those who load a result; '' if none."""
     files = companions.code_files(folder)
     return f" (to load them with it, copy {', '.join(files)} and auto_map)" if files else ""

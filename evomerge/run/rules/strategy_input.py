@@ -76,7 +76,7 @@ def proposals(state: RunState, generation: int) -> list[Proposal]:
     return [_filled(state, generation, proposal) for proposal in plain_proposals]
 
 
-def _asked(state: RunState, generation: int) -> tuple[list[Proposal], list[str]]:
+def _ask(state: RunState, generation: int) -> tuple[list[Proposal], list[str]]:
     """Return (the strategy's proposals, ids of earlier generations' recipes to evaluate again)."""
     past, who = told(state, generation), strategy_of(state, generation)
     return who.ask(past), who.stayed(past)
@@ -88,7 +88,7 @@ def stays(state: RunState, generation: int) -> list[str]:
 
 
 def _remembered(state: RunState, generation: int) -> tuple[list[Proposal], list[str]]:
-    return state.remembered(("ask", generation), lambda: _asked(state, generation))
+    return state.remembered(("ask", generation), lambda: _ask(state, generation))
 
 
 def _filled(state: RunState, generation: int, proposal: Proposal) -> Proposal:

@@ -58,7 +58,7 @@ def describe(state: RunState, recipe_id: str, recipe: Recipe) -> str:
 
 
 def ancestry(state: RunState, name: str) -> list[Ancestor]:
-    """Return an `Ancestor` for a candidate's recipe and for each that it is made from, to the sources."""
+    """Return an `Ancestor` for a candidate's recipe and each that it is made from, to the sources."""
     family = closure(find(state, name or "champion"), state.recipes)
     return [
         Ancestor(

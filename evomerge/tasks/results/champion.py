@@ -148,7 +148,7 @@ def card(state: RunState, chain_head: str) -> str:
     lines = ["---", *model_card.merged_from(ids), "library_name: transformers"]
     lines += ["tags:", "- merge", "- evomerge", "---", ""]
     kind = label(state.recipes[state.champion], state.recipes)
-    lines += [f"# Champion of run {state.run}", "", _made(state, kind)]
+    lines += [f"# Champion of run {state.run}", "", _origin_sentence(state, kind)]
     if origin := report.origin(state):
         lines += [f"The run was forked from {origin.replace('@', ' after its event ')}."]
     if state.completed:
@@ -171,7 +171,7 @@ def card(state: RunState, chain_head: str) -> str:
     return "\n".join(lines)
 
 
-def _made(state: RunState, kind: str) -> str:
+def _origin_sentence(state: RunState, kind: str) -> str:
     """Return a sentence on the champion: a new merge, or a model that the search was given."""
     model = verdict.given(state)
     if model is None or not model.same_weights:

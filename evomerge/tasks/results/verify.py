@@ -62,7 +62,7 @@ def rebuild(
         return
     why = f" The profile differs ({'; '.join(other)})." if other else ""
     for group in _groups(bench, recipe_ids):
-        builds = _built(bench, group)
+        builds = _build_group(bench, group)
         for id_ in group:
             yield from _compared(bench, id_, builds[id_], why, say)
 
@@ -115,7 +115,7 @@ def _read(bench: MergeContext, id_: str) -> frozenset[str]:
     return frozenset(reads(bench.state.recipes[id_]))
 
 
-def _built(bench: MergeContext, group: Sequence[str]) -> dict[str, Weights | SourceChangedError]:
+def _build_group(bench: MergeContext, group: Sequence[str]) -> dict[str, Weights | SourceChangedError]:
     """Return {id: the built weights, or the error if they cannot be built}.
 
     Sources are read once for the whole group.
