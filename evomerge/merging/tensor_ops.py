@@ -128,7 +128,7 @@ class Sources(Protocol):
     """Models whose tensors are read, in memory or memory-mapped."""
 
     def rows(self, read: Read) -> Rows:
-        """Return a tensor as [rows, columns], whatever its shape."""
+        """Return a tensor of any shape as [rows, columns]."""
         ...
 
     def read_ahead(self, reads: Iterable[Read]) -> None:
@@ -143,7 +143,7 @@ class Models:
     weights: Mapping[str, Weights]
 
     def rows(self, read: Read) -> Rows:
-        """Return a tensor as [rows, columns], whatever its shape. Raise KeyError."""
+        """Return a tensor of any shape as [rows, columns]. Raise KeyError."""
         weights = self.weights[read.model]
         if isinstance(weights, AdaptedTensors):
             return weights.rows(read.tensor)

@@ -146,7 +146,7 @@ def genes(recipe: Recipe, state: RunState) -> dict[str, float]:
 
 
 def _names(state: RunState, inputs: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of a merge's inputs: of sources theirs, of others the beginning of the id."""
+    """Return the names of a merge's inputs: a source's name, or else the beginning of the id."""
     records = state.started.sources if state.started else ()
     names = {record.recipe_id: record.name for record in records}
     return tuple(names.get(id_, id_[:8]) for id_ in inputs)

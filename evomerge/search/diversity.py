@@ -47,7 +47,7 @@ def mean_distance(sketches: Sequence[str]) -> float:
 
 
 def diversity(population: Sequence[str], sources: Sequence[str]) -> float:
-    """Return the population's mean pairwise distance over the sources'; 0 if theirs is 0."""
+    """Return the population's mean pairwise distance over the sources'; 0 if the sources have none."""
     unit = mean_distance(sources)
     return mean_distance(population) / unit if unit else 0.0
 
