@@ -145,7 +145,7 @@ def _pipeline(recipe: Pipeline) -> dict[str, object]:
 
 
 def _grouped(recipe: Grouped) -> dict[str, object] | None:
-    """Return the document (dict) of a grouped recipe; None if its groups are merged differently.
+    """Return the document (dict) of a grouped recipe; None if a config cannot express it.
 
     Configs cannot express layer groups × parts.
     """

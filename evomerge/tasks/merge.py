@@ -233,7 +233,7 @@ def _data(document: Document, part: Part) -> tuple[str, ...]:
 def _windows(
     paths: tuple[str, ...], folder: str, context: int, tokens: int, tell: Callable[[str], None]
 ) -> tuple[tuple[Ids, ...], str]:
-    """Return (windows of token ids, `tokens` in all, domains in turn; their digest)."""
+    """Return (windows of token ids, at most `tokens` in all, domains in turn; their digest)."""
     items = load_items(paths or (domains.NAME,), note=tell, needed=(SLICE,))
     texts = texts_of(items, SLICE)
     if not texts:

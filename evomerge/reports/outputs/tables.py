@@ -88,7 +88,7 @@ _COMPONENTS = (
 
 
 def evaluations(state: RunState, _rows: Sequence[Envelope] = ()) -> Table:
-    """Return a table with one row for each evaluation.
+    """Return a table with one row for each evaluation of a model.
 
     A row has fitness, its parts (1 for the best source) and components, also domain by domain.
     `generation` is that of the draw; empty: the whole slice. A source's fitness is not recorded: it
@@ -144,7 +144,7 @@ def _domains(state: RunState) -> list[str]:
 
 
 def items(state: RunState, _rows: Sequence[Envelope] = ()) -> Table:
-    """Return a table with one row for each item that a model was measured on.
+    """Return a table with one row for each item of each evaluation of a model.
 
     `value` is −log p of a window (nats), 1 or 0 for a question, 0 to 1 for a problem; `item` is the
     item's place among those of its kind and domain in the slice.
