@@ -57,7 +57,7 @@ def _older(version: str) -> bool:
 
 
 def upgrade_to_head(database: Database) -> tuple[str | None, str]:
-    """Upgrade the tables to HEAD; return the old revision and HEAD. Raises SchemaError if newer."""
+    """Upgrade the tables to HEAD; return (old revision, HEAD). Raises SchemaError if newer."""
     from alembic import command
     from alembic.config import Config
 
@@ -80,7 +80,7 @@ def _guard(database: Database, connection: Connection) -> None:
 
 
 def check(database: Database) -> list[str]:
-    """Return what is wrong with the tables, one line each; empty if nothing is."""
+    """Return a line for each fault of the tables or the database's files; empty if there is none."""
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
