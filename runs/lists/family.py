@@ -28,7 +28,7 @@ class Generation(NamedTuple):
 
 
 def family(store: EventStore, run: str, model: str = "") -> list[Generation]:
-    """Return the ancestors of a model run by run: its own run first, then those of what was given.
+    """Return a model's ancestors, a Generation for each run: its own first, then those before it.
 
     Raises NotFoundError.
     """
@@ -90,9 +90,9 @@ def by_run(generations: Sequence[Generation]) -> dict[str, list[Ancestor]]:
 
 
 def tree(generations: Sequence[Generation], lanes: Mapping[str, str]) -> Graph | None:
-    """Return the models as a graph with a lane for each run; `lanes`: run → what it is called.
+    """Return a graph of the models with a lane for each run; None without models.
 
-    None without any. Pure.
+    `lanes`: run → its name in the picture. Pure.
     """
     if not generations:
         return None
@@ -151,7 +151,7 @@ def _columns(nodes: Mapping[str, Node], edges: Sequence[Edge]) -> dict[str, int]
 
 
 def maker(store: EventStore, run: str, digest: str) -> tuple[str, str] | None:
-    """Return (run, recipe id) of the other run that made these weights; None if none is known."""
+    """Return (run, recipe id) of the other run that made these weights; None if it is not known."""
     name = said(store, digest)
     if name in (None, run):
         return None
@@ -161,7 +161,7 @@ def maker(store: EventStore, run: str, digest: str) -> tuple[str, str] | None:
 
 
 def said(store: EventStore, digest: str) -> str | None:
-    """Return the run that the registry says made these weights; None if it says nothing."""
+    """Return the name of the run that made these weights, by the registry; None if it is not known."""
     try:
         return model_registry.find(store, model_registry.id_of(digest))["run"]
     except NotFoundError:

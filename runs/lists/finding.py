@@ -44,7 +44,7 @@ def full_name(store: EventStore, run: str) -> str:
 
 
 def _hint(store: EventStore, run: str) -> str:
-    """Return names that may have been meant, or the newest ones."""
+    """Return a sentence with the names that may have been meant, or else with the newest names."""
     names = [row["name"] for row in queries.page(store, 1000, parts=False)[0]]
     alike = difflib.get_close_matches(run, names, n=3)
     if alike:

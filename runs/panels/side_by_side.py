@@ -83,7 +83,7 @@ class SideBySide(Shape):
 
 
 def side_by_side(runs: Sequence[ComparedRun]) -> SideBySide:
-    """Return runs side by side. Raises ConfigError for fewer than two of them, or too many."""
+    """Return the runs' heads, judgements, unequal settings and common panels. Raises ConfigError."""
     if not 2 <= len(runs) <= MOST_RUNS:
         raise ConfigError(f"2 to {MOST_RUNS} runs are compared at once, not {len(runs)}.")
     shared = [run.panels for run in runs]
@@ -153,7 +153,7 @@ def _panel_name(panel: str, number: int, line: str) -> str:
 
 
 def _axes(panel: Lines) -> tuple[str, ...]:
-    """Return what both axes of lines measure."""
+    """Return (name of x, unit of x, name of y, unit of y) of a panel of lines."""
     return panel.x.name, panel.x.unit, panel.y.name, panel.y.unit
 
 

@@ -94,7 +94,7 @@ def thin_series(series: Series, points: int = POINTS) -> Series:
 
 
 def _extremes(series: Series, buckets: int) -> Iterator[int]:
-    """Yield the places that each bucket keeps."""
+    """Yield the indices of the points that each bucket keeps."""
     count = len(series.x)
     for number in range(buckets):
         span = range(number * count // buckets, (number + 1) * count // buckets)
@@ -139,7 +139,7 @@ def _between(series: Series, low: float, high: float) -> Series:
 
 
 def _picked(series: Series, places: Sequence[int]) -> Series:
-    """Return the series with these of its points."""
+    """Return the series with only the points at the indices `places`."""
     parts = {"x": series.x, "y": series.y, "low": series.low, "high": series.high}
     picked = {k: None if v is None else tuple(v[i] for i in places) for k, v in parts.items()}
     return series.model_copy(update=picked)
