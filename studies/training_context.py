@@ -217,8 +217,7 @@ class TrainingContext(TaskContext[S]):
     def tidy(self) -> None:
         """Remove the snapshots of trainings that have ended and whose weights are kept.
 
-        A snapshot goes from this machine if the machine has the weights, from the shared store if the
-        store has them.
+        This machine and the shared store each drop the snapshots of weights that they have.
         """
         ended: dict[str, list[str]] = {}
         for recipe in self.trainings.values():

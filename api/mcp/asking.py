@@ -32,7 +32,7 @@ async def start_run(call: Call, request: inputs.Started) -> tool.Started:
 
 
 def tool_of(command: Control) -> Tool:
-    """Return the tool that asks a run for something."""
+    """Return the tool by which a user gives a run this command, such as pause."""
     fields: Any = {"run": (inputs.RunName, ...), "key": (inputs.Key | None, None)}
     body = schemas.BODIES[command.word]
 
