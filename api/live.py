@@ -441,7 +441,7 @@ class Hub:
         return []
 
     def _names(self, run: str) -> wording.Names:
-        """Return display names by recipe id; empty for a run that cannot be folded."""
+        """Return recipe id → display name; {} for a run that cannot be folded."""
         try:
             with self._desk.state(run) as state:
                 return self._desk.seen(run, "names", state, wording.names)
@@ -473,7 +473,7 @@ class Hub:
             await changed.wait()
 
     def _read(self, position: int, run: str | None) -> tuple[list[Message], int]:
-        """Return what `after` does, read from the log, for a client that is far behind."""
+        """Return (messages, position reached) as `after` does, from the log: for a late client."""
         store = self._desk.store
         if run is None:
             rows = store.read_all(position, PAGE)

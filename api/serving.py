@@ -1,4 +1,4 @@
-"""The HTTP server under the application: sizes of heads, time limits, places for those who wait.
+"""The HTTP server under the application: limits of size and time, places for waiting clients.
 
 uvicorn bounds neither the time that a client takes to send a request nor the number of clients that
 send none. `bounded` adds both to its h11 protocol, which bounds the size of URL and headers.
@@ -115,7 +115,7 @@ class _Bounded(H11Protocol):
         super().connection_lost(exc)
 
     def _wait_for(self, phase: Any) -> None:
-        """Start the clock of `phase`, None: no clock; the phase that is on keeps its clock."""
+        """Start the time limit of `phase`, none for None; the phase that is on keeps its limit."""
         if self._gone or phase == self._phase:
             return
         self._phase = phase

@@ -28,10 +28,9 @@ def revision(connection: Connection) -> str | None:
 
 
 def prepare(database: Database, upgrade: bool) -> None:
-    """Create the tables of an empty database; check the tables of any other.
+    """Create the tables of an empty database; upgrade older tables if `upgrade`; raise SchemaError.
 
-    An older revision is upgraded if `upgrade` is true. Missing guards are put back. Raises
-    SchemaError.
+    SchemaError is raised for every other revision than HEAD. Missing guards are put back.
     """
     with database.engine.connect() as connection:
         version = revision(connection)

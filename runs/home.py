@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def threads() -> int | None:
-    """Return FORGE_THREADS; if not set, a process's share of the cores, None for a single process.
+    """Return FORGE_THREADS; if not set, the share of cores of one of several processes, else None.
 
     Raises ConfigError.
     """
@@ -88,7 +88,7 @@ class Home:
 
     @classmethod
     def at(cls, place: Home | str | Path | None) -> Home:
-        """Return the home in the folder `place`; of None the environment's home, of a Home itself."""
+        """Return the home in the folder `place`; the environment's home for None; a Home as it is."""
         if isinstance(place, Home):
             return place
         return cls(Path(place).absolute()) if place else cls.default()

@@ -131,7 +131,7 @@ class Run:
         return self.ask(arms)
 
     def on(self, name: str, measure: str, slice_: str = CHOOSING) -> Observe:
-        """Return the measurement of a model by its name among the recipes."""
+        """Return the task that measures a model, by the model's name among the recipes."""
         return Observe(self.recipes[name].id, measure, slice_)
 
     # ---- what is known -----------------------------------------------------------------------
@@ -244,7 +244,7 @@ class Run:
                 yield f"the {name} are not those of the events before"
 
     def extent(self) -> Extent:
-        """Return how much there is to do in all, by what a run that has just started foresees."""
+        """Return the numbers of steps, models and measurements of a run that has just started."""
         rounded = given_dtype.halves(self.recipes)
         return Extent(
             steps=sum(recipe.upto for recipe in self.trainings.values()),

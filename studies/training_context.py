@@ -75,7 +75,7 @@ class TrainingContext(TaskContext[S]):
 
     @property
     def record(self) -> SourceRecord | None:
-        """The record of the given model in `started`."""
+        """The record of the given model in `started`; None if no model was given."""
         raise NotImplementedError
 
     @property

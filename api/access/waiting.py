@@ -1,4 +1,4 @@
-"""Connections that stay open: places for those who have not asked yet, seats for those who watch."""
+"""Limits of open connections: places for clients that have not asked yet, seats for live events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class WaitingRoom:
         return self._count
 
     def enter(self, address: str, let_go: Callable[[], object]) -> tuple[str, object]:
-        """Take a place and return its ticket; the room calls `let_go` if it drops this client."""
+        """Take a place; return its ticket (address, key). `let_go` is called if the room drops it."""
         if len(self._waiting.get(address, ())) >= self._per_address:
             self._drop_oldest(address)
         elif self._count >= self._places:

@@ -1,4 +1,4 @@
-"""Tools that ask for something: a run to start, a run to pause. The user is the event's actor."""
+"""MCP tools that check, start, pause and otherwise change runs. The user is the event's actor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes that ask something of a run: those of `runs.kinds.controls`, and its name, note and tags."""
+"""Routes that give a run a command of `runs.kinds.controls`, or change its name, note and tags."""
 
 from __future__ import annotations
 

@@ -83,9 +83,9 @@ def pictured(desk: RunReader, run: str) -> Json | None:
 
 
 def part_of(desk: RunReader, run: str) -> Json | None:
-    """Return {run, name, stage, previous, next}: the run that a run is a task of, and its stage there.
+    """Return {run, name, stage, previous, next} of the run that a run is a task of; None without one.
 
-    None for a run that is no task. `previous` and `next` are the runs of the stages beside it.
+    `stage` is the run's own stage there; `previous` and `next` are the runs of the stages beside it.
     """
     parent = desk.journals.parent(run)
     if parent is None:

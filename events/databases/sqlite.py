@@ -77,7 +77,7 @@ class Sqlite(Database):
     def insert(
         self, cursor: DBAPICursor, statement: str, rows: Sequence[Values]
     ) -> Sequence[int | None]:
-        """Insert rows one by one, since there is no round trip to save; return their positions."""
+        """Insert rows one by one: no round trip is saved; return positions, None if not inserted."""
         positions: list[int | None] = []
         for row in rows:
             cursor.execute(statement, row)

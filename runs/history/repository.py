@@ -84,9 +84,9 @@ def named_stream(log: Log, run: str) -> str:
 
 
 def full_name(log: Log, run: str) -> str:
-    """Return the id of the run that an id or the beginning of an id means.
+    """Return the id of the run of this id or beginning of an id. Raises NotFoundError.
 
-    Raises NotFoundError, and AmbiguousError if several ids begin so.
+    Raises AmbiguousError if several ids begin so.
     """
     if stream_of(log, run) is not None:
         return run
@@ -134,9 +134,9 @@ def history(
 
 
 def empty(name: str) -> State:
-    """Return the state of a run of the stream's kind before its first event.
+    """Return the state, before any event, of a run of the stream's kind. Raises NotFoundError.
 
-    Raises NotFoundError if the stream is no run's.
+    NotFoundError: the stream is not that of a run.
     """
     kind = kinds.kind_of(name)
     if kind is None:
@@ -216,9 +216,9 @@ def words(task: Task) -> str:
 
 
 def difference(recorded: Json, again: Json) -> float | None:
-    """Return the largest relative difference, |a − b| / max(|a|, |b|), of numbers in two data.
+    """Return the largest relative difference of numbers in two data; None if they differ in more.
 
-    None if the data differ in anything but numbers.
+    The relative difference of a and b is |a − b| / max(|a|, |b|).
     """
     if isinstance(recorded, bool) or isinstance(again, bool):
         return 0.0 if recorded is again else None

@@ -165,7 +165,7 @@ class Journals:
         self._kept: OrderedDict[str, list[Line]] = OrderedDict()
 
     def lines(self, run: str) -> list[Line]:
-        """Return the events of a run's history, in order. Raises NotFoundError for an unknown run."""
+        """Return the events of a run's history as lines, in order. Raises NotFoundError."""
         with self._runs.reading(run) as state, self._lock:
             kept_lines = self._kept.setdefault(run, [])
             self._kept.move_to_end(run)
@@ -181,9 +181,9 @@ class Journals:
             return kept_lines[: state.place]
 
     def place(self, run: str, position: int) -> int:
-        """Return the place that a run was at when the log ended at this position.
+        """Return the place of a run when the log ended at this position. Raises NotFoundError.
 
-        Raises NotFoundError if the run had not begun.
+        NotFoundError: the run had not begun then.
         """
         place = place_at(self.lines(run), position)
         if place == 0:
@@ -192,7 +192,7 @@ class Journals:
 
     @contextmanager
     def children(self, state: State, upto: int | None = None) -> Generator[list[Child]]:
-        """Yield the runs that a run has delegated, as they were at the position `upto` of the log.
+        """Yield a list of the runs that a run has delegated, as they were at the position `upto`.
 
         None: as they are now. A run of a child's name that is no child is left out. The caller may not
         change or keep the states, and holds the parent's state: locks are taken from the parent down.

@@ -42,5 +42,5 @@ class Curve:
 
     @property
     def values(self) -> list[float | None]:
-        """The values so far."""
+        """The values so far, one for each unit that is done; None for a unit without a value."""
         return json.loads(self._entry["curve"])

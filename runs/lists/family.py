@@ -1,4 +1,4 @@
-"""Family of a model: its recipe's ancestors through all the runs of a log that it went through."""
+"""Family of a model: its ancestors in its own run and in the earlier runs of the log that led to it."""
 
 from __future__ import annotations
 
@@ -28,18 +28,12 @@ class Generation(NamedTuple):
 
 
 def family(store: EventStore, run: str, model: str = "") -> list[Generation]:
-    """Return a model's ancestors, a Generation for each run: its own first, then those before it.
-
-    Raises NotFoundError.
-    """
+    """Return a model's ancestors, a Generation a run, its own first. Raises NotFoundError."""
     return _family(store, run, model, set())
 
 
 def of_registered(store: EventStore, model: str) -> list[Generation]:
-    """Return the family of a registered model, by its id or name; empty if no run of the log made it.
-
-    Raises NotFoundError.
-    """
+    """Return a registered model's family; empty if no run made the model. Raises NotFoundError."""
     row = model_registry.find(store, model)
     if row["run"] is None:
         return []
@@ -137,7 +131,7 @@ def _id(generation: Generation) -> str:
 
 
 def _columns(nodes: Mapping[str, Node], edges: Sequence[Edge]) -> dict[str, int]:
-    """Return node → column: behind all that it was made from, and no column has two lanes."""
+    """Return node id → column, after the columns of its sources; no column has two lanes."""
     depth = dict.fromkeys(nodes, 0)
     for _ in nodes:  # as often as the longest way has edges
         for edge in edges:

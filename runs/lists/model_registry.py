@@ -341,9 +341,9 @@ def listed(
 
 
 def find(store: EventStore, id_: str) -> Entry:
-    """Return the entry of the model of this id, name or digest, or beginning of an id or digest.
+    """Return the entry of the model of this name, id, digest or beginning. Raises NotFoundError.
 
-    Raises NotFoundError, and AmbiguousError if several models match.
+    A beginning is that of an id or digest. Raises AmbiguousError if several models match.
     """
     catch_up(store, Models())
     tries = (

@@ -1,6 +1,6 @@
 """List of the runs that delegate runs, such as pipelines: how their stages stand.
 
-All of it is of the run list: no log is folded.
+All data come from the run list: no log is folded.
 
 A kind that delegates notes its stages in its row (`Kind.row`), as the JSON of a list:
 
@@ -8,7 +8,7 @@ A kind that delegates notes its stages in its row (`Kind.row`), as the JSON of a
     state          how it stands by the parent's events (`runs.panels.stages.Standing`)
     gate, says     the figure of a gate that has stopped it, and why in a sentence; empty if none has
     run            the run that a click opens; None if none is known yet
-    seen           what the kind needs to go on noting; not shown
+    seen           what the kind needs to note later events; not shown
 
 A run of a stage that has not ended says more about it than the parent's events: it is looked up.
 """

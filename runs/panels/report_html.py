@@ -79,7 +79,7 @@ _PAGE = """\
 
 
 def page(markdown: str, title: str, svg: bytes | None = None) -> bytes:
-    """Return a report's Markdown as an HTML file in UTF-8, with its picture (an SVG file) inside.
+    """Return a report's Markdown as the bytes of an HTML file, with its picture (an SVG file) inside.
 
     A report of several sections has a table of contents below its title. The picture stands at its line
     of the Markdown, else before the first section. Without `svg` it is left out.
@@ -102,7 +102,7 @@ def page(markdown: str, title: str, svg: bytes | None = None) -> bytes:
 
 
 def embedded(content: bytes) -> bytes | None:
-    """Return the picture (an SVG file) inside of a page; None if there is none."""
+    """Return the bytes of the picture (an SVG file) inside of a page; None if there is none."""
     match = _EMBEDDED.search(content.decode("utf-8", "replace"))
     try:
         return base64.b64decode(match[1], validate=True) if match else None

@@ -115,7 +115,7 @@ def _known(values: Sequence[float | None], span: range) -> list[tuple[float, int
 
 
 def within(panel: Panel, begin: float | None, end: float | None, points: int = POINTS) -> Panel:
-    """Return lines between two places of their axis, thinned as `thin` does; None is an open end.
+    """Return a panel of lines, cut to two places of its axis and thinned; None is an open end.
 
     Of each line the nearest point beyond either end stays, so that the line leaves the picture where
     it does. `total` says how many points there are in between if some are left out. Raises
@@ -130,7 +130,7 @@ def within(panel: Panel, begin: float | None, end: float | None, points: int = P
 
 
 def _between(series: Series, low: float, high: float) -> Series:
-    """Return the points from the last one before `low` to the first one after `high`."""
+    """Return the series from its last point before `low` to its first point after `high`."""
     inside = [i for i, place in enumerate(series.x) if low <= place <= high]
     before = [i for i, place in enumerate(series.x) if place < low]
     after = [i for i, place in enumerate(series.x) if place > high]

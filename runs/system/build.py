@@ -29,7 +29,7 @@ def commit() -> str | None:
 
 
 def of_checkout(folder: Path) -> str | None:
-    """Return what `commit` does, for a checkout's root folder; None for another, or without git."""
+    """Return the hash as `commit` does, of the checkout with this root folder; None without one."""
     if not (folder / ".git").exists():
         return None
     commit_hash = _git(folder, "rev-parse", "--short=12", "HEAD")

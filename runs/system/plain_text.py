@@ -90,7 +90,7 @@ def for_reader(value: object) -> object:
 
 
 def shown(value: object) -> str:
-    """Return a value as Python writes it, cut to what a message can hold."""
+    """Return a value's `repr`, cut to `LONGEST` characters, for a message."""
     text = repr(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} …"
 

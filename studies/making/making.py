@@ -184,9 +184,9 @@ def validate_answer(task: Make, event: Made | Advanced) -> str | None:
 
 
 def needs(task: object) -> str | None:
-    """Return the id of the snapshot that a segment goes on from, or of the model that a task reads.
+    """Return the id of the snapshot or model that a task goes on from or reads; None without one.
 
-    None if the task names neither. A task that reads a model and makes none has its `recipe_id`.
+    A segment goes on from a snapshot. A task that reads a model and makes none has its `recipe_id`.
     """
     if not isinstance(task, Make):
         return getattr(task, "recipe_id", None)
