@@ -89,12 +89,12 @@ class _Bounded(H11Protocol):
         self._wait_for({h11.IDLE: "head", h11.SEND_BODY: "body"}.get(self.conn.their_state))
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, or for the rest of a body that was answered early."""
+        """Start the clock of the next request, or of the rest of a body that was answered early."""
         super().on_response_complete()
         self._wait_for({h11.IDLE: "idle", h11.SEND_BODY: "body"}.get(self.conn.their_state))
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Hand the connection to the WebSocket's protocol, which has limits of its own."""
+        """Leave the room; hand the connection to the WebSocket's protocol, which has other limits."""
         self._leave()
         super().handle_websocket_upgrade(event)
 

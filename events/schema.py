@@ -28,9 +28,9 @@ def revision(connection: Connection) -> str | None:
 
 
 def prepare(database: Database, upgrade: bool) -> None:
-    """Create the tables of an empty database; upgrade older tables if `upgrade`; raise SchemaError.
+    """Create the tables of an empty database; upgrade older ones if `upgrade`, else raise.
 
-    SchemaError is raised for every other revision than HEAD. Missing guards are put back.
+    Raises SchemaError for every other revision than HEAD. Missing guards are put back.
     """
     with database.engine.connect() as connection:
         version = revision(connection)

@@ -81,7 +81,7 @@ class Home:
 
     @classmethod
     def default(cls) -> Home:
-        """Return the home that the environment names. Raises UnavailableError if it names none."""
+        """Return the home that the environment names, else the default one. Raises UnavailableError."""
         folder = Path(os.environ.get("FORGE_HOME") or _usual()).absolute()
         store = os.environ.get("FORGE_ARTIFACT_STORE") or None
         return cls(folder, os.environ.get("FORGE_DATABASE_URL") or None, store)
@@ -166,7 +166,7 @@ class Home:
 
 
 def _usual() -> Path:
-    """Return the home's folder if FORGE_HOME is not set. Raises UnavailableError if there is none."""
+    """Return the home's default folder, in XDG_DATA_HOME or ~/.local/share. Raises UnavailableError."""
     data = os.environ.get("XDG_DATA_HOME")
     folder = Path(data) if data else home("FORGE_HOME") / ".local" / "share"
     return folder / "agent-forge"

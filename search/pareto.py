@@ -85,7 +85,7 @@ class Survivor(NamedTuple):
 
 
 def survivors(points: Mapping[str, Point]) -> list[Survivor]:
-    """Return all candidates, the better fronts first, in a front the least crowded first.
+    """Return all candidates with front and crowding: better fronts first, then the less crowded.
 
     `points` are objectives to maximise by id. Among equals the smaller id is first.
     """

@@ -148,7 +148,7 @@ NAMES = (
 def rows(
     state: MakingState, groups: Sequence[Group], after: int, last: Mapping[str, int] | None = None
 ) -> list[tuple[int, Plain]]:
-    """Return (step, row for the tracker) of the steps above `after`, group after group.
+    """Return (step, row for the tracker) pairs of the steps above `after`, group after group.
 
     A step has a row once every model of its group is behind it, and a group once the one before it has
     ended: several devices may train at once, and a tracker takes no earlier step afterwards.

@@ -426,7 +426,7 @@ def materialise(
 def files(
     context: TrainingContext[Any], cache: Artifacts, roles: Sequence[str]
 ) -> list[tuple[str, Path]]:
-    """Return (name in an archive, file) of the models, made again if the cache lacks them."""
+    """Return (name in an archive, file) pairs of the models, made again if the cache lacks them."""
     recipes = [context.recipes[role] for role in roles]
     models = {
         context.state.made[recipe.id].digest: partial(context.weights, recipe) for recipe in recipes

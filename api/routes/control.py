@@ -35,7 +35,10 @@ def ask(
     reason: str | None = None,
     key: str | None = None,
 ) -> schemas.Asked:
-    """Record a user's command for a run; return the answer to it. Raises Problem 403, ForgeError."""
+    """Record a user's command for a run; return the run's id, its status before and the command.
+
+    Raises ForgeError, and Problem 403 for a run of another user.
+    """
     name = owned(desk, run, user)
     before = control.ask(desk.store, desk.home, name, word, value, reason, user.name, key)
     answer = getattr(CONTROLS[word].event, "type", word)

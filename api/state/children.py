@@ -133,7 +133,7 @@ def _newer(run: str, lines: Sequence[Line], after: int) -> Iterator[tuple[str, L
 
 
 def _told(run: str, line: Line, is_own: bool) -> Json:
-    """Return an event as an answer has it; only the run's own events have a `unit`."""
+    """Return an event as plain data; only the run's own events have a `unit`, of others it is None."""
     names = ("position", "place", "type", "inside", "actor", "recorded_at", "gist")
     fields = {name: getattr(line, name) for name in names}
     return {"run": run, **fields, "unit": line.unit if is_own else None}

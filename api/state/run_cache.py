@@ -67,7 +67,7 @@ class RunReader:
     def events(
         self, run: str, after: int = 0, before: int | None = None, limit: int = 200
     ) -> tuple[list[tuple[int, Envelope]], int]:
-        """Return ((place, row) of a part of a run's history, the number of all its events).
+        """Return ((place, row) pairs of a part of a run's history, the number of all its events).
 
         With `before`, the part is the last events before that place, the newest first.
         """
@@ -147,7 +147,7 @@ ASKED = {
 
 
 def run(state: State) -> Json:
-    """Return a run's answer, but for the fields that depend on the time of the request."""
+    """Return a run as plain data, without the fields that depend on the time of the request."""
     submitted, started = state.submitted, state.started
     assert submitted
     kind = kinds.of(state.kind)
@@ -217,7 +217,7 @@ def _reason(state: State) -> str | None:
 
 
 def event(row: Envelope, place_: int, names: wording.Names | None = None) -> Json:
-    """Return one event as an answer has it, with its data; `names`: recipe id → name, for its gist."""
+    """Return one event as plain data, its content included; `names`: recipe id → name, for its gist."""
     data, kind = json.loads(row.data), kinds.kind_of(row.stream)
     return {
         "place": place_,

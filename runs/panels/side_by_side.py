@@ -147,7 +147,7 @@ def overlaid(panels: Sequence[RunPanel]) -> list[Lines]:
 
 
 def _panel_name(panel: str, number: int, line: str) -> str:
-    """Return the name of the chart of one line: "loss-base"; the number stands for other letters."""
+    """Return a chart's name for one line: "loss-base", or "loss-2" if the line's name does not fit."""
     word = re.sub(r"[^a-z0-9]+", "-", line.lower()).strip("-")
     return f"{panel[:20]}-{word if word and len(word) <= 40 else number}"
 

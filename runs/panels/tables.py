@@ -191,7 +191,7 @@ def markdown(overview: Panels) -> str:
 
 
 def called(report: str, run: str, name: str) -> str:
-    """Return the report with the run's name: beside the id in the first line, elsewhere for the id."""
+    """Return the report with the run's name: beside its id in the first line, elsewhere instead."""
     heading, line, rest = report.partition("\n")
     if name != run:
         heading = re.sub(rf"(?<![\w.-]){re.escape(run)}(?![\w.-])", f"{name} ({run})", heading, count=1)

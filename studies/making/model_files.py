@@ -54,7 +54,7 @@ def files(
     models: Mapping[str, Callable[[], Weights]],
     seconds: Callable[[str], float] = lambda digest: 0.0,
 ) -> list[tuple[str, Path]]:
-    """Return (name in an archive, file) of all weights; `models`: digest → function that makes them.
+    """Return (name in an archive, file) pairs of the weights; `models`: digest → function to make them.
 
     The function is called if the cache lacks the weights; by `seconds(digest)` it takes so long.
     """
