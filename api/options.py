@@ -140,7 +140,7 @@ class Options:
         return any(real == root or root in real.parents for root in self.roots)
 
     def place(self, text: str) -> str:
-        """Return the text of a model or data: a path below a root in full, other names as given.
+        """Return the full path of a model or data below a root; another name as it is.
 
         Raises ConfigError for a path outside, in words that do not say what is there.
         """
@@ -157,13 +157,13 @@ class Options:
             return False
 
     def model(self, text: str) -> str:
-        """Return what `model_place` does; raise ConfigError if this server may not fetch the model."""
+        """Return a model's path or Hub id, as `model_place`. Raises ConfigError if it is forbidden."""
         placed = self.model_place(text)
         self.check_fetched(placed)
         return placed
 
     def model_place(self, text: str) -> str:
-        """Return a model's text as `place` does; of BASE+ADAPTER each part.
+        """Return a model's full path, or its name if it is no path; of BASE+ADAPTER both parts.
 
         An adapter alone becomes BASE+ADAPTER, by the base that its settings name. Raises ConfigError.
         """

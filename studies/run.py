@@ -209,7 +209,7 @@ class Run:
 
     @cached_property
     def figures(self) -> dict[str, Figure]:
-        """The figures of a run whose arms are all measured."""
+        """Name → figure, of a run whose arms are all measured."""
         values = {name: rule.value(self) for name, rule in self.study.figure_rules.items()}
         return {name: value for name, value in values.items() if value is not None}
 

@@ -113,7 +113,7 @@ def _prices(state: MakingState) -> Mapping[str, float]:
 
 
 def _longest(state: MakingState) -> float:
-    """Return the seconds of the longest recorded segment; 0 without one. A task counts no more."""
+    """Return the seconds of the longest recorded segment; 0 without one."""
     return max(
         (e.seconds for advances in state.advanced.values() for e in advances.values()), default=0.0
     )

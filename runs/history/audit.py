@@ -98,7 +98,7 @@ def audit(rows: Sequence[Envelope], anchors: Sequence[Anchor] = ()) -> list[Find
 
 
 def audit_stream(rows: Sequence[Envelope], registry: Registry | None) -> list[Finding]:
-    """Return the findings on chain, times and events of a stream that belongs to no run.
+    """Return the findings, if any, on chain, times and events of a stream that belongs to no run.
 
     `registry` has the stream's events; None if this program does not write the stream.
     """

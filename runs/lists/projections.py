@@ -416,7 +416,7 @@ def split(name: str) -> tuple[str, int]:
 
 
 def numbered(stem: str, number: int) -> str:
-    """Return the name with this stem and number."""
+    """Return the name of a stem and a number: mini-2 of (mini, 2), and mini of (mini, 1)."""
     return stem if number == 1 else f"{stem}-{number}"
 
 

@@ -160,6 +160,6 @@ def device(event: object) -> float:
 
 
 def elapsed(earlier: str, later: str) -> timedelta:
-    """Return the time between two recorded times; zero if the clock was set back in between."""
+    """Return the timedelta between two recorded times; zero if a clock was set back in between."""
     passed = datetime.fromisoformat(later) - datetime.fromisoformat(earlier)
     return max(passed, timedelta())
