@@ -49,7 +49,9 @@ def counts() -> dict[str, float]:
     from agent_forge.runs.kinds.kind import Kind
     from agent_forge.studies.study import Study
 
-    capabilities = [c for c in Capability.__subclasses__() if c.__module__.startswith(Kind.__module__[:-4])]
+    capabilities = [
+        c for c in Capability.__subclasses__() if c.__module__.startswith(Kind.__module__[:-4])
+    ]
     every = files(*PRODUCT)
     texts = [file.read_text("utf-8") for file in every]
     assigned = [name for text in texts for name in names(ast.parse(text))]

@@ -69,7 +69,7 @@ class Encode:
     encodings: Encodings
 
     def missing(self, state: CompressionState) -> Decision:
-        """Return the next matrices to encode."""
+        """Return the next encodings, at most `TOGETHER`; none when all are made or refused."""
         ended = (state.made, state.refused)
         left = (
             Make(recipe)
@@ -79,11 +79,11 @@ class Encode:
         return Decision(tasks=[*islice(left, TOGETHER)])
 
     def answer(self, state: CompressionState) -> None:
-        """Return nothing: the state has what was encoded and refused."""
+        """Do nothing: the script reads encodings from the state."""
 
 
 def _size(of: Callable[[Run, Point], float], words: str, unit: str = "") -> FigureRule:
-    """Return the rule of a number that follows from the chosen point; it has no interval."""
+    """Return the rule of a figure that is computed from the chosen point and has no interval."""
     return FigureRule(words, lambda run: Figure(value=of(run, run.known[CHOSEN])), unit)
 
 
@@ -94,7 +94,7 @@ class CompressionStorage(StudyStorage[CompressionState]):
 
     @override
     def keep(self, state: CompressionState, cache: Artifacts) -> None:
-        """Remove what processes that were killed have left of files."""
+        """Remove temporary files of an ended run, which killed processes may have left."""
         from agent_forge.phases.compression.work import packing
 
         if state.ended:
@@ -254,7 +254,7 @@ class Compression(Study[CompressionState]):
 
     @override
     def script(self, run: Run) -> Script:
-        """Encode, pack and measure, try matrices alone, mix, choose, test."""
+        """Yield the steps: encode, pack, measure, try matrices alone, mix, choose, test."""
         subjects, config = recipes.subjects(run.started), run.settings
         yield Encode(recipes.encodings(run))
         points = [point for subject in subjects for point in figures.singles(run, subject)]
@@ -290,7 +290,7 @@ class Compression(Study[CompressionState]):
         }
 
     def _measured(self, run: Run, points: Sequence[Point]) -> Script:
-        """Pack points, and measure them and the models that were given."""
+        """Yield the steps that pack the points, and measure them and the given models."""
         yield MakeAll([*{point.recipe_id: point.recipe for point in points}.values()])
         yield from self._hopeful(run)
         sources = map(recipes.source, recipes.subjects(run.started))
@@ -298,7 +298,7 @@ class Compression(Study[CompressionState]):
         yield run.ask({id_: observe(id_) for id_ in ids})
 
     def _hopeful(self, run: Run) -> Script:
-        """End a run whose given models cannot be measured."""
+        """Yield a failure if a given model cannot be measured."""
         if (why := figures.hopeless(run)) is not None:
             yield Fail(why)
 
@@ -324,7 +324,7 @@ class Compression(Study[CompressionState]):
 
     @override
     def memory(self, state: CompressionState) -> int:
-        """Return the bytes of all models three times: as given, decoded, and in a model's object."""
+        """Return the bytes of all models in float32, three times: as given, decoded, and loaded."""
         every = recipes.subjects(state.started) if state.started else ()
         return 12 * sum(subject.source.parameters for subject in every)
 
@@ -346,12 +346,12 @@ class Compression(Study[CompressionState]):
 
     @override
     def contents(self, config: CompressionConfig) -> Mapping[str, Sequence[str]]:
-        """Return the file of coded weights."""
+        """Return "file" → the name of the file of coded weights."""
         return {"file": [FILE]}
 
     @override
     def results(self, state: CompressionState) -> dict[str, MadeModel]:
-        """Return the compressed model, decoded."""
+        """Return "model" → recipe id and digest of the chosen model, decoded."""
         chosen = state.completed.chosen
         return {ROLE: MadeModel(recipe_id=chosen.recipe_id, digest=chosen.digest)}
 
@@ -361,7 +361,7 @@ class Compression(Study[CompressionState]):
         config: CompressionConfig,
         architectures_by_role: Mapping[str, Sequence[Architecture | None]],
     ) -> Mapping[str, Architecture]:
-        """Return the given model's; none with students, of which one may be chosen."""
+        """Return "model" → the given model's config; empty with students, which may be chosen."""
         first = next(iter(architectures_by_role.get(ROLE, ())), None)
         return {ROLE: first} if first and not architectures_by_role.get(STUDENTS) else {}
 

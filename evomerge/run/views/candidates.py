@@ -16,7 +16,7 @@ from agent_forge.runs.record.events import Exported
 
 
 def find(state: RunState, candidate: str) -> str:
-    """Return the recipe id that "champion", a fixed merge's name, an id or its beginning means.
+    """Return the recipe id that is meant by "champion", a fixed merge's name, an id or its beginning.
 
     Raises NotFoundError.
     """
@@ -64,7 +64,7 @@ def describe(state: RunState, recipe_id: str, recipe: Recipe) -> str:
 
 
 def ancestry(state: RunState, name: str) -> list[Ancestor]:
-    """Return a candidate's recipe and those it is made from, down to the sources."""
+    """Return an `Ancestor` for a candidate's recipe and each that it is made from, to the sources."""
     family = closure(find(state, name or "champion"), state.recipes)
     return [
         Ancestor(
@@ -115,7 +115,7 @@ def _places(state: RunState, rows: Sequence[Envelope], recipe_id: str) -> list[s
 
 
 def given_sources(state: RunState, recipe_id: str) -> list[tuple[ModelReference, SourceRecord]]:
-    """Return the base and sources that have a recipe's id, as given and as pinned; [] for a merge."""
+    """Return (as given, as pinned) of the base and sources with a recipe's id; [] for a merge."""
     assert state.submitted
     assert state.started
     models = (state.submitted.base or state.submitted.sources[0], *state.submitted.sources)
