@@ -12,8 +12,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from agent_forge.runs.kinds.forks import Forks
-from agent_forge.studies.study_files import StudyVerification
 from typing_extensions import override
 
 from agent_forge.evaluation.data import training_texts
@@ -25,6 +23,7 @@ from agent_forge.phases.cognate.settings import KNOWN, NAME, CognateConfig
 from agent_forge.runs.errors import ConfigError, DataError, NotFoundError
 from agent_forge.runs.event_types import Figure
 from agent_forge.runs.kinds.asked import Checked, Command, Lookup, Plan, RunRequest
+from agent_forge.runs.kinds.controls import Forks
 from agent_forge.runs.kinds.decide import Decision, Start, failure
 from agent_forge.runs.kinds.forecast import Architecture
 from agent_forge.runs.kinds.origin import Ancestor, Origin
@@ -36,7 +35,7 @@ from agent_forge.studies import origins
 from agent_forge.studies.making.making import Making, MakingState, Trained
 from agent_forge.studies.origins import StudyModels
 from agent_forge.studies.run import Fail, FigureRule, Make, Run, Script
-from agent_forge.studies.study import Study
+from agent_forge.studies.study import Study, StudyVerification
 from agent_forge.studies.study_view import Prose, StudyView
 from agent_forge.studies.submission import trainable
 from agent_forge.studies.training_panels import Group

@@ -12,7 +12,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from agent_forge.runs.kinds.forks import Forks
 from typing_extensions import override
 
 from agent_forge.evaluation import task_families
@@ -45,6 +44,7 @@ from agent_forge.phases.experts.solving import SOLVED
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
+from agent_forge.runs.kinds.controls import Forks
 from agent_forge.runs.kinds.decide import Task
 from agent_forge.runs.kinds.view import Outlook
 from agent_forge.runs.panels.head import listed
