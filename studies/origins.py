@@ -30,13 +30,11 @@ Recipes = Mapping[str, Making]
 class StudyModels(RunModels[S]):
     """The models that runs of a study make and measure."""
 
-    def __init__(self, study: AnyStudy) -> None:
-        super().__init__(study)
-        self.study = study
+    kind: AnyStudy
 
     @override
     def result(self, state: S) -> MadeModel | None:
-        run = self.study.begun(state)
+        run = self.kind.begun(state)
         model = run.named.get(MODEL) if run else None
         if model is None or model.id not in state.made:
             return None
@@ -46,11 +44,11 @@ class StudyModels(RunModels[S]):
     def find(self, state: S, name: str) -> str:
         if state.started is None:
             raise NotFoundError(f"run {state.run} has made no models yet.")
-        return find(state, self.study.named(state), name)
+        return find(state, self.kind.named(state), name)
 
     @override
     def origin(self, state: S, rows: Sequence[Envelope], name: str) -> Origin:
-        study, recipe_id = self.study, self.find(state, name or MODEL)
+        study, recipe_id = self.kind, self.find(state, name or MODEL)
         roles = study.roles(state.submitted.config)
         model = origin(state, {**study.named(state), **study.recipes(state)}, recipe_id, roles)
         return replace(model, name=study.result_title) if model.name == MODEL else model
@@ -58,7 +56,7 @@ class StudyModels(RunModels[S]):
     @override
     def ancestry(self, state: S, name: str) -> list[Ancestor]:
         recipe_id = self.find(state, name or MODEL)
-        return ancestry(state, self.study.named(state), recipe_id)
+        return ancestry(state, self.kind.named(state), recipe_id)
 
     @override
     def recipe_id(self, state: S, digest: str) -> str | None:
@@ -72,9 +70,9 @@ class StudyModels(RunModels[S]):
 
     @override
     def registered(self, event: Any, state: S) -> list[Plain]:
-        if event.type != self.study.completed.type:
+        if event.type != self.kind.completed.type:
             return []
-        study, folder, id_ = self.study, state.submitted.output_dir, event.models[MODEL].recipe_id
+        study, folder, id_ = self.kind, state.submitted.output_dir, event.models[MODEL].recipe_id
         arms = event.arms.values()
         metrics = next(study.measured(arm) for arm in arms if arm.recipe_id == id_)
         return [

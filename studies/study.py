@@ -56,15 +56,13 @@ LISTED = frozenset({Advanced.type, Made.type, Trained.type, Observed.type})
 class StudyStorage(Storage[S]):
     """The files that runs of a study leave on machines."""
 
-    def __init__(self, study: Study[S]) -> None:
-        super().__init__(study)
-        self.study = study
+    kind: AnyStudy
 
     @override
     def built(self, row: Envelope) -> str | None:
         if row.type not in (Made.type, Advanced.type):
             return None
-        return getattr(self.study.state.registry.load(row), "recipe_id", None)
+        return getattr(self.kind.state.registry.load(row), "recipe_id", None)
 
     @override
     def needs(self, task: object) -> str | None:
@@ -75,13 +73,13 @@ class StudyStorage(Storage[S]):
     def keep(self, state: S, cache: Artifacts) -> None:
         """Remove the snapshots of trainings that have ended: their results are on disk."""
         if state.started is not None and state.made:
-            self.study.work()(state, cache).tidy()
+            self.kind.work()(state, cache).tidy()
 
     @override
     def resumes(self, state: S, cache: Artifacts) -> list[str]:
         if state.started is None:
             return []
-        return resuming.sentences(state, self.study.trainings(state), cache)
+        return resuming.sentences(state, self.kind.trainings(state), cache)
 
     @override
     def stored(self, state: S) -> frozenset[str]:
@@ -98,14 +96,14 @@ class StudyStorage(Storage[S]):
     def items_file(self, state: S, cache: Artifacts) -> Path:
         from agent_forge.evaluation.training_text.kept_text import ITEMS
 
-        return self.study.work()(state, cache).text.folder / ITEMS
+        return self.kind.work()(state, cache).text.folder / ITEMS
 
     @override
     def result_files(self, state: S, cache: Artifacts) -> list[tuple[str, Path]]:
         from agent_forge.studies import work as files
 
-        run, roles = self.study.run(state), self.study.roles(state.submitted.config)
-        context = self.study.work().to_read(state, cache, run.result_digests)
+        run, roles = self.kind.run(state), self.kind.roles(state.submitted.config)
+        context = self.kind.work().to_read(state, cache, run.result_digests)
         return files.files(context, cache, [run.name_of(role) for role in roles])
 
     @override
@@ -114,16 +112,14 @@ class StudyStorage(Storage[S]):
     ) -> str:
         from agent_forge.studies import work as files
 
-        work, recipes = self.study.work(), self.study.recipes(state)
+        work, recipes = self.kind.work(), self.kind.recipes(state)
         return files.materialise(work, home, state, head, recipes, recipe_id, folders)
 
 
 class StudyVerification(Verification[S]):
     """The rules by which second results of a study's runs are compared with the recorded ones."""
 
-    def __init__(self, study: Study[S]) -> None:
-        super().__init__(study)
-        self.study = study
+    kind: AnyStudy
 
     @override
     def agrees(self, state: S, recorded: Event, repeat: Event) -> bool:
@@ -132,17 +128,17 @@ class StudyVerification(Verification[S]):
     @property
     @override
     def remeasured(self) -> tuple[type[Event], ...]:
-        return tuple(event for event in super().remeasured if self.study.answers[event] is not Make)
+        return tuple(event for event in super().remeasured if self.kind.answers[event] is not Make)
 
     @override
     def reopened(self, state: S, cache: Artifacts) -> tuple[Context, Sequence[str]]:
-        return self.study.work().opened(state, cache), ()
+        return self.kind.work().opened(state, cache), ()
 
     @override
     def chosen(self, state: S, which: str) -> list[str]:
         if which == "all":
-            return origins.every(state, self.study.recipes(state))
-        return [self.study.models.find(state, MODEL if which == "champion" else which)]
+            return origins.every(state, self.kind.recipes(state))
+        return [self.kind.models.find(state, MODEL if which == "champion" else which)]
 
     @override
     def rebuild(
@@ -150,9 +146,9 @@ class StudyVerification(Verification[S]):
     ) -> Iterator[Finding]:
         from agent_forge.studies import work
 
-        recipes = self.study.recipes(state).items()
+        recipes = self.kind.recipes(state).items()
         chosen = {name: recipe for name, recipe in recipes if recipe.id in ids}
-        yield from work.rebuild(self.study.work(), state, cache, chosen, say)
+        yield from work.rebuild(self.kind.work(), state, cache, chosen, say)
 
     @override
     def cached(self, state: S, cache: Artifacts) -> Iterator[Finding]:
@@ -164,7 +160,7 @@ class StudyVerification(Verification[S]):
     def document(self, folder: Path) -> Plain | None:
         from agent_forge.studies import work
 
-        return work.document(self.study.name, folder)
+        return work.document(self.kind.name, folder)
 
     @override
     def folder(
@@ -172,7 +168,7 @@ class StudyVerification(Verification[S]):
     ) -> Iterator[Finding]:
         from agent_forge.studies import work
 
-        recipes = dict[str, Making]() if state is None or not state.started else self.study.named(state)
+        recipes = dict[str, Making]() if state is None or not state.started else self.kind.named(state)
         yield from work.folder(state, recipes, folder, document)
 
 

@@ -62,16 +62,14 @@ def curves(state: MakingState, trainings: Mapping[str, Sequence[Train]]) -> Curv
 class StudyView(View[S]):
     """What is shown of runs of a study."""
 
-    def __init__(self, study: AnyStudy) -> None:
-        super().__init__(study)
-        self.study = study
+    kind: AnyStudy
 
     # ---- names and lines -------------------------------------------------------------------------
 
     @override
     def names(self, state: S) -> dict[str, str]:
         """Return recipe id → name, of snapshots too, and of the given model if that has a name."""
-        study, run = self.study, self.study.begun(state)
+        study, run = self.kind, self.kind.begun(state)
         if run is None:
             return {}
         is_named = study.baseline in study.arms and study.baseline not in run.recipes
@@ -88,7 +86,7 @@ class StudyView(View[S]):
             case "submitted":
                 return f"{data['model']['name']}, {data['config']['tokens']:,} tokens"
             case "started":
-                return self.study.started_line(data)
+                return self.kind.started_line(data)
             case "made" | "trained":
                 return f"{name}: {data['digest'][:12]}"
             case "advanced":
@@ -99,7 +97,7 @@ class StudyView(View[S]):
                 return f"{name}, {data['on']}: {sum(values) / len(values):.4f} bits per byte"
             case "completed":
                 figures = {n: Figure(value=value["value"]) for n, value in data["figures"].items()}
-                texts = (figure_text(self.study, n, figure) for n, figure in figures.items())
+                texts = (figure_text(self.kind, n, figure) for n, figure in figures.items())
                 return ", ".join(texts)
             case _:
                 return None
@@ -121,7 +119,7 @@ class StudyView(View[S]):
             entry["curve"] = json.dumps([*json.loads(entry["curve"]), event.curve[-1].loss])
             entry["done"] = (entry["done"] or 0) + event.step - event.begin
         if isinstance(event, ModelsCompleted):
-            figure, metric = self.study.row_figure
+            figure, metric = self.kind.row_figure
             entry |= {"result": event.models[MODEL].recipe_id}
             if figure in event.figures:
                 entry |= listed(metric, event.figures[figure].value, f"{TEST} slice")
@@ -137,14 +135,14 @@ class StudyView(View[S]):
         """Return (steps of all trainings that are done, steps in all)."""
         if state.started is None:
             return 0, None
-        every = self.study.trainings(state).values()
+        every = self.kind.trainings(state).values()
         return sum(map(state.steps, every)), sum(recipe.upto for recipe in every)
 
     @override
     def outlook(
         self, state: S, rehearsal: object, under_way: Sequence[tuple[str, float]] = ()
     ) -> Outlook:
-        study = self.study
+        study = self.kind
         trainings = () if state.started is None else tuple(study.trainings(state).values())
         if not trainings and not state.completed:
             return super().outlook(state, rehearsal, under_way)
@@ -153,7 +151,7 @@ class StudyView(View[S]):
 
     def curves(self, state: S) -> Curves:
         """Return name → points of its training: step, loss, norm of the gradient, rate."""
-        trainings = self.study.trainings(state).items() if state.started else ()
+        trainings = self.kind.trainings(state).items() if state.started else ()
         return curves(state, {name: (recipe,) for name, recipe in trainings})
 
     @override
@@ -164,7 +162,7 @@ class StudyView(View[S]):
             return Table(CURVE, [{"model": name, **p} for name, points in curves for p in points])
 
         def figures(state: S, _rows: Sequence[Envelope]) -> Table:
-            names, of = self.names(state), self.study.figure_of
+            names, of = self.names(state), self.kind.figure_of
             rows: list[Row] = [
                 {
                     "model": names[event.recipe_id],
@@ -186,23 +184,23 @@ class StudyView(View[S]):
 
     def headline(self, run: Run) -> Result | None:
         """Return the result beside the baseline; None until both are measured."""
-        study = self.study
+        study = self.kind
         arms = tables.words(study.arms_of(run))
         return arm_panels.headline(run, study.result_title, arms, study.baseline)
 
     @override
     def head(self, state: S) -> Head:
         """Return the head: the result beside the baseline, the speed of trainings, and facts."""
-        run = self.study.begun(state)
+        run = self.kind.begun(state)
         if run is None:
-            return default_panels.head(self.study, state)
-        speed = training_panels.speed(state, self.study.trainings(state).values())
-        shown = self.study.facts(run).items()
+            return default_panels.head(self.kind, state)
+        speed = training_panels.speed(state, self.kind.trainings(state).values())
+        shown = self.kind.facts(run).items()
         facts = [*speed, *(Fact(name=n, value=v, unit=unit) for n, (v, unit) in shown)]
         result = self.headline(run)
         if result is not None and result.model:
             result = result.model_copy(update={"called": self.names(state).get(result.model, "")})
-        return default_panels.head(self.study, state, result, facts)
+        return default_panels.head(self.kind, state, result, facts)
 
     @override
     def unchanged(self, state: S) -> str | None:
@@ -213,18 +211,18 @@ class StudyView(View[S]):
 
     def comparison_panels(self, run: Run, result: str) -> Sequence[Panel]:
         """Return the panels of the arms, once the arm `result` is measured."""
-        study = self.study
+        study = self.kind
         text = study.comparison_title, study.comparison_note
         return arm_panels.compared(run, study.arms_of(run), result, study.baseline, *text)
 
     def references(self, run: Run) -> Sequence[str]:
         """Return the trainings that curves show as references."""
-        return self.study.references
+        return self.kind.references
 
     @override
     def panels(self, state: S, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return the panels of what is there: arms, domains, curves, the study's own, models."""
-        run = self.study.begun(state)
+        run = self.kind.begun(state)
         if run is None:
             return []
         shown: list[Panel] = []
@@ -232,7 +230,7 @@ class StudyView(View[S]):
             shown += self.comparison_panels(run, run.ours)
         curves, references = self.curves(state), self.references(run)
         shown += training_panels.curves(curves, references, run.state, run.trainings)
-        return [*shown, *self.study.own_panels(run), training_panels.models(run.state, run.recipes)]
+        return [*shown, *self.kind.own_panels(run), training_panels.models(run.state, run.recipes)]
 
     @override
     def yardstick(self, state: S) -> Plain:
@@ -241,7 +239,7 @@ class StudyView(View[S]):
 
     @override
     def fields(self, state: S) -> Plain:
-        observations = run.seen if (run := self.study.begun(state)) else {}
+        observations = run.seen if (run := self.kind.begun(state)) else {}
         bits = {arm: dict(event.values) for arm, event in observations.items()}
         return {"curves": self.curves(state), "bits_per_byte": bits}
 
@@ -249,18 +247,18 @@ class StudyView(View[S]):
     def part(self, state: S, name: str, **options: object) -> Plain:
         if name != "lineage" or state.started is None:
             return super().part(state, name, **options)
-        recipes = self.study.run(state).recipes.items()
+        recipes = self.kind.run(state).recipes.items()
         return {n: {"id": recipe.id, "recipe": recipe.model_dump(mode="json")} for n, recipe in recipes}
 
     # ---- report ----------------------------------------------------------------------------------
 
     @override
     def report(self, state: S, rows: Sequence[Envelope]) -> Plain:
-        return {**super().report(state, rows), **self.study.prose.report(self.study.run(state))}
+        return {**super().report(state, rows), **self.kind.prose.report(self.kind.run(state))}
 
     @override
     def summary(self, state: S, rows: Sequence[Envelope]) -> list[str]:
-        return self.study.prose.sentences(self.study.run(state)) if state.completed else []
+        return self.kind.prose.sentences(self.kind.run(state)) if state.completed else []
 
 
 class StudyTracking(Tracking[S]):
@@ -268,19 +266,17 @@ class StudyTracking(Tracking[S]):
 
     further = training_panels.NAMES
 
-    def __init__(self, study: AnyStudy) -> None:
-        super().__init__(study)
-        self.study = study
+    kind: AnyStudy
 
     @override
     def rows(self, state: S, after: int) -> list[tuple[int, Plain]]:
         if state.started is None:
             return []
-        return training_panels.rows(state, self.study.groups(state), after)
+        return training_panels.rows(state, self.kind.groups(state), after)
 
     @override
     def parts(self, state: S) -> Parts:
-        groups = self.study.groups(state) if state.started else ()
+        groups = self.kind.groups(state) if state.started else ()
         return {"model": {name for group in groups for name in group}}
 
 

@@ -94,13 +94,13 @@ class CognateView(StudyView[MakingState]):
 
     @override
     def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
-        run = self.study.begun(state)
+        run = self.kind.begun(state)
         return [] if run is None else panels.panels(run, self.curves(state))
 
     @override
     def fields(self, state: MakingState) -> dict[str, object]:
-        named = self.study.named(state) if state.started else {}
-        trainings = self.study.trainings(state) if named else {}
+        named = self.kind.named(state) if state.started else {}
+        trainings = self.kind.trainings(state) if named else {}
         models = {
             role: {
                 "recipe_id": recipe.id,
@@ -123,7 +123,7 @@ class CognateModels(StudyModels[MakingState]):
         A whole id may also be of a recipe without a role, such as a model before rounding. Raises
         NotFoundError.
         """
-        run = self.study.begun(state)
+        run = self.kind.begun(state)
         ids = {recipe.id for recipe in run.recipes.values()} & set(state.made) if run else ()
         return name if name in ids else super().find(state, name)
 
@@ -137,7 +137,7 @@ class CognateModels(StudyModels[MakingState]):
                 "name": f"{state.run}-{role}",
                 "kind": "base" if role == BASE else "specialist",
                 "digest": model.digest,
-                "parameters": self.study.parameters(state),
+                "parameters": self.kind.parameters(state),
                 "path": f"{folder}/{role}" if folder else None,
                 "metrics": model.bits_per_byte,
                 "lineage": [] if role == BASE else [base],
@@ -148,7 +148,7 @@ class CognateModels(StudyModels[MakingState]):
     @override
     def origin(self, state: MakingState, rows: Sequence[Envelope], name: str) -> Origin:
         if not name:
-            named = self.study.named(state) if state.started else {}
+            named = self.kind.named(state) if state.started else {}
             roles = ", ".join(role for role, recipe in named.items() if recipe.id in state.made)
             raise NotFoundError(
                 f"run {state.run} gives several models: say which, as {state.run}:ROLE. It has "
@@ -159,7 +159,7 @@ class CognateModels(StudyModels[MakingState]):
 
     @override
     def ancestry(self, state: MakingState, name: str) -> list[Ancestor]:
-        return origins.ancestry(state, self.study.recipes(state), self.find(state, name or BASE))
+        return origins.ancestry(state, self.kind.recipes(state), self.find(state, name or BASE))
 
 
 class CognateVerification(StudyVerification[MakingState]):
@@ -168,8 +168,8 @@ class CognateVerification(StudyVerification[MakingState]):
     @override
     def chosen(self, state: MakingState, which: str) -> list[str]:
         if which == "all":
-            return [recipe.id for recipe in self.study.named(state).values() if recipe.id in state.made]
-        return [self.study.models.find(state, BASE if which == "champion" else which)]
+            return [recipe.id for recipe in self.kind.named(state).values() if recipe.id in state.made]
+        return [self.kind.models.find(state, BASE if which == "champion" else which)]
 
 
 class CognateForks(Forks[MakingState]):

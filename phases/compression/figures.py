@@ -409,7 +409,7 @@ class Points(StudyModels[CompressionState]):
 
         Raises NotFoundError.
         """
-        run = self.study.begun(state)
+        run = self.kind.begun(state)
         if name in ("", ROLE):
             if not state.completed:
                 raise NotFoundError(f"run {state.run} has chosen no model yet.")
@@ -420,7 +420,7 @@ class Points(StudyModels[CompressionState]):
     @override
     def origin(self, state: CompressionState, rows: Sequence[Envelope], name: str) -> Origin:
         recipe_id = self.find(state, name)
-        point = self.study.view.names(state)[recipe_id].replace(":", "-")
+        point = self.kind.view.names(state)[recipe_id].replace(":", "-")
         return Origin(
             name=f"{state.started.source.name}-{point}",
             what=f"model {point} of run {state.run}",
@@ -433,9 +433,9 @@ class Points(StudyModels[CompressionState]):
     def ancestry(self, state: CompressionState, name: str) -> list[Ancestor]:
         """Return a point's recipe, those of its matrices, and the model that it was made from."""
         recipe_id = self.find(state, name)
-        encodings = dict(recipes.encodings(self.study.run(state)).values())
+        encodings = dict(recipes.encodings(self.kind.run(state)).values())
         recipe: object = state.made[recipe_id].recipe
-        point = self.study.view.names(state)[recipe_id]
+        point = self.kind.view.names(state)[recipe_id]
         shown = [Ancestor(recipe_id, point, f"decoded, {point}", recipe.model_dump(mode="json"))]
         for id_ in recipe.inputs_used():
             if id_ in encodings:
@@ -479,7 +479,7 @@ class Points(StudyModels[CompressionState]):
         answers, seed = state.answers.values(), state.submitted.config.seed
         sizes = (Figure(value=event.bytes) for event in packed[:1])
         return [
-            *comparison.measurements(answers, ids, self.study.purpose, seed),
+            *comparison.measurements(answers, ids, self.kind.purpose, seed),
             *(Measurement(name="bytes of the file", figure=size) for size in sizes),
         ]
 

@@ -418,7 +418,7 @@ class CompressionView(StudyView[CompressionState]):
     @override
     def names(self, state: CompressionState) -> dict[str, str]:
         """Return recipe id → name of every encoding, given model and point."""
-        run = self.study.begun(state)
+        run = self.kind.begun(state)
         if run is None:
             return {}
         every = recipes.subjects(run.started)
@@ -475,7 +475,7 @@ class CompressionView(StudyView[CompressionState]):
     @override
     def progress(self, state: CompressionState) -> tuple[int, int | None]:
         """Return (tasks done, all tasks known so far, None before the start)."""
-        run = self.study.begun(state)
+        run = self.kind.begun(state)
         if run is None:
             return 0, None
         done = len(state.made) + len(state.refused) + len(state.answers)
@@ -488,21 +488,21 @@ class CompressionView(StudyView[CompressionState]):
     @override
     def head(self, state: CompressionState) -> Head:
         """Return the page's head: the share of quality that the chosen model keeps, and sizes."""
-        run = self.study.begun(state)
+        run = self.kind.begun(state)
         if run is None:
-            return default_panels.head(self.study, state)
-        return default_panels.head(self.study, state, result(run), facts(run))
+            return default_panels.head(self.kind, state)
+        return default_panels.head(self.kind, state, result(run), facts(run))
 
     @override
     def panels(self, state: CompressionState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return the panels of front, points, mixtures, matrices, and open tasks."""
-        run = self.study.begun(state)
-        tasks, further = default_panels.tasks(self.study, state), len(state.made) + len(state.refused)
+        run = self.kind.begun(state)
+        tasks, further = default_panels.tasks(self.kind, state), len(state.made) + len(state.refused)
         says = f"{tasks.says} {further:,} more encoded or packed, and are not listed."
         tasks = tasks.model_copy(update={"says": says if further else tasks.says})
         return [*(panels(run) if run else ()), tasks]
 
     @override
     def fields(self, state: CompressionState) -> dict[str, object]:
-        run = self.study.begun(state)
+        run = self.kind.begun(state)
         return {"points": rows(run) if run else []}

@@ -137,7 +137,7 @@ class CompressionVerification(StudyVerification[CompressionState]):
     def chosen(self, state: CompressionState, which: str) -> list[str]:
         if which == "all":
             return [*state.made]
-        return [self.study.models.find(state, "" if which == "champion" else which)]
+        return [self.kind.models.find(state, "" if which == "champion" else which)]
 
     @override
     def rebuild(
@@ -156,7 +156,7 @@ class CompressionVerification(StudyVerification[CompressionState]):
         from agent_forge.studies.making import model_files
         from agent_forge.weights.storage.output_folder import mark_of
 
-        return model_files.document(folder, (mark_of(self.study.name),))
+        return model_files.document(folder, (mark_of(self.kind.name),))
 
     @override
     def folder(

@@ -59,12 +59,12 @@ class CurriculumView(StudyView[MakingState]):
 
     @override
     def progress(self, state: MakingState) -> tuple[int, int | None]:
-        run = self.study.begun(state)
+        run = self.kind.begun(state)
         if run is None:
             return 0, None
         segments = [segment for chain in _chains(run).values() for segment in chain]
         done = sum(state.steps(segment) - segment.first for segment in segments)
-        return done, self.study.extent(run).steps
+        return done, self.kind.extent(run).steps
 
     @override
     def outlook(
@@ -76,7 +76,7 @@ class CurriculumView(StudyView[MakingState]):
         measured between them.
         """
         done, of = self.progress(state)
-        unit = f"{self.study.unit}s"
+        unit = f"{self.kind.unit}s"
         if state.completed:
             return Outlook(done, of, 1.0, 0.0, unit)
         if not done or of is None:
@@ -89,7 +89,7 @@ class CurriculumView(StudyView[MakingState]):
 
     @override
     def curves(self, state: MakingState) -> Curves:
-        return curves(state, _chains(self.study.run(state))) if state.started is not None else {}
+        return curves(state, _chains(self.kind.run(state))) if state.started is not None else {}
 
     @override
     def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
@@ -118,19 +118,19 @@ class CurriculumView(StudyView[MakingState]):
 
     @override
     def headline(self, run: Any) -> Result | None:
-        return panels.headline(run, self.study.arms[START].words)
+        return panels.headline(run, self.kind.arms[START].words)
 
     @override
     def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return the panels of arms, courses, levels, mixes, success, curves and models."""
-        run: Any = self.study.begun(state)
-        return [] if run is None else panels.panels(self.study, run, self.curves(state))
+        run: Any = self.kind.begun(state)
+        return [] if run is None else panels.panels(self.kind, run, self.curves(state))
 
     @override
     def fields(self, state: MakingState) -> dict[str, object]:
         if state.started is None:
             return {"curves": {}, "accuracy": {}, "mixes": {}}
-        run: Any = self.study.run(state)
+        run: Any = self.kind.run(state)
         courses = run.courses.items()
         return {
             "curves": self.curves(state),
@@ -157,7 +157,7 @@ class CurriculumTracking(StudyTracking[MakingState]):
             return []
         config = state.submitted.config
         ends = dict.fromkeys(config.arms, recipes.bounds(config, state.started.context)[-1])
-        return training_panels.rows(state, self.study.groups(state), after, ends)
+        return training_panels.rows(state, self.kind.groups(state), after, ends)
 
 
 class Curriculum(Study[MakingState]):

@@ -113,7 +113,7 @@ class ExpertsView(StudyView[MakingState]):
 
         A mixture costs what those before took on average; before the first the time is not known.
         """
-        base_outlook, run = super().outlook(state, rehearsal, under_way), self.study.begun(state)
+        base_outlook, run = super().outlook(state, rehearsal, under_way), self.kind.begun(state)
         if state.completed or run is None:
             return base_outlook
         scores = [event for event in state.answers.values() if isinstance(event, Scored)]
@@ -154,9 +154,7 @@ class ExpertsView(StudyView[MakingState]):
 class ExpertsForks(Forks[MakingState]):
     """The rules of forks of experts runs."""
 
-    def __init__(self, study: Experts) -> None:
-        super().__init__(study)
-        self.study = study
+    kind: Experts
 
     @override
     def check(self, state: MakingState, changes: Mapping[str, object]) -> None:
@@ -166,7 +164,7 @@ class ExpertsForks(Forks[MakingState]):
         not be repeated for that.
         """
         super().check(state, {n: v for n, v in changes.items() if n not in CHOOSING_MIXTURES})
-        run = self.study.begun(state)
+        run = self.kind.begun(state)
         finalists = run.known.get("finalists", {}) if run else {}
         if changes and run and any(run.recipes[name].id in state.made for name in finalists):
             raise ConfigError(

@@ -239,19 +239,19 @@ class BakeView(StudyView[MakingState]):
     @override
     def progress(self, state: MakingState) -> tuple[int, int | None]:
         """Return (steps done, steps in all); (0, None) before the start."""
-        run = self.study.begun(state)
+        run = self.kind.begun(state)
         if run is None:
             return 0, None
         return super().progress(state)[0], run.settings.steps * len(run.known["stages"])
 
     @override
     def headline(self, run: Run) -> Result | None:
-        return headline(run, self.study.result_title)
+        return headline(run, self.kind.result_title)
 
     @override
     def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return the panels of strengths, divergences, behaviour, arms, curves and models."""
-        run = self.study.begun(state)
+        run = self.kind.begun(state)
         if run is None:
             return []
         return [*panels(run), *super().panels(state, curve)]

@@ -199,12 +199,12 @@ class QuietstarView(StudyView[MakingState]):
         """Return the loss on hard tokens with thoughts beside the better rival; None until measured."""
         if (rival := _rival(run)) is None:
             return None
-        return arm_panels.headline(run, THOUGHTS, tables.words(self.study.arms), rival)
+        return arm_panels.headline(run, THOUGHTS, tables.words(self.kind.arms), rival)
 
     @override
     def comparison_panels(self, run: Run, result_name: str) -> Sequence[Panel]:
         """Return the panels of arms, with costs of measuring; of the gate; and of loss by domain."""
-        study, words = self.study, tables.words(self.study.arms)
+        study, words = self.kind, tables.words(self.kind.arms)
         compared = words, run.seen, run.leads, arm_panels.groups(study.arms)
         arms = arm_panels.arms(
             *(*(study.comparison_title, *compared, result_name, _rival(run) or study.baseline),),
@@ -221,10 +221,10 @@ class QuietstarView(StudyView[MakingState]):
 
     @override
     def fields(self, state: MakingState) -> dict[str, object]:
-        run = self.study.begun(state)
+        run = self.kind.begun(state)
         return {
             "curves": self.curves(state),
-            **self.study.prose.arms(figures.arms(run.seen) if run else {}),
+            **self.kind.prose.arms(figures.arms(run.seen) if run else {}),
         }
 
 

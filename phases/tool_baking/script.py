@@ -70,7 +70,7 @@ class BakingView(StudyView[MakingState]):
     @override
     def progress(self, state: MakingState) -> tuple[int, int | None]:
         """Return (steps done, steps in all), (0, None) before the start; at most until the end."""
-        run = self.study.begun(state)
+        run = self.kind.begun(state)
         if run is None:
             return 0, None
         done, of = super().progress(state)
@@ -83,15 +83,15 @@ class BakingView(StudyView[MakingState]):
 
     @override
     def headline(self, run: Run) -> Result | None:
-        return words.headline(run, self.study.result_title, self.study.arms[START].words)
+        return words.headline(run, self.kind.result_title, self.kind.arms[START].words)
 
     @override
     def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return the panels of success, scores, cycles, personas, text, curves and models."""
-        run = self.study.begun(state)
+        run = self.kind.begun(state)
         if run is None:
             return []
-        return words.panels(run, self.study.arms, self.study.comparison_title, self.curves(state))
+        return words.panels(run, self.kind.arms, self.kind.comparison_title, self.curves(state))
 
 
 class Baking(Study[MakingState]):

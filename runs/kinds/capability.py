@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from agent_forge.runs import kinds
@@ -12,9 +13,9 @@ S = TypeVar("S", bound=State)
 Cache: TypeAlias = Any
 
 
+@dataclass(frozen=True)
 class Capability(Generic[S]):
     """A group of a kind's answers, each with a default; a kind with others has a subclass of it."""
 
-    def __init__(self, kind: kinds.AnyKind) -> None:
-        #: The kind that it belongs to.
-        self.kind = kind
+    #: The kind that it belongs to.
+    kind: kinds.AnyKind
