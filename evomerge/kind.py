@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import override
 
 from agent_forge.events import Envelope, Event
-from agent_forge.evomerge import config
+from agent_forge.evomerge import config, search, settings_table, submission
 from agent_forge.evomerge import config as settings_of
 from agent_forge.evomerge.config import EvoMergeConfig, parse
 from agent_forge.evomerge.recipes.recipe import Source
+from agent_forge.evomerge.reports import measured, rows
 from agent_forge.evomerge.run import events, tasks
 from agent_forge.evomerge.run.answers import ANSWERS, validate_answer
 from agent_forge.evomerge.run.rules import fork_rules
@@ -22,7 +23,7 @@ from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.run.views import candidates, outlook
 from agent_forge.evomerge.view import MergeTracking, RunView
 from agent_forge.runs.event_types import Figure, MadeModel, Measurement
-from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, Requests, RunRequest
+from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.controls import Forks
 from agent_forge.runs.kinds.decide import Decision, Start
 from agent_forge.runs.kinds.files import Storage, Verification
@@ -31,6 +32,7 @@ from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.kinds.origin import Ancestor, Origin, RunModels
 from agent_forge.runs.kinds.setting_words import KindSettings
 from agent_forge.runs.record import events as common
+from agent_forge.studies.submission import ItemRequests
 
 if TYPE_CHECKING:
     from agent_forge.evomerge.tasks.execute import Context
@@ -71,8 +73,6 @@ class MergeSettings(KindSettings[RunState]):
 
     @override
     def schema(self) -> dict[str, Any]:
-        from agent_forge.evomerge import search, settings_table
-
         schema = settings_table.flat_schema()
         weights = schema["properties"]["fitness_weights"]
         names = {"type": "string", "enum": ["composite", "domains"]}
@@ -83,8 +83,6 @@ class MergeSettings(KindSettings[RunState]):
     @override
     def options(self, name: str) -> list[dict[str, Any]]:
         """Return the settings with `name` in their names, now or in the source documents."""
-        from agent_forge.evomerge import settings_table
-
         return settings_table.options(name)
 
 
@@ -98,8 +96,6 @@ class MergeForks(Forks[RunState]):
     @override
     def fields(self, config: EvoMergeConfig, changes: Mapping[str, object]) -> dict[str, object]:
         """Return the version of the fork's strategy, if the strategy changes."""
-        from agent_forge.evomerge import search
-
         now = search.current(config) if changes else None
         return {"strategy": now if "strategy" in changes else None}
 
@@ -119,17 +115,6 @@ class MergeForks(Forks[RunState]):
     @override
     def end_of(self, rows: Sequence[Envelope], unit: int) -> int:
         return outlook.after_close(rows, unit)
-
-
-class MergeRequests(Requests[RunState]):
-    """The ways in which users ask for merging runs."""
-
-    @override
-    def placed(self, data: str) -> str:
-        """Return data with an absolute path; tasks and built-in items keep their names."""
-        from agent_forge.evaluation.data.items import absolute
-
-        return absolute(data)
 
 
 class Candidates(RunModels[RunState]):
@@ -156,8 +141,6 @@ class Candidates(RunModels[RunState]):
     @override
     def registered(self, event: Event, state: RunState) -> list[dict[str, Any]]:
         """Return the base and the sources at `started`, the champion at `completed`."""
-        from agent_forge.evomerge.reports import rows
-
         return rows.models(event, state)
 
     @override
@@ -168,8 +151,6 @@ class Candidates(RunModels[RunState]):
     @override
     def measurements(self, state: RunState, digest: str) -> list[Measurement]:
         """Return scores and figures of a source or candidate on each slice and draw."""
-        from agent_forge.evomerge.reports import measured
-
         return measured.measurements(state, digest)
 
     @override
@@ -341,7 +322,7 @@ class EvoMerge(Kind[RunState]):
     view = cached_property(RunView)
     tracking = cached_property(MergeTracking)
     settings = cached_property(MergeSettings)
-    requests = cached_property(MergeRequests)
+    requests = cached_property(ItemRequests)
     forks = cached_property(MergeForks)
     models = cached_property(Candidates)
     storage = cached_property(MergeStorage)
@@ -379,15 +360,11 @@ class EvoMerge(Kind[RunState]):
     @override
     def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         """Return the plan of a run over `sources` and a `base`. Raises ConfigError."""
-        from agent_forge.evomerge import submission
-
         return submission.plan(request, lookup)
 
     @override
     def check(self, plan: Plan) -> Checked:
         """Open models (headers only), tokenizer and data; raise the errors of a start."""
-        from agent_forge.evomerge import submission
-
         return submission.check(plan)
 
     # ---- scheduling --------------------------------------------------------------------------

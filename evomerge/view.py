@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from agent_forge.events import Envelope, Event
+from agent_forge.evomerge.reports import page, panels, report, rows, snapshot, verdict
+from agent_forge.evomerge.reports.outputs import wandb_rows
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.state import RunState
-from agent_forge.evomerge.run.views import wording
+from agent_forge.evomerge.run.views import outlook, wording
 from agent_forge.runs.kinds import default_panels
 from agent_forge.runs.kinds.tracking import Parts, TrackedName, Tracking
 from agent_forge.runs.kinds.view import OTHER_DATA, Outlook, View
@@ -41,15 +43,11 @@ class RunView(View[RunState]):
 
     @override
     def row(self, entry: dict[str, object], event: Event) -> None:
-        from agent_forge.evomerge.reports import rows
-
         rows.note(entry, event)
 
     @override
     def summary(self, state: RunState, rows: Sequence[Envelope]) -> list[str]:
         """Return the verdict of a completed run, and what was searched."""
-        from agent_forge.evomerge.reports import report
-
         if not state.completed:
             return []
         count = len(state.candidates)
@@ -65,43 +63,31 @@ class RunView(View[RunState]):
     @override
     def fields(self, state: RunState) -> dict[str, Any]:
         """Return what the API says of a merging run beside what it says of every run."""
-        from agent_forge.evomerge.reports import page
-
         return page.run(state)
 
     @override
     def head(self, state: RunState) -> Head:
         """Return the head, with the champion's score as the result."""
-        from agent_forge.evomerge.reports import panels
-
         return default_panels.head(self.kind, state, panels.result(state), panels.facts(state))
 
     @override
     def unchanged(self, state: RunState) -> str | None:
         """Return the source, base or fixed merge that the champion is, if it is one."""
-        from agent_forge.evomerge.reports import verdict
-
         model = verdict.given(state)
         return model.name if model is not None and model.same_weights else None
 
     @override
     def panels(self, state: RunState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return rivals, skills, scores, diversity, front, generations and the champion's lineage."""
-        from agent_forge.evomerge.reports import panels
-
         return panels.panels(state) or [default_panels.tasks(self.kind, state)]
 
     @override
     def part(self, state: RunState, name: str, **query: object) -> dict[str, Any]:
         """Return `population`, `candidate`, `lineage` or `layers`, as the API says it."""
-        from agent_forge.evomerge.reports import page
-
         return page.part(state, name, query)
 
     @override
     def report(self, state: RunState, rows: Sequence[Envelope]) -> dict[str, Any]:
-        from agent_forge.evomerge.reports import report
-
         return report.report(state, rows)
 
     @override
@@ -109,8 +95,6 @@ class RunView(View[RunState]):
         self, state: RunState, rows: Sequence[Envelope], curve: Sequence[float | None] = ()
     ) -> str:
         """Return the report as it lies beside an exported champion, without its picture."""
-        from agent_forge.evomerge.reports import report
-
         return report.markdown(report.report(state, rows), picture=False)
 
     @override
@@ -122,8 +106,6 @@ class RunView(View[RunState]):
 
     @override
     def message(self, state: RunState, unit: int | None = None) -> dict[str, object]:
-        from agent_forge.evomerge.reports import page
-
         return page.progress(state, unit)
 
     @override
@@ -134,8 +116,6 @@ class RunView(View[RunState]):
 
     @override
     def ending(self, state: RunState) -> dict[str, Any]:
-        from agent_forge.evomerge.reports import report
-
         done = state.completed
         return {
             "champion": state.champion,
@@ -146,14 +126,10 @@ class RunView(View[RunState]):
     @override
     def snapshot(self, state: RunState) -> dict[str, object]:
         """Return population, champion, diversity and pending tasks at a place of the history."""
-        from agent_forge.evomerge.reports import snapshot
-
         return snapshot.view(state)
 
     @override
     def difference(self, a: RunState, b: RunState) -> dict[str, object]:
-        from agent_forge.evomerge.reports import snapshot
-
         return snapshot.difference(a, b)
 
     @override
@@ -195,14 +171,10 @@ class RunView(View[RunState]):
 
     @override
     def rehearsable(self, state: RunState) -> bool:
-        from agent_forge.evomerge.run.views import outlook
-
         return outlook.rehearsable(state)
 
     @override
     def rehearse(self, state: RunState) -> object:
-        from agent_forge.evomerge.run.views import outlook
-
         return outlook.rehearsed(state)
 
     @override
@@ -210,8 +182,6 @@ class RunView(View[RunState]):
         self, state: RunState, rehearsal: Any, under_way: Sequence[tuple[str, float]] = ()
     ) -> Outlook:
         """Return the run's progress: its rehearsal counts its tasks, its log gives their prices."""
-        from agent_forge.evomerge.run.views import outlook
-
         return outlook.outlook(state, rehearsal, under_way)
 
 
@@ -221,39 +191,27 @@ class MergeTracking(Tracking[RunState]):
     @override
     def names(self) -> Sequence[TrackedName]:
         """Return every name that is sent to a tracker."""
-        from agent_forge.evomerge.reports.outputs import wandb_rows
-
         return wandb_rows.names()
 
     @override
     def parts(self, state: RunState) -> Parts:
         """Return the run's domains, pipelines, sources and its champion's recipe, for a tracker."""
-        from agent_forge.evomerge.reports.outputs import wandb_rows
-
         return wandb_rows.parts(state)
 
     @override
     def rows(self, state: RunState, after: int) -> Sequence[tuple[int, Mapping[str, object]]]:
-        from agent_forge.evomerge.reports.outputs import wandb_rows
-
         return wandb_rows.rows(state, after)
 
     @override
     def config(self, state: RunState) -> dict[str, object]:
         """Return the settings for a tracker."""
-        from agent_forge.evomerge.reports.outputs import wandb_rows
-
         return wandb_rows.config(state)
 
     @override
     def summary(self, state: RunState) -> dict[str, Any]:
         """Return the summary for a tracker."""
-        from agent_forge.evomerge.reports.outputs import wandb_rows
-
         return wandb_rows.summary(state)
 
     @override
     def result(self, state: RunState) -> dict[str, object] | None:
-        from agent_forge.evomerge.reports.outputs import wandb_rows
-
         return wandb_rows.artifact(state)

@@ -353,22 +353,16 @@ class Pipeline(Kind[PipelineState]):
     @override
     def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         """Return the plan of a pipeline; every phase is checked before anything starts."""
-        from agent_forge.pipeline.submission import checks
-
         return checks.plan(self, request, lookup)
 
     @override
     def check_machine(self, config: PipelineConfig) -> None:
         """Raise UnavailableError for what any phase needs of this machine and is missing."""
-        from agent_forge.pipeline.submission import checks
-
         checks.check_machine(config)
 
     @override
     def check(self, plan: Plan) -> Checked:
         """Check what can be checked of each phase's own inputs; raise the errors of its start."""
-        from agent_forge.pipeline.submission import checks
-
         return checks.check(plan)
 
     # ---- results ---------------------------------------------------------------------------------
@@ -380,9 +374,7 @@ class Pipeline(Kind[PipelineState]):
     @override
     def context(self, state: PipelineState, cache: Artifacts) -> Any:
         """Return the work on the pipeline's first task."""
-        from agent_forge.pipeline.submission.checks import Context
-
-        return Context(state)
+        return checks.Context(state)
 
     @override
     def write_result(self, home: Home, state: PipelineState, out: Path) -> dict[str, object]:

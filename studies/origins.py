@@ -64,7 +64,12 @@ class StudyModels(RunModels[S]):
 
     @override
     def measurements(self, state: S, digest: str) -> list[Measurement]:
-        """Return the bits per byte of the models of a run with these weights, made or given."""
+        """Return the bits per byte of the models of a run with these weights, made or given.
+
+        None if its items are no texts.
+        """
+        if not self.kind.gives_items:
+            return []
         ids = {id_ for id_, event in state.made.items() if event.digest == digest}
         return comparison.measurements(state.answers.values(), ids, state.submitted.config.seed)
 

@@ -32,7 +32,8 @@ class StudySettings(KindSettings[S]):
     @override
     def fit(self, settings: Mapping[str, object], config: BaseModel) -> bool:
         """Return True if the settings are those; domains that were not given are those of the data."""
-        return super().fit({**config.model_dump(include={"domains"}), **settings}, config)
+        domains = config.model_dump(include={"domains", "contexts"})
+        return super().fit({**domains, **settings}, config)
 
 
 class StudyRequests(Requests[S]):
@@ -41,6 +42,17 @@ class StudyRequests(Requests[S]):
     @override
     def placed(self, data: str) -> str:
         return training_texts.absolute(data)
+
+
+class ItemRequests(Requests[S]):
+    """The ways in which users ask for runs whose data are items."""
+
+    @override
+    def placed(self, data: str) -> str:
+        """Return data with an absolute path; tasks and built-in items keep their names."""
+        from agent_forge.evaluation.data.items import absolute
+
+        return absolute(data)
 
 
 def plan(

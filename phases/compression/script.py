@@ -50,6 +50,7 @@ from agent_forge.studies.run import Fail, FigureRule, Run, Script, bits, ratio
 from agent_forge.studies.run import Make as MakeAll
 from agent_forge.studies.study import Study, StudyStorage, StudyVerification
 from agent_forge.studies.study_view import Prose
+from agent_forge.studies.submission import ItemRequests
 from agent_forge.weights.storage.weight_cache import Artifacts
 
 if TYPE_CHECKING:
@@ -102,12 +103,7 @@ class CompressionStorage(StudyStorage[CompressionState]):
 
     @override
     def materialise(
-        self,
-        home: Home,
-        state: CompressionState,
-        head: str,
-        recipe_id: str,
-        folders: Sequence[Path],
+        self, home: Home, state: CompressionState, head: str, recipe_id: str, folders: Sequence[Path]
     ) -> str:
         from agent_forge.phases.compression import folders as files
 
@@ -141,11 +137,7 @@ class CompressionVerification(StudyVerification[CompressionState]):
 
     @override
     def rebuild(
-        self,
-        state: CompressionState,
-        cache: Artifacts,
-        ids: Sequence[str],
-        say: Callable[[str], None],
+        self, state: CompressionState, cache: Artifacts, ids: Sequence[str], say: Callable[[str], None]
     ) -> Iterator[Finding]:
         from agent_forge.phases.compression import folders as files
 
@@ -246,7 +238,7 @@ class Compression(Study[CompressionState]):
     gives_items, curve_of, tracking = False, Kind.curve_of, cached_property(Tracking)
     view = cached_property(panels.CompressionView)
     models = cached_property(figures.Points)
-    requests = cached_property(submission.CompressionRequests)
+    requests = cached_property(ItemRequests)
     storage = cached_property(CompressionStorage)
     verification = cached_property(CompressionVerification)
 

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from typing_extensions import override
-
 from agent_forge.evaluation.data.slices import Slice
-from agent_forge.phases.compression.recipes import ROLE, STUDENTS, CompressionState
+from agent_forge.phases.compression.recipes import ROLE, STUDENTS
 from agent_forge.phases.compression.settings import MENU, CompressionConfig
 from agent_forge.runs.errors import ConfigError
-from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, Requests, RunRequest
+from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
 from agent_forge.runs.system import packages
 
 if TYPE_CHECKING:
@@ -27,17 +25,6 @@ NEEDED: tuple[Slice, ...] = ("selection", "test")
 PLAIN_NAMES = ("", "model")
 #: The name of a student whose own tells nothing.
 STUDENT = "student"
-
-
-class CompressionRequests(Requests[CompressionState]):
-    """The ways in which users ask for compressions."""
-
-    @override
-    def placed(self, data: str) -> str:
-        """Return data with an absolute path; names of tasks and built-in items are unchanged."""
-        from agent_forge.evaluation.data.items import absolute
-
-        return absolute(data)
 
 
 def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:

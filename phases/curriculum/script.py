@@ -31,7 +31,6 @@ from agent_forge.phases.curriculum.recipes import (
 )
 from agent_forge.phases.curriculum.settings import CurriculumConfig
 from agent_forge.runs.errors import ConfigError
-from agent_forge.runs.event_types import Measurement
 from agent_forge.runs.kinds.asked import Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Task
 from agent_forge.runs.kinds.view import Outlook
@@ -41,7 +40,6 @@ from agent_forge.studies import given_dtype, submission, training_panels, traini
 from agent_forge.studies.comparison import TEST, mean
 from agent_forge.studies.events import MODEL, Observed
 from agent_forge.studies.making.making import MakingState
-from agent_forge.studies.origins import StudyModels
 from agent_forge.studies.run import Arm, Extent, FigureRule, Make, Note, Run, Script, Together
 from agent_forge.studies.study import Study
 from agent_forge.studies.study_view import Curves, Prose, StudyTracking, StudyView, curves
@@ -139,15 +137,6 @@ class CurriculumView(StudyView[MakingState]):
         }
 
 
-class CurriculumModels(StudyModels[MakingState]):
-    """The models of a curriculum run."""
-
-    @override
-    def measurements(self, state: MakingState, digest: str) -> list[Measurement]:
-        """Return an empty list: the run measures no text."""
-        return []
-
-
 class CurriculumTracking(StudyTracking[MakingState]):
     """What a curriculum run sends to a tracker."""
 
@@ -196,7 +185,6 @@ class Curriculum(Study[MakingState]):
         paragraphs=panels.paragraphs,
     )
     view = cached_property(CurriculumView)
-    models = cached_property(CurriculumModels)
     tracking = cached_property(CurriculumTracking)
 
     # ---- script ------------------------------------------------------------------------------

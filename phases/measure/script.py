@@ -33,7 +33,7 @@ from agent_forge.runs.errors import ConfigError, NotFoundError
 from agent_forge.runs.event_types import Figure, Measurement
 from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.kinds import default_panels
-from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, Requests, RunRequest
+from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Decision, Start, Task
 from agent_forge.runs.kinds.figure_words import figure_metric, figure_text
 from agent_forge.runs.kinds.files import Verification
@@ -49,6 +49,7 @@ from agent_forge.studies.events import Observe, Observed
 from agent_forge.studies.events import validate_answer as wrong_observation
 from agent_forge.studies.run import Ask, Script, follow
 from agent_forge.studies.study_view import Plain
+from agent_forge.studies.submission import ItemRequests
 from agent_forge.studies.training_panels import BITS
 from agent_forge.weights.recipes import Source
 from agent_forge.weights.storage.weight_cache import Artifacts
@@ -227,17 +228,6 @@ class MeasuredModels(RunModels[MeasureState]):
         ]
 
 
-class MeasureRequests(Requests[MeasureState]):
-    """The ways in which users ask for measurements."""
-
-    @override
-    def placed(self, data: str) -> str:
-        """Return data with an absolute path; tasks and built-in items keep their names."""
-        from agent_forge.evaluation.data.items import absolute
-
-        return absolute(data)
-
-
 class MeasureVerification(Verification[MeasureState]):
     """The rules by which a measurement is taken again."""
 
@@ -289,7 +279,7 @@ class Measure(Kind[MeasureState]):
     listed = frozenset({Observed.type})
     view = cached_property(MeasureView)
     models = cached_property(MeasuredModels)
-    requests = cached_property(MeasureRequests)
+    requests = cached_property(ItemRequests)
     verification = cached_property(MeasureVerification)
 
     # ---- deciding --------------------------------------------------------------------------------

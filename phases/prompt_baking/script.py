@@ -42,7 +42,6 @@ from agent_forge.studies.run import Arm, Make, Run, Script, Step
 from agent_forge.studies.settings import MIX
 from agent_forge.studies.study import Study
 from agent_forge.studies.study_view import Prose, StudyView
-from agent_forge.studies.submission import StudySettings
 from agent_forge.studies.training_panels import Group
 from agent_forge.studies.training_plan import as_float32
 
@@ -257,14 +256,6 @@ class BakeView(StudyView[MakingState]):
         return [*panels(run), *super().panels(state, curve)]
 
 
-class BakeSettings(StudySettings[MakingState]):
-    """The rules of a bake's settings."""
-
-    @override
-    def fit(self, settings: Mapping[str, Any], config: Any) -> bool:
-        return super().fit({"contexts": config.contexts, **settings}, config)
-
-
 class Bake(Study[MakingState]):
     """A prompt baked into a model (phase 6)."""
 
@@ -316,7 +307,6 @@ class Bake(Study[MakingState]):
         paragraphs=words.paragraphs,
     )
     view = cached_property(BakeView)
-    settings = cached_property(BakeSettings)
 
     # ---- script ----------------------------------------------------------------------------------
 
