@@ -43,7 +43,6 @@ from agent_forge.weights.recipes import Train
 
 if TYPE_CHECKING:
     from agent_forge.phases.cognate.work import Context
-    from agent_forge.runs.kinds.kind import Kind
     from agent_forge.studies.work import Costs
 
 
@@ -287,11 +286,79 @@ class Cognate(Study[MakingState]):
 
     @override
     def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
-        return plan(self, request, lookup)
+        """Return the plan: settings, base, absolute paths of the data, a specialist for each domain of it.
+
+        Raises ConfigError, DataError or UnavailableError before anything is started.
+        """
+        from agent_forge.evaluation.training_text import own_texts
+        from agent_forge.weights.folders.sources import ALIASES, resolve
+
+        unknown = sorted(role for role, models in request.models.items() if models and role != "base")
+        if unknown:
+            raise ConfigError(f"a cognate run has no models {unknown[0]!r}: it may have a base.")
+        base = [str(model) for model in request.models.get("base", ())]
+        if len(base) > 1:
+            raise ConfigError("a cognate run has one base. Give one.")
+        config: CognateConfig = self.settings.parse(request.config)
+        data = tuple(map(training_texts.absolute, map(str, request.data)))
+        there = KNOWN
+        if data:
+            there = training_texts.domains(data)
+            if "domains" not in request.config:
+                _check_names(there)
+                config = self.settings.parse({**request.config, "domains": there})
+        training_texts.check_domains("domains names", config.domains, there, bool(data))
+        training_texts.check_domains("mix weighs", tuple(config.mix or ()), there, bool(data))
+        if not data:
+            own_texts.check(config.seed, config.size.characters, config.domains)
+        if base:
+            _check_base(config)
+        if config.processes > 1:
+            from agent_forge.weights.training.team import check_shares
+
+            if lookup.elsewhere and config.device == AUTO:  # a worker's device is one GPU
+                config = config.model_copy(update={"device": CPU})
+            check_shares(config.size.batch, config.processes, config.device, lookup.elsewhere)
+        reference = resolve(base[0], {**ALIASES, **lookup.aliases}, lookup.named) if base else None
+        return Plan("cognate", config, {"base": reference, "data": data}, request.output_dir)
 
     @override
     def check(self, plan: Plan) -> Checked:
-        return check(plan)
+        """Return the result of a check: warnings, parameters, counts of documents; open only headers.
+
+        Raises the errors that a start would raise.
+        """
+        config, base, data = plan.config, plan.fields["base"], plan.fields["data"]
+        parameters: int = config.size.parameters
+        warnings: tuple[str, ...] = ()
+        if base is not None:
+            from agent_forge.evaluation.training_text.kept_text import given_tokenizer
+            from agent_forge.phases.cognate.recipes import window
+            from agent_forge.weights.folders import model_config
+            from agent_forge.weights.folders.checkpoint import open_checkpoint
+
+            folder = Path(base.path)
+            opened = open_checkpoint(folder)
+            window(config, opened.positions)
+            parameters, warnings = opened.parameters, opened.warnings
+            opened.check_plain("trained")
+            trainable(config, opened.config)
+            model_config.check_predicts_tokens(folder, opened.config)
+            given_tokenizer(folder)
+        corpus = training_texts.read(data) if data else None
+        if base is None:
+            from agent_forge.phases.cognate.work import configuration, learning, train_tokenizer
+
+            trainable(config, configuration(config.size).to_dict())
+            texts = learning(config, None if corpus is None else corpus.documents)
+            train_tokenizer(texts, config.size.vocabulary)
+        if corpus is None:
+            return Checked(warnings, parameters)
+        counts = {
+            domain: {slice_: len(texts) for slice_, texts in split.items()}
+            for domain, split in corpus.documents.items()
+        }
+        return Checked((*warnings, *corpus.notes), parameters, counts)
 
     @override
     def costs(self, context: Context) -> Costs:
@@ -407,44 +474,6 @@ def _spent(state: State) -> str:
     return ""
 
 
-def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
-    """Return the plan: settings, base, absolute paths of the data, a specialist for each domain of it.
-
-    Raises ConfigError, DataError or UnavailableError before anything is started.
-    """
-    from agent_forge.evaluation.training_text import own_texts
-    from agent_forge.weights.folders.sources import ALIASES, resolve
-
-    unknown = sorted(role for role, models in request.models.items() if models and role != "base")
-    if unknown:
-        raise ConfigError(f"a cognate run has no models {unknown[0]!r}: it may have a base.")
-    base = [str(model) for model in request.models.get("base", ())]
-    if len(base) > 1:
-        raise ConfigError("a cognate run has one base. Give one.")
-    config: CognateConfig = kind.settings.parse(request.config)
-    data = tuple(map(training_texts.absolute, map(str, request.data)))
-    there = KNOWN
-    if data:
-        there = training_texts.domains(data)
-        if "domains" not in request.config:
-            _check_names(there)
-            config = kind.settings.parse({**request.config, "domains": there})
-    training_texts.check_domains("domains names", config.domains, there, bool(data))
-    training_texts.check_domains("mix weighs", tuple(config.mix or ()), there, bool(data))
-    if not data:
-        own_texts.check(config.seed, config.size.characters, config.domains)
-    if base:
-        _check_base(config)
-    if config.processes > 1:
-        from agent_forge.weights.training.team import check_shares
-
-        if lookup.elsewhere and config.device == AUTO:  # a worker's device is one GPU
-            config = config.model_copy(update={"device": CPU})
-        check_shares(config.size.batch, config.processes, config.device, lookup.elsewhere)
-    reference = resolve(base[0], {**ALIASES, **lookup.aliases}, lookup.named) if base else None
-    return Plan("cognate", config, {"base": reference, "data": data}, request.output_dir)
-
-
 def _check_names(there: Sequence[str]) -> None:
     """Raise DataError if a domain of the data cannot name a model and its folder."""
     for domain in there:
@@ -469,41 +498,3 @@ def _check_base(config: CognateConfig) -> None:
     for name in ("base_tokens", "base_rate"):
         if getattr(config, name) is not None:
             raise ConfigError(f"a base that is given is not trained further: leave out {name}.")
-
-
-def check(plan: Plan) -> Checked:
-    """Return the result of a check: warnings, parameters, counts of documents; open only headers.
-
-    Raises the errors that a start would raise.
-    """
-    config, base, data = plan.config, plan.fields["base"], plan.fields["data"]
-    parameters: int = config.size.parameters
-    warnings: tuple[str, ...] = ()
-    if base is not None:
-        from agent_forge.evaluation.training_text.kept_text import given_tokenizer
-        from agent_forge.phases.cognate.recipes import window
-        from agent_forge.weights.folders import model_config
-        from agent_forge.weights.folders.checkpoint import open_checkpoint
-
-        folder = Path(base.path)
-        opened = open_checkpoint(folder)
-        window(config, opened.positions)
-        parameters, warnings = opened.parameters, opened.warnings
-        opened.check_plain("trained")
-        trainable(config, opened.config)
-        model_config.check_predicts_tokens(folder, opened.config)
-        given_tokenizer(folder)
-    corpus = training_texts.read(data) if data else None
-    if base is None:
-        from agent_forge.phases.cognate.work import configuration, learning, train_tokenizer
-
-        trainable(config, configuration(config.size).to_dict())
-        texts = learning(config, None if corpus is None else corpus.documents)
-        train_tokenizer(texts, config.size.vocabulary)
-    if corpus is None:
-        return Checked(warnings, parameters)
-    counts = {
-        domain: {slice_: len(texts) for slice_, texts in split.items()}
-        for domain, split in corpus.documents.items()
-    }
-    return Checked((*warnings, *corpus.notes), parameters, counts)

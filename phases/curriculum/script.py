@@ -257,12 +257,22 @@ class Curriculum(Study[MakingState]):
 
     @override
     def check_machine(self, config: CurriculumConfig) -> None:
-        """Raise SandboxUnavailableError if programs run that this machine cannot isolate."""
-        check_sandbox(config)
+        """Raise SandboxUnavailableError if tasks run programs that this machine cannot isolate."""
+        from agent_forge.evaluation.sandbox.sandbox import Sandbox
+
+        if f"{task_families.TOOLS}execution" in config.families:
+            Sandbox.open().close()
 
     @override
     def check_model(self, config: CurriculumConfig, opened: Checkpoint) -> None:
-        check_model(config, opened)
+        """Raise ConfigError or SourceError if a model cannot be trained on the tasks."""
+        from agent_forge.evaluation.training_text.kept_text import given_tokenizer
+        from agent_forge.phases.curriculum.items import check_items
+
+        _check_layer(config, opened.config)
+        context = training_plan.window(config, opened.positions)
+        recipes.check_length(config, context)
+        check_items(config, given_tokenizer(opened.folder), context)
 
     # ---- work --------------------------------------------------------------------------------
 
@@ -347,25 +357,6 @@ def check_family(config: CurriculumConfig, family: str) -> None:
         raise ConfigError(
             f"the family {family} has {tool_tasks.LEVELS} levels, and levels is {config.levels}."
         )
-
-
-def check_model(config: CurriculumConfig, opened: Checkpoint) -> None:
-    """Raise ConfigError or SourceError if a model cannot be trained on the tasks."""
-    from agent_forge.evaluation.training_text.kept_text import given_tokenizer
-    from agent_forge.phases.curriculum.items import check_items
-
-    _check_layer(config, opened.config)
-    context = training_plan.window(config, opened.positions)
-    recipes.check_length(config, context)
-    check_items(config, given_tokenizer(opened.folder), context)
-
-
-def check_sandbox(config: CurriculumConfig) -> None:
-    """Raise SandboxUnavailableError if tasks run programs that this machine cannot isolate."""
-    from agent_forge.evaluation.sandbox.sandbox import Sandbox
-
-    if f"{task_families.TOOLS}execution" in config.families:
-        Sandbox.open().close()
 
 
 def _check_layer(config: CurriculumConfig, settings: Mapping[str, object]) -> None:

@@ -62,7 +62,6 @@ from agent_forge.weights.recipes import Train
 
 if TYPE_CHECKING:
     from agent_forge.phases.experts.work import Context
-    from agent_forge.runs.kinds.kind import Kind
     from agent_forge.studies.work import Costs
 
 
@@ -304,16 +303,49 @@ class Experts(Study[MakingState]):
 
     @override
     def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
-        return plan(self, request, lookup)
+        """Return the plan of the run of one `model`, with any number of `merges`.
+
+        Raises ConfigError, DataError, UnavailableError.
+        """
+        from agent_forge.weights.folders.sources import ALIASES, resolve
+
+        roles = (MODEL, MERGES)
+        if unknown := sorted(
+            role for role, models in request.models.items() if models and role not in roles
+        ):
+            raise ConfigError(
+                f"{self.title} has no models {unknown[0]!r}: it has {MODEL} and {MERGES}."
+            )
+        base_request = replace(request, models={MODEL: request.models.get(MODEL, ())})
+        base = submission.plan(self, base_request, lookup, recipes.added)
+        aliases = {**ALIASES, **lookup.aliases}
+        names = [str(name) for name in request.models.get(MERGES, ())]
+        merges = tuple(resolve(name, aliases, lookup.named) for name in names)
+        _check_domains(base.config, bool(request.data))
+        return replace(base, fields={**base.fields, MERGES: merges})
 
     @override
     def check_settings(self, config: ExpertsConfig) -> None:
-        """Raise ConfigError if a family cannot be measured."""
-        check_settings(config)
+        """Raise ConfigError if a family's answers cannot be compared by tokens."""
+        for family in config.families:
+            if isinstance(task_families.find(family), Gym):
+                raise ConfigError(
+                    f"the tasks of {family} may have several right answers: an experts run needs families "
+                    "with one."
+                )
 
     @override
     def check(self, plan: Plan) -> Checked:
-        return check(plan)
+        """Return the result of a check; open only headers, tokenizer and data; raise as a start would."""
+        from agent_forge.weights.folders.checkpoint import open_checkpoint
+
+        base = submission.opened(plan)
+        for reference in plan.fields[MERGES]:
+            recipes.check_alike(reference.name, open_checkpoint(Path(reference.path)), base)
+        config: Any = plan.config
+        if base.positions is not None and config.prompt >= base.positions:
+            raise ConfigError(f"prompt is {config.prompt}, the model takes {base.positions} tokens.")
+        return submission.checked(plan, base)
 
     @override
     def inputs(self, state: MakingState) -> dict[str, list[str]]:
@@ -421,27 +453,6 @@ def _compared(run: Run) -> dict[str, Observe]:
 MERGES = "merges"
 
 
-def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
-    """Return the plan of the run of one `model`, with any number of `merges`.
-
-    Raises ConfigError, DataError, UnavailableError.
-    """
-    from agent_forge.weights.folders.sources import ALIASES, resolve
-
-    roles = (MODEL, MERGES)
-    if unknown := sorted(
-        role for role, models in request.models.items() if models and role not in roles
-    ):
-        raise ConfigError(f"{kind.title} has no models {unknown[0]!r}: it has {MODEL} and {MERGES}.")
-    base_request = replace(request, models={MODEL: request.models.get(MODEL, ())})
-    base = submission.plan(kind, base_request, lookup, recipes.added)
-    aliases = {**ALIASES, **lookup.aliases}
-    names = [str(name) for name in request.models.get(MERGES, ())]
-    merges = tuple(resolve(name, aliases, lookup.named) for name in names)
-    _check_domains(base.config, bool(request.data))
-    return replace(base, fields={**base.fields, MERGES: merges})
-
-
 def _check_domains(config: ExpertsConfig, has_data: bool) -> None:
     """Raise ConfigError unless the neutral domain and at least one other are measured."""
     if config.neutral not in config.domains:
@@ -454,26 +465,3 @@ def _check_domains(config: ExpertsConfig, has_data: bool) -> None:
         raise ConfigError(
             "no domain but the neutral one is both measured and trained on: nothing can be an expert."
         )
-
-
-def check_settings(config: ExpertsConfig) -> None:
-    """Raise ConfigError if a family's answers cannot be compared by tokens."""
-    for family in config.families:
-        if isinstance(task_families.find(family), Gym):
-            raise ConfigError(
-                f"the tasks of {family} may have several right answers: an experts run needs families "
-                "with one."
-            )
-
-
-def check(plan: Plan) -> Checked:
-    """Return the result of a check; open only headers, tokenizer and data; raise as a start would."""
-    from agent_forge.weights.folders.checkpoint import open_checkpoint
-
-    base = submission.opened(plan)
-    for reference in plan.fields[MERGES]:
-        recipes.check_alike(reference.name, open_checkpoint(Path(reference.path)), base)
-    config: Any = plan.config
-    if base.positions is not None and config.prompt >= base.positions:
-        raise ConfigError(f"prompt is {config.prompt}, the model takes {base.positions} tokens.")
-    return submission.checked(plan, base)

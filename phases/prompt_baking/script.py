@@ -47,7 +47,6 @@ from agent_forge.studies.training_plan import as_float32
 
 if TYPE_CHECKING:
     from agent_forge.phases.prompt_baking.work import Context
-    from agent_forge.runs.kinds.kind import Kind
     from agent_forge.studies.work import Costs
 
 RATIO = Metric(name="ratio of divergences", better="down")
@@ -65,33 +64,6 @@ ALONG = {
         "Largest relative change of a domain of ordinary text.",
     ),
 }
-
-
-def headline(run: Run, title: str) -> Result | None:
-    """Return the ratio of divergences as the headline; None until it is known."""
-    done = run.state.completed
-    if done is None or "ratio" not in done.figures:
-        return None
-    return arm_panels.figured(run, title, RATIO, done.figures["ratio"])
-
-
-def facts(run: Run) -> dict[str, tuple[float | str, str]]:
-    """Return name → (value, unit): sizes of model and prompts, and the result's main figures."""
-    started, done = run.started, run.state.completed
-    shown: dict[str, tuple[float | str, str]] = {
-        "parameters": (started.model.parameters, ""),
-        "tokens of the prompts": (started.prompt_tokens, ""),
-    }
-    if started.trainable is not None:
-        shown["trained parameters"] = started.trainable, ""
-    if run.result == PARENT:
-        shown["the prompts change"] = "nothing: nothing was trained", ""
-    figures = done.figures if done is not None else {}
-    for name in SHOWN:
-        if figure := figures.get(name):
-            metric = figure_metric(run.study, name)
-            shown[metric.name] = figure.value, metric.unit
-    return shown
 
 
 def panels(run: Run) -> list[Panel]:
@@ -168,23 +140,6 @@ def read(setting: str, files: Sequence[Path]) -> dict[str, object]:
     return {**texts, "checks": checks if any(checks) else []}
 
 
-def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
-    """Return the plan of a bake of one `model`. Raises ConfigError, DataError, UnavailableError."""
-    base = submission.plan(kind, request, lookup, recipes.built_in)
-    config: Any = base.config
-    if not config.prompts:
-        raise ConfigError("a bake needs a prompt: --prompt FILE of forge bake, or the setting prompts.")
-    check_patterns(config.checks)
-    data, domains = base.fields["data"], tuple[str, ...]()
-    trained: Sequence[str] = tuple(MIX)
-    if data:
-        domains = training_texts.domains(data)
-        trained = (*domains, *recipes.built_in(config, domains))
-    contexts = config.contexts or (domains if data else ("code",))
-    _check_domains(config, tuple(config.mix or trained), contexts)
-    return replace(base, config=config.model_copy(update={"contexts": tuple(contexts)}))
-
-
 def _check_domains(config: BakeConfig, trained: Sequence[str], contexts: Sequence[str]) -> None:
     """Raise ConfigError unless contexts have text, and ordinary text is measured beside them."""
     for domain in contexts:
@@ -202,21 +157,6 @@ def _check_domains(config: BakeConfig, trained: Sequence[str], contexts: Sequenc
         raise ConfigError(
             "all text to train on is contexts: add ordinary text, or set neutral_weight to 0."
         )
-
-
-def check(plan: Plan) -> Checked:
-    """Return the result of a check; open only headers, tokenizer and data; raise as a start would."""
-    from agent_forge.evaluation.training_text.kept_text import given_tokenizer
-
-    opened = submission.opened(plan)
-    checked = submission.checked(plan, opened)
-    tokenizer = given_tokenizer(Path(plan.fields["model"].path))
-    config: Any = plan.config
-    if config.top is not None and config.top >= len(tokenizer):
-        raise ConfigError(f"top is {config.top}, the model predicts {len(tokenizer):,} tokens.")
-    recipes.check_room(recipes.beginnings(config, tokenizer), config, opened.positions)
-    submission.trainable(config, opened.config)
-    return checked
 
 
 class BakeView(StudyView[MakingState]):
@@ -245,7 +185,11 @@ class BakeView(StudyView[MakingState]):
 
     @override
     def headline(self, run: Run) -> Result | None:
-        return headline(run, self.kind.result_title)
+        """Return the ratio of divergences as the headline; None until it is known."""
+        done = run.state.completed
+        if done is None or "ratio" not in done.figures:
+            return None
+        return arm_panels.figured(run, self.kind.result_title, RATIO, done.figures["ratio"])
 
     @override
     def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
@@ -364,17 +308,58 @@ class Bake(Study[MakingState]):
 
     @override
     def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
-        return facts(run)
+        """Return name → (value, unit): sizes of model and prompts, and the result's main figures."""
+        started, done = run.started, run.state.completed
+        shown: dict[str, tuple[float | str, str]] = {
+            "parameters": (started.model.parameters, ""),
+            "tokens of the prompts": (started.prompt_tokens, ""),
+        }
+        if started.trainable is not None:
+            shown["trained parameters"] = started.trainable, ""
+        if run.result == PARENT:
+            shown["the prompts change"] = "nothing: nothing was trained", ""
+        figures = done.figures if done is not None else {}
+        for name in SHOWN:
+            if figure := figures.get(name):
+                metric = figure_metric(run.study, name)
+                shown[metric.name] = figure.value, metric.unit
+        return shown
 
     # ---- work ------------------------------------------------------------------------------------
 
     @override
     def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
-        return plan(self, request, lookup)
+        """Return the plan of a bake of one `model`. Raises ConfigError, DataError, UnavailableError."""
+        base = submission.plan(self, request, lookup, recipes.built_in)
+        config: Any = base.config
+        if not config.prompts:
+            raise ConfigError(
+                "a bake needs a prompt: --prompt FILE of forge bake, or the setting prompts."
+            )
+        check_patterns(config.checks)
+        data, domains = base.fields["data"], tuple[str, ...]()
+        trained: Sequence[str] = tuple(MIX)
+        if data:
+            domains = training_texts.domains(data)
+            trained = (*domains, *recipes.built_in(config, domains))
+        contexts = config.contexts or (domains if data else ("code",))
+        _check_domains(config, tuple(config.mix or trained), contexts)
+        return replace(base, config=config.model_copy(update={"contexts": tuple(contexts)}))
 
     @override
     def check(self, plan: Plan) -> Checked:
-        return check(plan)
+        """Return the result of a check; open only headers, tokenizer and data; raise as a start would."""
+        from agent_forge.evaluation.training_text.kept_text import given_tokenizer
+
+        opened = submission.opened(plan)
+        checked = submission.checked(plan, opened)
+        tokenizer = given_tokenizer(Path(plan.fields["model"].path))
+        config: Any = plan.config
+        if config.top is not None and config.top >= len(tokenizer):
+            raise ConfigError(f"top is {config.top}, the model predicts {len(tokenizer):,} tokens.")
+        recipes.check_room(recipes.beginnings(config, tokenizer), config, opened.positions)
+        submission.trainable(config, opened.config)
+        return checked
 
     @override
     def costs(self, context: Context) -> Costs:
