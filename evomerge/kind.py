@@ -15,13 +15,14 @@ from agent_forge.evomerge import config as settings_of
 from agent_forge.evomerge.config import EvoMergeConfig, parse
 from agent_forge.evomerge.recipes.recipe import Source
 from agent_forge.evomerge.reports import measured, rows
+from agent_forge.evomerge.reports.outputs.wandb_rows import MergeTracking
 from agent_forge.evomerge.run import events, tasks
 from agent_forge.evomerge.run.answers import ANSWERS, validate_answer
 from agent_forge.evomerge.run.rules import fork_rules
 from agent_forge.evomerge.run.rules.decide import due
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.run.views import candidates, outlook
-from agent_forge.evomerge.view import MergeTracking, RunView
+from agent_forge.evomerge.view import RunView
 from agent_forge.runs.event_types import Figure, MadeModel, Measurement
 from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.controls import Forks

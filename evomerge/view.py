@@ -10,12 +10,10 @@ from typing_extensions import override
 
 from agent_forge.events import Envelope, Event
 from agent_forge.evomerge.reports import page, panels, report, rows, snapshot, verdict
-from agent_forge.evomerge.reports.outputs import wandb_rows
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.run.views import outlook, wording
 from agent_forge.runs.kinds import default_panels
-from agent_forge.runs.kinds.tracking import Parts, TrackedName, Tracking
 from agent_forge.runs.kinds.view import OTHER_DATA, Outlook, View
 from agent_forge.runs.panels.head import Head
 from agent_forge.runs.panels.panels import Panel
@@ -149,14 +147,14 @@ class RunView(View[RunState]):
         }
 
     @override
-    def layers(self, home: Home, state: RunState, recipe_id: str) -> tuple[str, dict[str, Any] | None]:
+    def layers(
+        self, home: Home, state: RunState, recipe_id: str
+    ) -> tuple[str, dict[str, Any] | None, list[str]]:
         from agent_forge.evomerge.tasks import attribution
 
-        return attribution.key(state, recipe_id), attribution.kept(home, state, recipe_id)
-
-    @override
-    def layers_command(self, run: str, recipe_id: str) -> list[str]:
-        return [sys.executable, "-m", "agent_forge.evomerge.tasks.attribution", run, recipe_id]
+        command = [sys.executable, "-m", attribution.__name__, state.run, recipe_id]
+        kept = attribution.kept(home, state, recipe_id)
+        return attribution.key(state, recipe_id), kept, command
 
     @override
     def tables(self) -> Mapping[str, Any]:
@@ -183,35 +181,3 @@ class RunView(View[RunState]):
     ) -> Outlook:
         """Return the run's progress: its rehearsal counts its tasks, its log gives their prices."""
         return outlook.outlook(state, rehearsal, under_way)
-
-
-class MergeTracking(Tracking[RunState]):
-    """What merging runs send to a tracker."""
-
-    @override
-    def names(self) -> Sequence[TrackedName]:
-        """Return every name that is sent to a tracker."""
-        return wandb_rows.names()
-
-    @override
-    def parts(self, state: RunState) -> Parts:
-        """Return the run's domains, pipelines, sources and its champion's recipe, for a tracker."""
-        return wandb_rows.parts(state)
-
-    @override
-    def rows(self, state: RunState, after: int) -> Sequence[tuple[int, Mapping[str, object]]]:
-        return wandb_rows.rows(state, after)
-
-    @override
-    def config(self, state: RunState) -> dict[str, object]:
-        """Return the settings for a tracker."""
-        return wandb_rows.config(state)
-
-    @override
-    def summary(self, state: RunState) -> dict[str, Any]:
-        """Return the summary for a tracker."""
-        return wandb_rows.summary(state)
-
-    @override
-    def result(self, state: RunState) -> dict[str, object] | None:
-        return wandb_rows.artifact(state)

@@ -265,8 +265,7 @@ async def layers(
                 raise Problem(409, "Conflict", f"run {name} has not started.")
             kind = kinds.of(state.kind)
             recipe = kind.models.find(state, candidate)
-            key, shares = kind.view.layers(desk.home, state, recipe)
-            return recipe, key, shares, kind.view.layers_command(name, recipe)
+            return recipe, *kind.view.layers(desk.home, state, recipe)
 
     recipe_id, key, layer_shares, command = await asyncio.to_thread(look)
     if layer_shares is not None:

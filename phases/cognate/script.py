@@ -286,7 +286,7 @@ class Cognate(Study[MakingState]):
 
     @override
     def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
-        """Return the plan: settings, base, absolute paths of the data, a specialist for each domain of it.
+        """Return the plan: settings, base, absolute paths of data, a specialist for each domain of it.
 
         Raises ConfigError, DataError or UnavailableError before anything is started.
         """

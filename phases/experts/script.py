@@ -330,13 +330,13 @@ class Experts(Study[MakingState]):
         for family in config.families:
             if isinstance(task_families.find(family), Gym):
                 raise ConfigError(
-                    f"the tasks of {family} may have several right answers: an experts run needs families "
-                    "with one."
+                    f"the tasks of {family} may have several right answers: an experts run needs "
+                    "families with one."
                 )
 
     @override
     def check(self, plan: Plan) -> Checked:
-        """Return the result of a check; open only headers, tokenizer and data; raise as a start would."""
+        """Return a check's result; open only headers, tokenizer and data; raise as a start would."""
         from agent_forge.weights.folders.checkpoint import open_checkpoint
 
         base = submission.opened(plan)

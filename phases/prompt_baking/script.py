@@ -348,7 +348,7 @@ class Bake(Study[MakingState]):
 
     @override
     def check(self, plan: Plan) -> Checked:
-        """Return the result of a check; open only headers, tokenizer and data; raise as a start would."""
+        """Return a check's result; open only headers, tokenizer and data; raise as a start would."""
         from agent_forge.evaluation.training_text.kept_text import given_tokenizer
 
         opened = submission.opened(plan)

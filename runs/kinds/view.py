@@ -270,16 +270,14 @@ class View(Capability[S]):
         """Return why results of two runs do not compare → what must be equal in both if they do."""
         return {}
 
-    def layers(self, home: Home, state: S, recipe_id: str) -> tuple[str, dict[str, object] | None]:
-        """Return the cache key of what a model's layers are made of, and that if it is known.
+    def layers(
+        self, home: Home, state: S, recipe_id: str
+    ) -> tuple[str, dict[str, object] | None, list[str]]:
+        """Return (cache key, layers' sources or None if not computed, command that computes them).
 
         Raises NotFoundError if models of this kind have no such layers.
         """
         raise NotFoundError(f"run {state.run} is {self.kind.title}: it has no layers.")
-
-    def layers_command(self, run: str, recipe_id: str) -> list[str]:
-        """Return the command that works out what a model's layers are made of, in a process."""
-        raise NotImplementedError
 
     def tables(self) -> Mapping[str, Callable[[S, Sequence[Envelope]], Any]]:
         """Return name → function(state, rows) of the kind's tables, for Parquet and notebooks."""
