@@ -28,7 +28,7 @@ from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.controls import Forks
 from agent_forge.runs.kinds.decide import Decision, Start
 from agent_forge.runs.kinds.files import Storage, Verification
-from agent_forge.runs.kinds.forecast import Architecture, Forecast
+from agent_forge.runs.kinds.forecast import Architecture, Architectures, Forecast
 from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.kinds.origin import Ancestor, Origin, RunModels
 from agent_forge.runs.kinds.setting_words import KindSettings
@@ -391,9 +391,7 @@ class EvoMerge(Kind[RunState]):
 
     @override
     def architectures(
-        self,
-        config: EvoMergeConfig,
-        architectures_by_role: Mapping[str, Sequence[Architecture | None]],
+        self, config: EvoMergeConfig, architectures_by_role: Architectures
     ) -> Mapping[str, Architecture]:
         """Return the sources'."""
         known_architectures = (

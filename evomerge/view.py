@@ -14,7 +14,7 @@ from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.run.views import outlook, wording
 from agent_forge.runs.kinds import default_panels
-from agent_forge.runs.kinds.view import OTHER_DATA, Outlook, View
+from agent_forge.runs.kinds.view import OTHER_DATA, Outlook, UnderWay, View
 from agent_forge.runs.panels.head import Head
 from agent_forge.runs.panels.panels import Panel
 
@@ -176,8 +176,6 @@ class RunView(View[RunState]):
         return outlook.rehearsed(state)
 
     @override
-    def outlook(
-        self, state: RunState, rehearsal: Any, under_way: Sequence[tuple[str, float]] = ()
-    ) -> Outlook:
+    def outlook(self, state: RunState, rehearsal: Any, under_way: UnderWay = ()) -> Outlook:
         """Return the run's progress: its rehearsal counts its tasks, its log gives their prices."""
         return outlook.outlook(state, rehearsal, under_way)

@@ -15,7 +15,7 @@ from typing_extensions import override
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import HalfPrecision, Large
 from agent_forge.runs.kinds.asked import Command
-from agent_forge.runs.kinds.forecast import Architecture
+from agent_forge.runs.kinds.forecast import Architecture, Architectures
 from agent_forge.runs.kinds.setting_words import TRAINING, Labels
 from agent_forge.runs.record.device_setting import on_cpu
 from agent_forge.studies import comparison, given_dtype, study_view
@@ -399,9 +399,7 @@ class Student(Study[MakingState]):
 
     @override
     def architectures(
-        self,
-        config: StudentConfig,
-        architectures_by_role: Mapping[str, Sequence[Architecture | None]],
+        self, config: StudentConfig, architectures_by_role: Architectures
     ) -> Mapping[str, Architecture]:
         """Return role → the student's config.json; empty if the given model's is unknown."""
         model = next(iter(architectures_by_role.get(MODEL, ())), None)

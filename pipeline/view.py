@@ -39,7 +39,7 @@ from agent_forge.runs.event_types import Figure
 from agent_forge.runs.kinds import default_panels
 from agent_forge.runs.kinds.figure_words import figure_text
 from agent_forge.runs.kinds.tracking import TEXT, Parts, TrackedName, Tracking
-from agent_forge.runs.kinds.view import Outlook, View
+from agent_forge.runs.kinds.view import Outlook, UnderWay, View
 from agent_forge.runs.panels.head import Fact, Head, Result, listed
 from agent_forge.runs.panels.panels import Column, Metric, Panel, Units
 from agent_forge.runs.panels.stages import Strip, timeline
@@ -128,9 +128,7 @@ class PipelineView(View[PipelineState]):
         return ended, len(state.numbers) or None
 
     @override
-    def outlook(
-        self, state: PipelineState, rehearsal: object, under_way: Sequence[tuple[str, float]] = ()
-    ) -> Outlook:
+    def outlook(self, state: PipelineState, rehearsal: object, under_way: UnderWay = ()) -> Outlook:
         """Return how many phases have ended; of those that have not begun, no time is known."""
         base_outlook = super().outlook(state, rehearsal, under_way)
         return base_outlook if state.completed else replace(base_outlook, inside=None)

@@ -21,7 +21,7 @@ from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Decision, Start, Task
 from agent_forge.runs.kinds.files import Storage, Verification
-from agent_forge.runs.kinds.forecast import Architecture, Forecast
+from agent_forge.runs.kinds.forecast import Architecture, Architectures, Forecast
 from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.kinds.state import EVERY
 from agent_forge.runs.panels.panels import Metric, Panel
@@ -44,7 +44,7 @@ from agent_forge.weights.storage.weight_cache import Artifacts
 if TYPE_CHECKING:
     from agent_forge.runs.home import Home
     from agent_forge.studies.events import GivenStarted, GivenSubmitted
-    from agent_forge.studies.work import Context, Costs
+    from agent_forge.studies.work import Context
     from agent_forge.weights.folders.checkpoint import Checkpoint
 
 S = TypeVar("S", bound=MakingState)
@@ -291,12 +291,6 @@ class Study(Kind[S]):
         """Return how much there is to do in all, by what a run that has just started foresees."""
         return run.extent()
 
-    def costs(self, context: Context) -> Costs:
-        """Return what a run that has started does beside its start, and what it leaves."""
-        from agent_forge.studies.work import of_steps
-
-        return of_steps(self, context)
-
     def parameters(self, state: S) -> int:
         """Return the number of the result's parameters: as many as the given model has."""
         return state.started.model.parameters
@@ -357,7 +351,7 @@ class Study(Kind[S]):
 
     @override
     def architectures(
-        self, config: BaseModel, architectures_by_role: Mapping[str, Sequence[Architecture | None]]
+        self, config: BaseModel, architectures_by_role: Architectures
     ) -> Mapping[str, Architecture]:
         first = next(iter(architectures_by_role.get("model", ())), None)
         return dict.fromkeys(self.as_given, first) if first else {}

@@ -16,7 +16,7 @@ from agent_forge.runs.kinds import default_panels
 from agent_forge.runs.kinds.decide import Start
 from agent_forge.runs.kinds.figure_words import figure_text
 from agent_forge.runs.kinds.tracking import Parts, Tracking
-from agent_forge.runs.kinds.view import OTHER_DATA, Outlook, View
+from agent_forge.runs.kinds.view import OTHER_DATA, Outlook, UnderWay, View
 from agent_forge.runs.lists.tables import Kind, Row, Table
 from agent_forge.runs.panels.head import Fact, Head, Result, listed
 from agent_forge.runs.panels.panels import Panel
@@ -139,9 +139,7 @@ class StudyView(View[S]):
         return sum(map(state.steps, every)), sum(recipe.upto for recipe in every)
 
     @override
-    def outlook(
-        self, state: S, rehearsal: object, under_way: Sequence[tuple[str, float]] = ()
-    ) -> Outlook:
+    def outlook(self, state: S, rehearsal: object, under_way: UnderWay = ()) -> Outlook:
         study = self.kind
         trainings = () if state.started is None else tuple(study.trainings(state).values())
         if not trainings and not state.completed:

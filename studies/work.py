@@ -177,6 +177,20 @@ class Context(GivenContext[Any]):
         """Return the model of a recipe that no training precedes, or else the given one."""
         return self._applied(models[recipe_id], models) if recipe_id in models else self.given()
 
+    def costs(self) -> Costs:
+        """Return the costs of a started run: its steps, timed as the slowest training's, and models."""
+        study, stepping = self.study, self.step_seconds()
+        extent = study.extent(study.run(self.state))
+        counted = extent.counted or f"there are {extent.steps:,} steps in all, none slower"
+        took = f"{STEPS} steps of {study.slowest_words} took {duration(stepping)}"
+        return Costs(
+            parts=(Part(extent.steps * stepping / STEPS, f"{took}, and {counted}"),),
+            models=extent.models,
+            rounded=extent.rounded,
+            numbers=study.parameters(self.state),
+            besides=f"{extent.measurements} measurements",
+        )
+
 
 Say = Callable[[str], None]
 
@@ -286,24 +300,10 @@ def begun(kind: AnyKind, work: type[C], submitted: Submitted, cache: Artifacts) 
     return context, timed(lambda: state.take(context.started()))
 
 
-def of_steps(study: AnyStudy, context: TrainingContext[Any]) -> Costs:
-    """Return the costs of a run: seconds of its steps, timed as the slowest training's, and models."""
-    extent, stepping = study.extent(study.run(context.state)), context.step_seconds()
-    counted = extent.counted or f"there are {extent.steps:,} steps in all, none slower"
-    took = f"{STEPS} steps of {study.slowest_words} took {duration(stepping)}"
-    return Costs(
-        parts=(Part(extent.steps * stepping / STEPS, f"{took}, and {counted}"),),
-        models=extent.models,
-        rounded=extent.rounded,
-        numbers=study.parameters(context.state),
-        besides=f"{extent.measurements} measurements",
-    )
-
-
 def forecast(study: AnyStudy, submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     """Return the time, disk and memory that a run needs on this machine. Raises a start's errors."""
     context, opening = begun(study, study.work(), submitted, cache)
-    started, costs = context.state.started, study.costs(context)
+    started, costs = context.state.started, context.costs()
     timings = [*(part.how for part in costs.parts), f"the start {duration(opening)}"]
     besides = f". {costs.besides} come on top" if costs.besides else ""
     size, words = given_dtype.stored(started, costs.models, costs.rounded, costs.numbers)

@@ -25,7 +25,7 @@ from agent_forge.runs.event_types import Figure
 from agent_forge.runs.kinds.asked import Checked, Command, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.controls import Forks
 from agent_forge.runs.kinds.decide import Decision, Start, failure
-from agent_forge.runs.kinds.forecast import Architecture
+from agent_forge.runs.kinds.forecast import Architecture, Architectures
 from agent_forge.runs.kinds.origin import Ancestor, Origin
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.panels.head import Result, listed
@@ -43,7 +43,6 @@ from agent_forge.weights.recipes import Train
 
 if TYPE_CHECKING:
     from agent_forge.phases.cognate.work import Context
-    from agent_forge.studies.work import Costs
 
 
 class CognateView(StudyView[MakingState]):
@@ -361,12 +360,6 @@ class Cognate(Study[MakingState]):
         return Checked((*warnings, *corpus.notes), parameters, counts)
 
     @override
-    def costs(self, context: Context) -> Costs:
-        from agent_forge.phases.cognate.work import costs
-
-        return costs(context)
-
-    @override
     def work(self) -> type[Context]:
         from agent_forge.phases.cognate.work import Context
 
@@ -399,9 +392,7 @@ class Cognate(Study[MakingState]):
 
     @override
     def architectures(
-        self,
-        config: CognateConfig,
-        architectures_by_role: Mapping[str, Sequence[Architecture | None]],
+        self, config: CognateConfig, architectures_by_role: Architectures
     ) -> Mapping[str, Architecture]:
         architecture = (
             architectures_by_role["base"][0]

@@ -39,7 +39,7 @@ from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.kinds.asked import Checked, Command, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Decision, Start, Task
 from agent_forge.runs.kinds.files import Storage
-from agent_forge.runs.kinds.forecast import Architecture, Forecast
+from agent_forge.runs.kinds.forecast import Architecture, Architectures, Forecast
 from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.kinds.tracking import Tracking
 from agent_forge.studies.events import Observe, Observed, Unmeasurable
@@ -349,9 +349,7 @@ class Compression(Study[CompressionState]):
 
     @override
     def architectures(
-        self,
-        config: CompressionConfig,
-        architectures_by_role: Mapping[str, Sequence[Architecture | None]],
+        self, config: CompressionConfig, architectures_by_role: Architectures
     ) -> Mapping[str, Architecture]:
         """Return "model" → the given model's config; empty with students, which may be chosen."""
         first = next(iter(architectures_by_role.get(ROLE, ())), None)

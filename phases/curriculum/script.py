@@ -33,7 +33,7 @@ from agent_forge.phases.curriculum.settings import CurriculumConfig
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.kinds.asked import Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Task
-from agent_forge.runs.kinds.view import Outlook
+from agent_forge.runs.kinds.view import Outlook, UnderWay
 from agent_forge.runs.panels.head import Result
 from agent_forge.runs.panels.panels import Panel
 from agent_forge.studies import given_dtype, submission, training_panels, training_plan
@@ -65,9 +65,7 @@ class CurriculumView(StudyView[MakingState]):
         return done, self.kind.extent(run).steps
 
     @override
-    def outlook(
-        self, state: MakingState, rehearsal: object, under_way: Sequence[tuple[str, float]] = ()
-    ) -> Outlook:
+    def outlook(self, state: MakingState, rehearsal: object, under_way: UnderWay = ()) -> Outlook:
         """Return the steps done and in all, and the seconds left.
 
         The next mixes are not known: a step is taken to cost what those before cost, with what was

@@ -46,7 +46,7 @@ from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.controls import Forks
 from agent_forge.runs.kinds.decide import Task
-from agent_forge.runs.kinds.view import Outlook
+from agent_forge.runs.kinds.view import Outlook, UnderWay
 from agent_forge.runs.panels.head import listed
 from agent_forge.runs.panels.panels import Panel
 from agent_forge.studies import given_dtype, submission
@@ -62,7 +62,6 @@ from agent_forge.weights.recipes import Train
 
 if TYPE_CHECKING:
     from agent_forge.phases.experts.work import Context
-    from agent_forge.studies.work import Costs
 
 
 #: Settings that choose among measured mixtures: who survives, is a finalist, may be the result.
@@ -105,9 +104,7 @@ class ExpertsView(StudyView[MakingState]):
         return "choose experts by beginnings" if key == "route" else super().task_words(key, names)
 
     @override
-    def outlook(
-        self, state: MakingState, rehearsal: object, under_way: Sequence[tuple[str, float]] = ()
-    ) -> Outlook:
+    def outlook(self, state: MakingState, rehearsal: object, under_way: UnderWay = ()) -> Outlook:
         """Return the steps done and in all, and the seconds left, mixtures to measure included.
 
         A mixture costs what those before took on average; before the first the time is not known.
@@ -353,12 +350,6 @@ class Experts(Study[MakingState]):
         return {**super().inputs(state), "merges": merges}
 
     # ---- work ------------------------------------------------------------------------------------
-
-    @override
-    def costs(self, context: Context) -> Costs:
-        from agent_forge.phases.experts.forecast import costs
-
-        return costs(context)
 
     @override
     def work(self) -> type[Context]:

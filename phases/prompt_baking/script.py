@@ -47,7 +47,6 @@ from agent_forge.studies.training_plan import as_float32
 
 if TYPE_CHECKING:
     from agent_forge.phases.prompt_baking.work import Context
-    from agent_forge.studies.work import Costs
 
 RATIO = Metric(name="ratio of divergences", better="down")
 NATS = Metric(name="divergence", unit="nat/token", better="down")
@@ -360,12 +359,6 @@ class Bake(Study[MakingState]):
         recipes.check_room(recipes.beginnings(config, tokenizer), config, opened.positions)
         submission.trainable(config, opened.config)
         return checked
-
-    @override
-    def costs(self, context: Context) -> Costs:
-        from agent_forge.phases.prompt_baking.work import costs
-
-        return costs(context)
 
     @override
     def work(self) -> type[Context]:

@@ -47,7 +47,6 @@ from agent_forge.weights.training.windows import BAKED
 
 if TYPE_CHECKING:
     from agent_forge.phases.tool_baking.work import Context
-    from agent_forge.studies.work import Costs
 
 
 class BakingView(StudyView[MakingState]):
@@ -217,10 +216,6 @@ class Baking(Study[MakingState]):
         from agent_forge.phases.tool_baking import tool_tasks
 
         return tool_tasks.check(plan)
-
-    @override
-    def costs(self, context: Context) -> Costs:
-        return context.costs()
 
     @override
     def work(self) -> type[Context]:

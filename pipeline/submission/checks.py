@@ -23,7 +23,14 @@ from agent_forge.runs.event_types import ModelReference
 from agent_forge.runs.kinds import asked as asked_for
 from agent_forge.runs.kinds.asked import Checked, Lookup, NamedInputs, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Start, Task
-from agent_forge.runs.kinds.forecast import TOKENIZER, Architecture, differing, of_config, told
+from agent_forge.runs.kinds.forecast import (
+    TOKENIZER,
+    Architecture,
+    Architectures,
+    differing,
+    of_config,
+    told,
+)
 from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.lists import finding
 from agent_forge.weights.devices import check_device
@@ -326,9 +333,7 @@ def of_phase(
     return kind.architectures(settings, inputs)
 
 
-def _check_together(
-    phase: PhaseConfig, roles: Sequence[str], inputs: Mapping[str, Sequence[Architecture | None]]
-) -> None:
+def _check_together(phase: PhaseConfig, roles: Sequence[str], inputs: Architectures) -> None:
     """Raise ConfigError if two known models differ in architecture, size or tokenizer."""
     every = [
         (role, model, each_layout)

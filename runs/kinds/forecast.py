@@ -6,13 +6,15 @@ and its text says which of these, and from what.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 #: Setting of a config.json → its value; and `TOKENIZER`, if that is known.
 Architecture = Mapping[str, Any]
+#: Role → architectures of the models that a run is given; None: not known.
+Architectures = Mapping[str, Sequence[Architecture | None]]
 #: The folder of a model that has the same tokenizer.
 TOKENIZER = "tokenizer"
 #: Settings that are compared: the number or a side of tensors. Numbers of heads are not among them:

@@ -23,7 +23,7 @@ from agent_forge.runs.kinds.children import Children
 from agent_forge.runs.kinds.controls import Actions, Forks
 from agent_forge.runs.kinds.decide import Context, Decision, Start, Task
 from agent_forge.runs.kinds.files import Storage, Verification
-from agent_forge.runs.kinds.forecast import Architecture, Forecast, unknown
+from agent_forge.runs.kinds.forecast import Architecture, Architectures, Forecast, unknown
 from agent_forge.runs.kinds.origin import RunModels
 from agent_forge.runs.kinds.setting_words import KindSettings
 from agent_forge.runs.kinds.state import State
@@ -156,7 +156,7 @@ class Kind(Generic[S]):
         return ()
 
     def architectures(
-        self, config: BaseModel, architectures_by_role: Mapping[str, Sequence[Architecture | None]]
+        self, config: BaseModel, architectures_by_role: Architectures
     ) -> Mapping[str, Architecture]:
         """Return role → architecture of the models that a run gives, of those known beforehand.
 

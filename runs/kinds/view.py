@@ -49,6 +49,8 @@ BLANK: Entry = {
 OTHER_DATA = "they were measured on other data"
 
 
+#: Tasks that devices work on now, each with the seconds since it began.
+UnderWay = Sequence[tuple[str, float]]
 #: The largest share of a run that has not completed: at its end there is always an event left.
 MOST_SHARE = 0.99
 
@@ -92,9 +94,7 @@ class Outlook:
         return " · ".join(parts)
 
 
-def outlook(
-    state: State, rehearsal: object = None, under_way: Sequence[tuple[str, float]] = ()
-) -> Outlook:
+def outlook(state: State, rehearsal: object = None, under_way: UnderWay = ()) -> Outlook:
     """Return the outlook of a run of any kind; before its end, less than all of it is done."""
     kind_outlook = kinds.of(state.kind).view.outlook(state, rehearsal, under_way)
     if state.completed or kind_outlook.inside is None:
@@ -295,9 +295,7 @@ class View(Capability[S]):
         """Return the count of the run's tasks, or None if it cannot be told."""
         return None
 
-    def outlook(
-        self, state: S, rehearsal: object, under_way: Sequence[tuple[str, float]] = ()
-    ) -> Outlook:
+    def outlook(self, state: S, rehearsal: object, under_way: UnderWay = ()) -> Outlook:
         """Return the run's progress; by its units, unless the kind knows better.
 
         `under_way` has the tasks that devices work on now, each with the seconds since it began.
