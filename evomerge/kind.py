@@ -136,7 +136,6 @@ class Candidates(RunModels[RunState]):
 
     @override
     def origin(self, state: RunState, rows: Sequence[Envelope], name: str) -> Origin:
-        """Return a candidate's origin; without a name, the champion's. Raises NotFoundError."""
         return candidates.origin(state, rows, name)
 
     @override
@@ -156,13 +155,8 @@ class Candidates(RunModels[RunState]):
 
     @override
     def recipe_id(self, state: RunState, digest: str) -> str | None:
-        source_ids = {recipe.id for recipe in state.recipes.values() if isinstance(recipe, Source)}
-        built = (
-            (id_, weights_digest)
-            for id_, (weights_digest, _) in state.built.items()
-            if id_ not in source_ids
-        )
-        return next((id_ for id_, weights_digest in built if weights_digest == digest), None)
+        ids = (id_ for id_, (built, _) in state.built.items() if built == digest)
+        return next((id_ for id_ in ids if not isinstance(state.recipes.get(id_), Source)), None)
 
 
 class MergeStorage(Storage[RunState]):
@@ -391,16 +385,11 @@ class EvoMerge(Kind[RunState]):
 
     @override
     def architectures(
-        self, config: EvoMergeConfig, architectures_by_role: Architectures
+        self, config: EvoMergeConfig, inputs: Architectures
     ) -> Mapping[str, Architecture]:
         """Return the sources'."""
-        known_architectures = (
-            architecture
-            for role in self.together
-            for architecture in architectures_by_role.get(role, ())
-            if architecture
-        )
-        return dict(zip(self.roles(config), known_architectures, strict=False))
+        models = (model for role in self.together for model in inputs.get(role, ()) if model)
+        return dict(zip(self.roles(config), models, strict=False))
 
     @override
     def results(self, state: RunState) -> dict[str, MadeModel]:
@@ -443,7 +432,6 @@ class EvoMerge(Kind[RunState]):
 
     @override
     def context(self, state: RunState, cache: Artifacts) -> Context:
-        """Open the run's models and data in this process."""
         from agent_forge.evomerge.tasks.execute import Context
         from agent_forge.weights.threads import set_threads
 

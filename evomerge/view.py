@@ -60,7 +60,6 @@ class RunView(View[RunState]):
 
     @override
     def fields(self, state: RunState) -> dict[str, Any]:
-        """Return what the API says of a merging run beside what it says of every run."""
         return page.run(state)
 
     @override

@@ -398,11 +398,9 @@ class Student(Study[MakingState]):
         return 16 * started.parameters + 4 * started.model.parameters
 
     @override
-    def architectures(
-        self, config: StudentConfig, architectures_by_role: Architectures
-    ) -> Mapping[str, Architecture]:
+    def architectures(self, config: StudentConfig, inputs: Architectures) -> Mapping[str, Architecture]:
         """Return role → the student's config.json; empty if the given model's is unknown."""
-        model = next(iter(architectures_by_role.get(MODEL, ())), None)
+        model = next(iter(inputs.get(MODEL, ())), None)
         student = of_student(model, config) if model else None
         return dict.fromkeys(self.roles(config), student) if student else {}
 

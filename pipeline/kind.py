@@ -136,7 +136,6 @@ class Phases(Children[PipelineState]):
 
     @override
     def stages(self, state: PipelineState, children: Sequence[Child]) -> Sequence[Stage]:
-        """Return the phases."""
         return along.stages(state, children)
 
     @override
@@ -278,7 +277,6 @@ class PipelineVerification(Verification[PipelineState]):
     def folder(
         self, home: Home, folder: Path, document: dict[str, Any], state: Any, is_known: bool
     ) -> Iterator[Finding]:
-        """Compare a pipeline's folder with its run."""
         from agent_forge.pipeline.folder import verify
 
         yield from verify(home, folder, document, state)
@@ -373,7 +371,6 @@ class Pipeline(Kind[PipelineState]):
 
     @override
     def context(self, state: PipelineState, cache: Artifacts) -> Any:
-        """Return the work on the pipeline's first task."""
         return checks.Context(state)
 
     @override

@@ -350,10 +350,8 @@ class Study(Kind[S]):
         return {"model": [state.started.model.digest]}
 
     @override
-    def architectures(
-        self, config: BaseModel, architectures_by_role: Architectures
-    ) -> Mapping[str, Architecture]:
-        first = next(iter(architectures_by_role.get("model", ())), None)
+    def architectures(self, config: BaseModel, inputs: Architectures) -> Mapping[str, Architecture]:
+        first = next(iter(inputs.get("model", ())), None)
         return dict.fromkeys(self.as_given, first) if first else {}
 
     def measured(self, arm: ComparedArm) -> Mapping[str, float]:

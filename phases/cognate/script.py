@@ -391,14 +391,9 @@ class Cognate(Study[MakingState]):
         return [group for group in (base, rest) if group]
 
     @override
-    def architectures(
-        self, config: CognateConfig, architectures_by_role: Architectures
-    ) -> Mapping[str, Architecture]:
-        architecture = (
-            architectures_by_role["base"][0]
-            if architectures_by_role.get("base")
-            else config.size.architecture()
-        )
+    def architectures(self, config: CognateConfig, inputs: Architectures) -> Mapping[str, Architecture]:
+        given_base = inputs.get("base")
+        architecture = given_base[0] if given_base else config.size.architecture()
         return dict.fromkeys(self.roles(config), architecture) if architecture else {}
 
     @override

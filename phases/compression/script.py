@@ -349,11 +349,11 @@ class Compression(Study[CompressionState]):
 
     @override
     def architectures(
-        self, config: CompressionConfig, architectures_by_role: Architectures
+        self, config: CompressionConfig, inputs: Architectures
     ) -> Mapping[str, Architecture]:
         """Return "model" → the given model's config; empty with students, which may be chosen."""
-        first = next(iter(architectures_by_role.get(ROLE, ())), None)
-        return {ROLE: first} if first and not architectures_by_role.get(STUDENTS) else {}
+        first = next(iter(inputs.get(ROLE, ())), None)
+        return {ROLE: first} if first and not inputs.get(STUDENTS) else {}
 
     @override
     def inputs(self, state: CompressionState) -> dict[str, list[str]]:

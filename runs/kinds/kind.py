@@ -155,13 +155,8 @@ class Kind(Generic[S]):
         """Return the roles of the models that a run with these settings gives."""
         return ()
 
-    def architectures(
-        self, config: BaseModel, architectures_by_role: Architectures
-    ) -> Mapping[str, Architecture]:
-        """Return role → architecture of the models that a run gives, of those known beforehand.
-
-        `architectures_by_role`: role → architectures of the run's given models; None: not known.
-        """
+    def architectures(self, config: BaseModel, inputs: Architectures) -> Mapping[str, Architecture]:
+        """Return role → architecture of the models that a run gives, of those known beforehand."""
         return {}
 
     def inputs(self, state: S) -> Mapping[str, Sequence[str]]:
