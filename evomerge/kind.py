@@ -11,7 +11,6 @@ from typing_extensions import override
 
 from agent_forge.events import Envelope, Event
 from agent_forge.evomerge import config, search, settings_table, submission
-from agent_forge.evomerge import config as settings_of
 from agent_forge.evomerge.config import EvoMergeConfig, parse
 from agent_forge.evomerge.recipes.recipe import Source
 from agent_forge.evomerge.reports import measured, rows
@@ -50,16 +49,16 @@ class MergeSettings(KindSettings[RunState]):
 
     @override
     def fault(self, error: Mapping[str, Any]) -> tuple[str, str]:
-        where, sentence = settings_of.explain(error)
+        where, sentence = config.explain(error)
         return where, sentence if error["type"] == "extra_forbidden" else super().fault(error)[1]
 
     @override
     def changed(self, config: EvoMergeConfig, changes: Mapping[str, object]) -> EvoMergeConfig:
-        return settings_of.changed(config, changes)
+        return config.changed(config, changes)
 
     @override
     def changes(self, before: EvoMergeConfig, after: EvoMergeConfig) -> dict[str, Any]:
-        return settings_of.changes(before, after)
+        return config.changes(before, after)
 
     @override
     def taken(self, settings: Mapping[str, object]) -> tuple[dict[str, object], tuple[str, ...]]:
@@ -235,9 +234,13 @@ class MergeVerification(Verification[RunState]):
 
     @override
     def chosen(self, state: RunState, which: str) -> list[str]:
-        from agent_forge.evomerge.tasks.results import verify
+        """Return the recipe ids that are meant by "all", "champion" or the beginning of an id.
 
-        return verify.chosen(state, which)
+        "all" means the base, the sources, and every built candidate, in order of history.
+        """
+        if which == "all":
+            return list(state.built)
+        return [candidates.find(state, which)]
 
     @override
     def rebuild(
@@ -261,9 +264,19 @@ class MergeVerification(Verification[RunState]):
 
     @override
     def comparable(self, event: Event, recorded: Event) -> dict[str, object]:
-        from agent_forge.evomerge.tasks.results import verify
+        """Return {field: value} of an answer that must come out again; of a score, what was measured.
 
-        return verify.comparable(event, recorded)
+        Bytes and bits per byte are left out if the recorded answer, of an older schema, has none.
+        """
+        data = common.without_volatile(event)
+        if not isinstance(event, events.Evaluated):
+            return data
+        assert isinstance(recorded, events.Evaluated)
+        outcomes, components = data["outcomes"], data["components"]
+        if not any(domain.bytes for domain in recorded.outcomes.values()):
+            outcomes = {domain: {**items, "bytes": []} for domain, items in outcomes.items()}
+            components = components and {**components, "bits_per_byte": None}
+        return {"outcomes": outcomes, "components": components}
 
     @override
     def cached(self, state: RunState, cache: Artifacts) -> Iterator[object]:

@@ -14,7 +14,7 @@ from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.run.views import outlook, wording
 from agent_forge.runs.kinds import default_panels
-from agent_forge.runs.kinds.view import OTHER_DATA, Outlook, UnderWay, View
+from agent_forge.runs.kinds.view import OTHER_DATA, Outlook, Scores, UnderWay, View
 from agent_forge.runs.panels.head import Head
 from agent_forge.runs.panels.panels import Panel
 
@@ -74,7 +74,7 @@ class RunView(View[RunState]):
         return model.name if model is not None and model.same_weights else None
 
     @override
-    def panels(self, state: RunState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+    def panels(self, state: RunState, curve: Scores = ()) -> Sequence[Panel]:
         """Return rivals, skills, scores, diversity, front, generations and the champion's lineage."""
         return panels.panels(state) or [default_panels.tasks(self.kind, state)]
 
@@ -88,9 +88,7 @@ class RunView(View[RunState]):
         return report.report(state, rows)
 
     @override
-    def markdown(
-        self, state: RunState, rows: Sequence[Envelope], curve: Sequence[float | None] = ()
-    ) -> str:
+    def markdown(self, state: RunState, rows: Sequence[Envelope], curve: Scores = ()) -> str:
         """Return the report as it lies beside an exported champion, without its picture."""
         return report.markdown(report.report(state, rows), picture=False)
 

@@ -39,7 +39,7 @@ from agent_forge.runs.event_types import Figure
 from agent_forge.runs.kinds import default_panels
 from agent_forge.runs.kinds.figure_words import figure_text
 from agent_forge.runs.kinds.tracking import TEXT, Parts, TrackedName, Tracking
-from agent_forge.runs.kinds.view import Outlook, UnderWay, View
+from agent_forge.runs.kinds.view import Outlook, Scores, UnderWay, View
 from agent_forge.runs.panels.head import Fact, Head, Result, listed
 from agent_forge.runs.panels.panels import Column, Metric, Panel, Units
 from agent_forge.runs.panels.stages import Strip, timeline
@@ -158,7 +158,7 @@ class PipelineView(View[PipelineState]):
         return {"their items are not known to be the same": (places, lineages)}
 
     @override
-    def panels(self, state: PipelineState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+    def panels(self, state: PipelineState, curve: Scores = ()) -> Sequence[Panel]:
         """Return the panels that follow from the pipeline's own log."""
         return panels(state, None)
 
@@ -172,9 +172,7 @@ class PipelineView(View[PipelineState]):
         return report(state)
 
     @override
-    def markdown(
-        self, state: PipelineState, rows: Sequence[Envelope], curve: Sequence[float | None] = ()
-    ) -> str:
+    def markdown(self, state: PipelineState, rows: Sequence[Envelope], curve: Scores = ()) -> str:
         """Return the report for people, without what only the phases' own logs say."""
         return document.markdown(state, rows, {})
 

@@ -16,7 +16,7 @@ from agent_forge.runs.kinds import default_panels
 from agent_forge.runs.kinds.decide import Start
 from agent_forge.runs.kinds.figure_words import figure_text
 from agent_forge.runs.kinds.tracking import Parts, Tracking
-from agent_forge.runs.kinds.view import OTHER_DATA, Outlook, UnderWay, View
+from agent_forge.runs.kinds.view import OTHER_DATA, Outlook, Scores, UnderWay, View
 from agent_forge.runs.lists.tables import Kind, Row, Table
 from agent_forge.runs.panels.head import Fact, Head, Result, listed
 from agent_forge.runs.panels.panels import Panel
@@ -218,7 +218,7 @@ class StudyView(View[S]):
         return self.kind.references
 
     @override
-    def panels(self, state: S, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+    def panels(self, state: S, curve: Scores = ()) -> Sequence[Panel]:
         """Return the panels of what is there: arms, domains, curves, the study's own, models."""
         run = self.kind.begun(state)
         if run is None:

@@ -51,6 +51,8 @@ OTHER_DATA = "they were measured on other data"
 
 #: Tasks that devices work on now, each with the seconds since it began.
 UnderWay = Sequence[tuple[str, float]]
+#: Values of the run list's curve, one for each unit that is done.
+Scores = Sequence[float | None]
 #: The largest share of a run that has not completed: at its end there is always an event left.
 MOST_SHARE = 0.99
 
@@ -102,9 +104,7 @@ def outlook(state: State, rehearsal: object = None, under_way: UnderWay = ()) ->
     return replace(kind_outlook, inside=min(kind_outlook.inside, MOST_SHARE))
 
 
-def overview(
-    state: State, curve: Sequence[float | None] = (), children: Sequence[Child] = ()
-) -> Panels:
+def overview(state: State, curve: Scores = (), children: Sequence[Child] = ()) -> Panels:
     """Return head and panels of a run of any kind, together with the runs that it delegates.
 
     Of the run list's curve there is only as much as the state has done.
@@ -117,9 +117,7 @@ def overview(
     return Panels(head=kind.view.head(state), panels=tuple(panels))
 
 
-def full_report(
-    log: Any, state: State, rows: Sequence[Envelope], curve: Sequence[float | None] = ()
-) -> str:
+def full_report(log: Any, state: State, rows: Sequence[Envelope], curve: Scores = ()) -> str:
     """Return the report for people as Markdown, at any time: of what is known so far.
 
     Of a completed run it is what its kind writes at the end, of every other run head and panels. `log`
@@ -194,7 +192,7 @@ class View(Capability[S]):
         """
         return None
 
-    def panels(self, state: S, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+    def panels(self, state: S, curve: Scores = ()) -> Sequence[Panel]:
         """Return what is shown of a run, the most telling panel first.
 
         `curve` has the run list's value for each unit that is done. A kind that says nothing shows
@@ -210,7 +208,7 @@ class View(Capability[S]):
         """Return the report of a run that has completed."""
         return {"run": state.run, "lineage_digest": state.completed.lineage_digest}
 
-    def markdown(self, state: S, rows: Sequence[Envelope], curve: Sequence[float | None] = ()) -> str:
+    def markdown(self, state: S, rows: Sequence[Envelope], curve: Scores = ()) -> str:
         """Return the report of a run that has completed as Markdown; by default head and panels."""
         return tables.markdown(overview(state, curve))
 
