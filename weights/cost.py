@@ -26,7 +26,7 @@ class Cost(BaseModel):
     bytes: float
 
     def with_blocks(self, more: int, block: Cost) -> Cost:
-        """Return the cost with `more` blocks added, removed if negative, each of cost `block`."""
+        """Return the cost with `more` blocks of cost `block` added, or removed if it is negative."""
         return Cost(
             flops_per_token=self.flops_per_token + more * block.flops_per_token,
             bytes=self.bytes + more * block.bytes,
