@@ -1,4 +1,4 @@
-"""Codec `plain@1`: the weights themselves, in 32 or 16 bits. Norms, biases, and what no codec takes."""
+"""Codec `plain@1`: the weights themselves, in 32 or 16 bits, for norms, biases and other tensors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PlainParams(BaseModel):
 
 
 class Plain:
-    """Weights that are not coded, only rounded to a dtype."""
+    """Storage of weights that are only rounded to a dtype."""
 
     Params = PlainParams
 
