@@ -169,7 +169,7 @@ LONGEST_CALL, LONGEST_OUTPUT = 4_096, 400
 
 
 class ToolError(Exception):
-    """A tool cannot do what a call asks for; the model reads the message."""
+    """A call that a tool cannot carry out; the model reads the message."""
 
 
 class Tool(Protocol):

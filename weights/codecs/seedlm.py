@@ -10,9 +10,9 @@ weight if C = 8, P = 3, and 3 bits if C = 12, P = 4 (table 1).
 What differs from the paper: the exponent is ⌈log2(max |t| / 7.5)⌉, because the printed ⌊log2 max |t|⌋
 uses 5 of 16 mantissas (relative error 0.191 where the paper's results need 0.123; replication
 github.com/qiuyu-ren/seedlm-repro). The matrix is divided by the power of two nearest to its root mean
-square first, so that the exponents −8 … 7 fit any scale; that division is exact. Zeros fill up the last block,
-so a matrix may have any shape. A seed is the state that the register is loaded with (figure 4), not a
-place in its cycle (algorithm 2).
+square first, so that the exponents −8 … 7 fit any scale; that division is exact. Zeros fill up the last
+block, so a matrix may have any shape. A seed is the state that the register is loaded with (figure 4),
+not a place in its cycle (algorithm 2).
 
 The codec uses neither `gram` nor `seed`: it is data-free and has no random choice. Blocks that are
 more than about 2^9 smaller than the root mean square become zeros, and their search tries every seed.

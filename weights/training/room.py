@@ -26,7 +26,7 @@ KEPT_BYTES = 1 << 30
 
 
 class OutOfMemoryError(UnavailableError):
-    """Error: the work does not fit in memory."""
+    """Work that does not fit in memory."""
 
 
 def available(cgroup: Path = CGROUP, meminfo: Path = Path("/proc/meminfo")) -> int:

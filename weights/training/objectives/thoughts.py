@@ -172,8 +172,8 @@ def predictions(
     """Return (log p of the mixture, log p after the thought alone) of the tokens after each thought.
 
     Both are [rows, ahead, tokens], as are the tokens `ahead`. Without a thought, token m after position
-    j is predicted at position j + m − 1. Beyond the text's end the numbers mean nothing. Without `heads`
-    no gradient reaches the mixing head.
+    j is predicted at position j + m − 1. Beyond the text's end the numbers mean nothing. If `heads` is
+    False, no gradient reaches the mixing head.
     """
     count, tokens = ahead.shape[1:]
     first = passed.logits.shape[1] - count  # the layer of the thoughts' end

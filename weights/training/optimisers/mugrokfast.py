@@ -37,7 +37,7 @@ NamedParameters = list[tuple[str, torch.nn.Parameter]]
 
 
 class OptimiserStateError(ConfigError):
-    """Error: the tensors are not the state of this optimiser over this model."""
+    """Tensors that are not the state of this optimiser over this model."""
 
 
 class Settings(BaseModel):

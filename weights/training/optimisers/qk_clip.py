@@ -29,7 +29,7 @@ from agent_forge.runs.errors import ConfigError
 
 
 class AttentionError(ConfigError):
-    """Error: QK-Clip cannot read or bound the attention logits of a model."""
+    """A model whose attention logits QK-Clip cannot read or bound."""
 
 
 class QKClip:
