@@ -91,7 +91,7 @@ class EvoMerge:
         home: Home | str | Path | None = None,
         key: str | None = None,
     ) -> None:
-        """Take the settings, the home folder and, for a run beside an equal one, a key."""
+        """Store the settings, the home folder and, for a run beside an equal one, a key."""
         self.config = config or EvoMergeConfig()
         self.home = Home.at(home)
         self._key = key

@@ -51,7 +51,7 @@ class Ended:
     figures: Mapping[str, Figure]
 
     def __getitem__(self, role: str) -> str:
-        """Return the name of the model with a role. Raises NotFoundError."""
+        """Return the name, as every command takes it, of a role's model. Raises NotFoundError."""
         if role not in self.models:
             names = ", ".join(self.models) or "none"
             raise NotFoundError(f"run {self.run} gives no model {role!r}. It gives {names}.")

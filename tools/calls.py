@@ -35,7 +35,7 @@ class Form(Protocol):
 
     @property
     def name(self) -> str:
-        """The name in settings."""
+        """The form's name in settings: "chat", "tags", "brackets" or "words"."""
         ...
 
     @property

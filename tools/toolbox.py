@@ -229,7 +229,7 @@ class Remember:
     """Tool `put`: `put: KEY = TEXT` stores a text."""
 
     def __init__(self, memory: Memory, store: str = "semantic") -> None:
-        """Write to one of the memory's stores."""
+        """Store the memory and the name of the memory store to write to."""
         self._memory, self._store = memory, store
         self.usage = f"KEY = TEXT: keep a text in the {store} memory"
 
@@ -246,7 +246,7 @@ class Recall:
     """Tool `get`: `get: KEY` → the text of a key."""
 
     def __init__(self, memory: Memory, store: str = "semantic") -> None:
-        """Read from one of the memory's stores."""
+        """Store the memory and the name of the memory store to read from."""
         self._memory, self._store = memory, store
         self.usage = f"KEY: the text that the {store} memory has under a key"
 
@@ -315,7 +315,7 @@ class Edit:
     usage = "FILE LINE TEXT: replace a line of a file; its indentation stays"
 
     def __init__(self, repository: Repository) -> None:
-        """Work on the files of a repository."""
+        """Store the repository whose lines the tool replaces."""
         self._repository = repository
 
     def run(self, arguments: str) -> str:

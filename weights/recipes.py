@@ -44,7 +44,7 @@ class RecipeNode(Frozen):
 
 
 def _hash(form: dict[str, object]) -> str:
-    """Return SHA-256 of the canonical JSON of a recipe's fields."""
+    """Return SHA-256 of the canonical JSON of a recipe's fields, 64 hexadecimal digits."""
     return hashlib.sha256(canonical_json(form).encode()).hexdigest()
 
 
@@ -55,7 +55,7 @@ class Source(RecipeNode):
     digest: str
 
     def inputs_used(self) -> tuple[str, ...]:
-        """Return the ids of the recipes whose weights are read: none."""
+        """Return (): a source reads the weights of no other recipe."""
         return ()
 
 

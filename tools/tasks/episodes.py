@@ -62,7 +62,7 @@ class Session:
     said: str = ""
 
     def before(self, turn: int) -> Ids:
-        """Return the ids from the beginning's end to a turn (turns, results), [tokens] int32."""
+        """Return the ids of all turns and results before the turn `turn`, [tokens] int32."""
         parts = [np.zeros(0, np.int32)]
         for number in range(turn):
             parts += [self.turns[number], self.results[number]]
@@ -148,7 +148,7 @@ class Player:
                 names = [(*key, question_number, turn, number) for number, _, _ in batch] if key else []
                 turns = self._turns([talk[1].context for talk in batch], names)
                 for (_, session, box), reply in zip(batch, turns, strict=True):
-                    self._take(session, box, reply)
+                    self._add_turn(session, box, reply)
 
     def _fits(self, session: Session) -> bool:
         limit = self._model.positions
@@ -158,7 +158,7 @@ class Player:
     def _rows(self, length: int) -> int:
         return min(ROWS, self._model.rows(length + self._bounds.tokens))
 
-    def _take(self, session: Session, box: Toolbox, turn: Ids) -> None:
+    def _add_turn(self, session: Session, box: Toolbox, turn: Ids) -> None:
         """Append a turn to a session; carry out its call, if it has one, and append the result."""
         session.turns.append(turn)
         session.said = self._speech.text(turn)

@@ -90,7 +90,7 @@ class OwnRepair(BaseModel):
 
     @property
     def contents(self) -> dict[str, str]:
-        """The files by name, in their order."""
+        """File name → text, in the order of the files."""
         return {file.name: file.text for file in self.files}
 
     @property
@@ -104,11 +104,11 @@ class OwnRepair(BaseModel):
 
     @property
     def calls(self) -> tuple[Call, ...]:
-        """The edits of the solution."""
+        """The tool calls of the solution, an edit each."""
         return tuple(Call("edit", f"{edit.file} {edit.line} {edit.text}") for edit in self.fix)
 
     def item(self) -> ToolItem:
-        """Return the repair as a task."""
+        """Return the repair as a tool item of one session."""
         world = World(files=self.contents, tests=self.tests)
         return ToolItem(NAME, 1, (self.question,), None, world, (self.calls,), TOOLS)
 

@@ -201,7 +201,7 @@ def _settings(
     layers: Mapping[str, object],
     saved: Sequence[str],
 ) -> dict[str, object]:
-    """Return the keys of adapter_config.json that an extraction sets."""
+    """Return key → value of the settings in adapter_config.json that an extraction sets."""
     settings: dict[str, Any] = {
         "base_model_name_or_path": base.known_as,
         "target_modules": sorted({name.rpartition(".")[2] for name in module_pairs}),

@@ -56,7 +56,7 @@ def merge(
     settings = {
         "base_model_name_or_path": bases[0],
         "target_modules": _targets(opened, modules),
-        "fan_in_fan_out": _same(opened, "fan_in_fan_out"),
+        "fan_in_fan_out": _common_flag(opened, "fan_in_fan_out"),
         "task_type": opened[0].settings.get("task_type"),
     }
     record = {
@@ -118,7 +118,7 @@ def _targets(opened: Sequence[PairFolder], modules: Sequence[str]) -> list[str]:
     return sorted({str(name) for names in lists for name in names or ()})
 
 
-def _same(opened: Sequence[PairFolder], key: str) -> bool:
+def _common_flag(opened: Sequence[PairFolder], key: str) -> bool:
     """Return a true-or-false setting of all adapters. Raises ConfigError if they differ in it."""
     values = {bool(adapter.settings.get(key)) for adapter in opened}
     if len(values) > 1:

@@ -58,7 +58,7 @@ class Pair:
 
     @property
     def sides(self) -> tuple[int, int]:
-        """Outputs and inputs of the module."""
+        """(outputs, inputs) of the module."""
         return self.b.shape[0], self.a.shape[1]
 
     def delta(self) -> torch.Tensor:
@@ -118,7 +118,7 @@ class PairFolder:
         return {file.name: companions.digest(file.read_bytes()) for file in files}
 
     def pair(self, module: str) -> Pair:
-        """Return the pair of a module, in float32.
+        """Return the matrices A and B of a module, float32, with their scale.
 
         Raises SourceError for shapes that do not fit, NotFiniteError.
         """

@@ -77,7 +77,7 @@ class Chain:
         return Coded(coded.shape, {"codec": last.codec, "header": coded.header}, coded.parts)
 
     def decode(self, coded: Coded) -> torch.Tensor:
-        """Return [rows, columns] float32. Raises SourceError for bytes that are no coded matrix."""
+        """Return the decoded matrix, [rows, columns] float32. Raises SourceError for other bytes."""
         name, header = coded.header.get("codec"), coded.header.get("header")
         if name == NAME or name not in codecs.CODECS or not isinstance(header, dict):
             raise SourceError(f"the header names no codec that ends a chain: {name!r}.")

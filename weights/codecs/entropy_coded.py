@@ -81,7 +81,7 @@ class Uniform:
         return Coded((len(matrix), matrix.shape[1]), {**header, "low": lows}, parts)
 
     def decode(self, coded: Coded) -> torch.Tensor:
-        """Return [rows, columns] float32. Raises SourceError, UnavailableError."""
+        """Return the decoded matrix, [rows, columns] float32. Raises SourceError, UnavailableError."""
         rows, columns = coded.shape
         fitted = row_steps.decoded(coded)
         groups = fitted.members(rows)

@@ -88,7 +88,7 @@ class Hyper:
         )
 
     def decode(self, coded: Coded) -> torch.Tensor:
-        """Return [rows, columns] float32. Raises SourceError for bytes that are no coded matrix."""
+        """Return the decoded matrix, [rows, columns] float32. Raises SourceError for other bytes."""
         exponent = matrices.whole(coded, "exponent", -200, 200)
         points = matrices.whole(coded, "points", 2, MOST)
         classes = matrices.whole(coded, "classes", 1, 64)

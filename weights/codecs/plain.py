@@ -39,7 +39,7 @@ class Plain:
         return Coded((len(matrix), matrix.shape[1]), {}, {"weights": held})
 
     def decode(self, coded: Coded) -> torch.Tensor:
-        """Return [rows, columns] float32. Raises SourceError."""
+        """Return the decoded matrix, [rows, columns] float32. Raises SourceError."""
         held = coded.parts.get("weights")
         if held is None or held.dtype not in DTYPES.values() or tuple(held.shape) != coded.shape:
             raise SourceError(f"no weights of shape {list(coded.shape)} are there")

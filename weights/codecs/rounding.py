@@ -34,5 +34,5 @@ class RoundToNearest:
         )
 
     def decode(self, coded: Coded) -> torch.Tensor:
-        """Return [rows, columns] float32. Raises SourceError."""
+        """Return the decoded matrix, [rows, columns] float32. Raises SourceError."""
         return grouped_grid.decoded(coded)

@@ -76,7 +76,7 @@ class SeedLM:
         )
 
     def decode(self, coded: Coded) -> torch.Tensor:
-        """Return [rows, columns] float32. Raises SourceError for bytes that are no coded matrix."""
+        """Return the decoded matrix, [rows, columns] float32. Raises SourceError for other bytes."""
         width = matrices.whole(coded, "bits", 3, 4)
         exponent = matrices.whole(coded, "exponent", -200, 200)
         size, coefficients = GEOMETRY[width]

@@ -74,7 +74,7 @@ class Ternary:
         return Coded((rows, columns), header, parts)
 
     def decode(self, coded: Coded) -> torch.Tensor:
-        """Return [rows, columns] float32. Raises SourceError."""
+        """Return the decoded matrix, [rows, columns] float32. Raises SourceError."""
         rows, columns = coded.shape
         signs = trits.unpack(part(coded, "trits", torch.uint8), rows * columns)
         if "group" not in coded.header:

@@ -105,7 +105,7 @@ class Vptq:
         return Coded((matrix.shape[0], matrix.shape[1]), header, parts)
 
     def decode(self, coded: Coded) -> torch.Tensor:
-        """Return [rows, columns] float32. Raises SourceError for bytes that are no coded matrix."""
+        """Return the decoded matrix, [rows, columns] float32. Raises SourceError for other bytes."""
         rows, columns = coded.shape
         exponent = matrices.whole(coded, "exponent", -200, 200)
         outliers = _outlier_columns(coded)

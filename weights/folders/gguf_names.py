@@ -34,13 +34,13 @@ def is_package(text: str) -> bool:
 
 
 def is_file(text: str) -> bool:
-    """Return True if a text names a GGUF file of the Hub or of a package, so is no BASE+ADAPTER."""
+    """Return True if a text names a GGUF file of the Hub or of a package, and no BASE+ADAPTER."""
     body = text.partition("@")[0]
     return body.endswith(ENDING) and (is_prefixed(text) or bool(_REPOSITORY.fullmatch(body)))
 
 
 def is_prefixed(text: str) -> bool:
-    """Return True if a text begins with "hub:" or "package:", so is no name of the log."""
+    """Return True if a text begins with "hub:" or "package:", and so is no name of the log."""
     return text.startswith((_HUB, _PACKAGE))
 
 

@@ -68,7 +68,7 @@ def resolve_source(
     pair = split(text if _place(text) is not None else aliases.get(text, text))
     if pair is not None:
         return _pair(resolve(pair[0], aliases, named), resolve_adapter(pair[1]))
-    model = _found(text, aliases, named)
+    model = _reference_of(text, aliases, named)
     if not adapter_folders.is_adapter(Path(model.path)):
         return model
     return _pair(_base_of(model), model)
@@ -76,7 +76,7 @@ def resolve_source(
 
 def resolve_adapter(text: str) -> ModelReference:
     """Return an adapter's reference, with a local folder. Raises SourceError, UnavailableError."""
-    return _found(text, ALIASES, None)
+    return _reference_of(text, ALIASES, None)
 
 
 def make_again(folder: Path) -> Path | None:
@@ -140,7 +140,7 @@ def _base_of(adapter: ModelReference) -> ModelReference:
     if place is not None and (adapter.hub_id is not None or not place.exists()):
         raise SourceError(f"{why}, which is not here: {remedy}.")
     try:
-        model = _found(base, ALIASES, None)
+        model = _reference_of(base, ALIASES, None)
     except (SourceError, UnavailableError) as error:
         raise type(error)(f"{why}: {error} If that base is elsewhere, {remedy}.") from error
     if adapter_folders.is_adapter(Path(model.path)):
@@ -148,7 +148,7 @@ def _base_of(adapter: ModelReference) -> ModelReference:
     return model
 
 
-def _found(text: str, aliases: Mapping[str, str], named: Names | None) -> ModelReference:
+def _reference_of(text: str, aliases: Mapping[str, str], named: Names | None) -> ModelReference:
     """Return the reference of a name other than BASE+ADAPTER. Raises SourceError, UnavailableError."""
     if not text.strip():
         raise SourceError("a model's name is empty: give a folder, a Hub id or an alias.")
@@ -404,7 +404,7 @@ _TRANSPARENT = {"rope_parameters"}
 
 
 def compare_settings(a: Checkpoint, b: Checkpoint, apart: Collection[str] = ()) -> list[str]:
-    """Return a warning for each setting that differs and changes what the weights compute.
+    """Return a warning text for each setting that differs and changes what the weights compute.
 
     Keys in `apart` are left out.
     """

@@ -63,7 +63,7 @@ def tensors(inputs: Mapping[str, Model], params: Decoding) -> Iterator[CodedTens
 
 
 def plain(name: str, tensor: torch.Tensor, rest: Rest) -> CodedTensor:
-    """Return a tensor in the codec `plain@1`, as float16 if `rest` asks for it and the range allows."""
+    """Return a tensor coded by `plain@1`, as float16 if `rest` asks for it and the range allows."""
     tensor_dtype = str(tensor.dtype).removeprefix("torch.")
     fits = rest == "float16" and bool(torch.isfinite(tensor.to(torch.float16)).all())
     dtype = "float16" if fits and tensor_dtype == "float32" else tensor_dtype

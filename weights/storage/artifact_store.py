@@ -108,7 +108,7 @@ class Vault:
         also means that another process was faster. Raises ConfigError, UnavailableError.
         """
         _check(name, files)
-        before = self._found(name)
+        before = self._readable(name)
         if before is not None and self._is_whole(before):
             return False
         written = self._replace(name, before, {f: _chunks(files[f]) for f in sorted(files)})
@@ -242,7 +242,7 @@ class Vault:
             )
         return manifest
 
-    def _found(self, name: str) -> Manifest | None:
+    def _readable(self, name: str) -> Manifest | None:
         try:
             return self._manifest(name)
         except (TamperedError, UnsealedError) as error:
@@ -265,7 +265,7 @@ class Vault:
             manifest = Manifest(name=name, attempt=attempt, key=key, files=entries)
             self._store.write(manifest.place(".manifest"), [manifest.encode(self._keys)])
             failpoints.hit("vault-uploaded")
-            if self._found(name) != before:
+            if self._readable(name) != before:
                 return False
             if not self._is_whole(manifest):
                 raise UnavailableError(f"artifact {name} did not arrive whole. Try again.")

@@ -329,7 +329,7 @@ class Copies:
         if adapter is None:
             return {}
         for place in self._folder.iterdir():
-            if place.name[0] != "." and _made_of(place) == (str(base), stamps(model_files(base))):
+            if place.name[0] != "." and _origin_of(place) == (str(base), stamps(model_files(base))):
                 self._use(place)
                 return {file.name: place / file.name for file in weight_files(base)}
         return {}
@@ -421,7 +421,7 @@ def stamps(files: Mapping[str, Path]) -> Stamps:
 
 def written_since(place: Path, source: Path) -> bool:
     """Return True if a copy was made of `source` and the files of `source` were written to since."""
-    folder, before = _made_of(place)
+    folder, before = _origin_of(place)
     if folder != str(source) or not adapter_folders.exists(source):
         return False
     try:
@@ -430,7 +430,7 @@ def written_since(place: Path, source: Path) -> bool:
         return True
 
 
-def _made_of(place: Path) -> tuple[str, Stamps]:
+def _origin_of(place: Path) -> tuple[str, Stamps]:
     """Return (path of the copied folder, stamps of its files); ("", {}) if unknown."""
     try:
         note = json.loads((place / ORIGIN).read_text("utf-8"))

@@ -155,7 +155,7 @@ class Finder:
 
         Raises SourceError, UnavailableError.
         """
-        origin = self._asked(lambda store: find(store, text))
+        origin = self._ask_log(lambda store: find(store, text))
         if origin is None:
             return None
         folder = self._settler.folder(origin)
@@ -171,14 +171,14 @@ class Finder:
         run_name = None
         if streams.NAME.fullmatch(run):
             with suppress(UnavailableError):
-                run_name = self._asked(lambda store: finding.whole_name(store, run))
+                run_name = self._ask_log(lambda store: finding.whole_name(store, run))
         if run_name is None:
             return
         known_as = f"{run}:{model or finding.RESULT}"
         other = f"write {known_as} for that" if text != known_as else "move the folder for that"
         self._tell(f"{text} is the folder {folder}, not the model of run {run}: {other}")
 
-    def _asked(self, question: Callable[[EventStore], T | None]) -> T | None:
+    def _ask_log(self, question: Callable[[EventStore], T | None]) -> T | None:
         """Return `question(log)`; None if the home has no log yet, and none is created."""
         if self._home.url is None and not self._home.database.exists():
             return None

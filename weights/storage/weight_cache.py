@@ -44,7 +44,7 @@ LATELY = 3600
 
 
 def size(weights: Weights) -> int:
-    """Return the bytes of all tensors."""
+    """Return the total bytes of all tensors."""
     return sum(t.numel() * t.element_size() for t in weights.values())
 
 

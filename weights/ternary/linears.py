@@ -47,7 +47,7 @@ def names(module: torch.nn.Module) -> list[str]:
 
 
 def of_config(settings: Mapping[str, Any]) -> list[str]:
-    """Return `names` of the model that a config.json describes, without weights. Raises SourceError."""
+    """Return the sorted matrix names of `names` for the model of a config.json. Raises SourceError."""
     from agent_forge.weights.architectures.auto import AutoModelForCausalLM
     from agent_forge.weights.architectures.auto_config import AutoConfig
 

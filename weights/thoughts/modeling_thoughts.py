@@ -103,7 +103,7 @@ def embedded(model: Any, thoughts: Thoughts, ids: Tensor, ahead: Tensor) -> Tens
 
 
 def paused(model: Any, thoughts: Thoughts, length: int, ahead: Tensor) -> Tensor:
-    """Return the embeddings of `embedded` with `length` pause vectors in the place of a thought."""
+    """Return `embedded` with `length` pause vectors as a thought, [rows, layers, tokens, hidden]."""
     assert thoughts.pause is not None
     rows, _, tokens = ahead.shape
     inner = thoughts.pause.expand(rows, length, tokens, -1)
@@ -193,7 +193,7 @@ def wide(values: Tensor) -> Tensor:
 
 
 def mixed(base: Tensor, thought: Tensor, logit: Tensor) -> Tensor:
-    """Return log(w p + (1 − w) q) of log-probabilities q (base) and p (thought) and the logit of w."""
+    """Return log(w p + (1 − w) q) of log q (base), log p (thought) and w's logit, of their shape."""
     return torch.logaddexp(F.logsigmoid(logit) + thought, F.logsigmoid(-logit) + base)
 
 
@@ -263,7 +263,7 @@ class Thinker(nn.Module):
 
 
 def loaded(tensors: Mapping[str, Tensor]) -> Thoughts:
-    """Return the module with these parameters. Raises RuntimeError for other names or shapes."""
+    """Return a `Thoughts` with these parameters. Raises RuntimeError for other names or shapes."""
     thoughts = Thoughts(tensors["start"].numel(), "pause" in tensors)
     thoughts.load_state_dict(dict(tensors))
     return thoughts.to(tensors["start"].dtype)

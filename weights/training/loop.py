@@ -330,9 +330,9 @@ class DivergenceWatch:
                 f"the loss {loss:.4f} is above {limit:.4f}, its moving average {self._mean:.4f} and "
                 f"{self._sigmas:g} standard deviations (setting divergence)",
             )
-        self._take(loss)
+        self._count_loss(loss)
 
-    def _take(self, loss: float) -> None:
+    def _count_loss(self, loss: float) -> None:
         """Update mean and variance by a loss, with exponential weights, at first 1 / count."""
         self._count += 1.0
         weight = max(1.0 - DECAY, 1.0 / self._count)

@@ -59,7 +59,7 @@ class Snapshots:
         self.folder = folder
 
     def write(self, recipe: Train, snapshot: Snapshot) -> Facts:
-        """Write a snapshot, synced, under the id of `recipe.to(snapshot.step)`; return its facts.
+        """Write a snapshot, synced, under the id of `recipe.to(snapshot.step)`; return snapshot.json.
 
         Raises UnavailableError if the disk is full or the folder cannot be written.
         """

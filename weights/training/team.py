@@ -100,7 +100,7 @@ def segment(
             except RuntimeError as error:
                 if lacks_memory(error):
                     raise
-                raise _ended(folder, members, error) from error
+                raise _end_error(folder, members, error) from error
 
 
 def placed(device: str, rank: int) -> str:
@@ -218,13 +218,13 @@ def _await(folder: Path, members: list[subprocess.Popen[bytes]]) -> None:
     until = time.monotonic() + WAIT.total_seconds()
     while not all((folder / f"{rank}.here").exists() for rank in range(1, len(members) + 1)):
         if any(member.poll() is not None for member in members):
-            raise _ended(folder, members, "one ended before the first step")
+            raise _end_error(folder, members, "one ended before the first step")
         if time.monotonic() > until:
             raise UnavailableError("the processes of the training did not start in ten minutes.")
         time.sleep(0.05)
 
 
-def _ended(folder: Path, members: list[subprocess.Popen[bytes]], error: object) -> UnavailableError:
+def _end_error(folder: Path, members: list[subprocess.Popen[bytes]], error: object) -> UnavailableError:
     """Return the error to raise when a segment's processes lost each other, by the members' ends.
 
     It waits, because a process's connection closes a moment before its end shows.

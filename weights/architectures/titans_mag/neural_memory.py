@@ -189,6 +189,6 @@ def _decays(rates: Rates) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, tor
 
 
 def _ratios(logarithm: torch.Tensor, later: torch.Tensor) -> torch.Tensor:
-    """Return exp(l_t − l_s) where t is s or later, else 0."""
+    """Return exp(l_t − l_s) where t is s or later, else 0, [..., tokens t, tokens s]."""
     difference = logarithm[..., :, None] - logarithm[..., None, :]
     return difference.masked_fill(~later, -torch.inf).exp()

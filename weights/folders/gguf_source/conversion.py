@@ -168,7 +168,7 @@ def _halved(rows: np.ndarray, heads: int) -> np.ndarray:
 
 
 def _dtype(model: Converted) -> torch.dtype:
-    """Return the folder's dtype: float16 or bfloat16 if all matrices have it and the rest fits."""
+    """Return the folder's dtype: the matrices' 16-bit dtype if all numbers fit it; else float32."""
     tensors = {
         name: model.header.tensors[stored_name] for name, (_, stored_name) in model.tensors.items()
     }

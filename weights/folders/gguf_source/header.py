@@ -79,7 +79,7 @@ class Header:
 
     @property
     def file(self) -> Path:
-        """The file that messages name."""
+        """The path of the first part, which messages name."""
         return self.files[0]
 
 
@@ -322,7 +322,7 @@ class Metadata:
 
     @classmethod
     def of(cls, header: Header) -> Metadata:
-        """Return the metadata of a header. Raise SourceError if it names no architecture."""
+        """Return a header's metadata. Raises SourceError if they name no architecture."""
         name = header.fields.get("general.architecture")
         if not isinstance(name, str):
             raise SourceError(f"{header.file} names no general.architecture: no model can be made.")

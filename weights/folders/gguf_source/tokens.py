@@ -165,7 +165,7 @@ def _splitting(source: Metadata) -> Splitting:
 
 
 def _byte_level(source: Metadata, vocabulary: _Vocabulary, how: Splitting) -> dict[str, object]:
-    """Return tokenizer.json's parts of byte-level BPE: normaliser, splitting, model, decoder."""
+    """Return key → part of tokenizer.json for byte-level BPE: splitting, model, decoder, …."""
     merges = source.fields.get("tokenizer.ggml.merges")
     if not isinstance(merges, list):
         raise source.error("its tokenizer has no merges (tokenizer.ggml.merges).")
@@ -199,7 +199,7 @@ def _split(pattern: str) -> dict[str, Any]:
 def _sentence_piece(
     source: Metadata, vocabulary: _Vocabulary, ids: Mapping[str, int]
 ) -> dict[str, object]:
-    """Return tokenizer.json's parts of SentencePiece's BPE: normaliser, model, decoder.
+    """Return key → part of tokenizer.json for SentencePiece's BPE: normaliser, model, decoder.
 
     If the file says so, a space is put before a text, and before text after an added token.
     """

@@ -114,7 +114,7 @@ class Teacher:
     """A model whose predictions a training reads, and which is never trained."""
 
     def __init__(self, model: Model, device: torch.device, recipe: Train) -> None:
-        """Build the model as the trained one is built. Raises SourceError."""
+        """Build the model, frozen, in evaluation mode, on `device`. Raises SourceError."""
         module = build(model, str(device), recipe.attention, frozen=True)
         self._module = module.eval()
         self.vocabulary = int(module.config.get_text_config().vocab_size)

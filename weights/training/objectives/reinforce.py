@@ -97,7 +97,7 @@ class Reinforce:
         self.tokens = recipe.batch * recipe.context
 
     def batch(self, step: int) -> Batch:
-        """Return the rows of a step: prompts by key, and replies sampled with the present weights.
+        """Return a step's rows by name: prompts by key, and replies sampled with the present weights.
 
         "tokens": [batch, width] int64, prompt and reply, 0 after both; "starts" and "sizes": [batch],
         lengths of prompt and reply in tokens; "rewards" and "gains": [batch] float32, 1 or −1, and
