@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import override
 
 from agent_forge.events import Envelope, Event
-from agent_forge.evomerge import config, search, settings_table, submission
+from agent_forge.evomerge import config as settings_of
+from agent_forge.evomerge import search, settings_table, submission
 from agent_forge.evomerge.config import EvoMergeConfig, parse
 from agent_forge.evomerge.recipes.recipe import Source
 from agent_forge.evomerge.reports import measured, rows
@@ -49,22 +50,22 @@ class MergeSettings(KindSettings[RunState]):
 
     @override
     def fault(self, error: Mapping[str, Any]) -> tuple[str, str]:
-        where, sentence = config.explain(error)
+        where, sentence = settings_of.explain(error)
         return where, sentence if error["type"] == "extra_forbidden" else super().fault(error)[1]
 
     @override
     def changed(self, config: EvoMergeConfig, changes: Mapping[str, object]) -> EvoMergeConfig:
-        return config.changed(config, changes)
+        return settings_of.changed(config, changes)
 
     @override
     def changes(self, before: EvoMergeConfig, after: EvoMergeConfig) -> dict[str, Any]:
-        return config.changes(before, after)
+        return settings_of.changes(before, after)
 
     @override
     def taken(self, settings: Mapping[str, object]) -> tuple[dict[str, object], tuple[str, ...]]:
         """Leave out settings of the source documents that have no meaning here."""
-        own_settings, left = config.translated(settings)
-        return own_settings, config.warnings(left)
+        own_settings, left = settings_of.translated(settings)
+        return own_settings, settings_of.warnings(left)
 
     @override
     def shown(self, config: EvoMergeConfig) -> dict[str, Any]:
