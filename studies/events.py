@@ -267,10 +267,12 @@ def history(
     starts: Sequence[Upcaster] = (),
     upcasters: Mapping[tuple[str, int], Upcaster] = MappingProxyType({}),
     kept_by: tuple[type[Event], ...] = (),
+    makes: bool = True,
 ) -> type[MakingState]:
     """Return the state of a kind of run, with the registry of its events.
 
-    Its `forked`, and events of making and measuring, are there in any case. `requests` and `starts`
+    Its `forked`, and events of measuring, are there in any case, those of making if it `makes` models.
+    `requests` and `starts`
     read the schemas 1, 2 … of `submitted` and `forked`, and of `started`, as the next one; `upcasters`
     are of `further` events. Answers are found under their tasks' keys. Events of the types `kept_by`
     keep what is remembered of a state.
@@ -279,7 +281,8 @@ def history(
     reading = dict(upcasters)
     for event, steps in ((submitted, requests), (forked, requests), (started, starts)):
         reading |= {(event.type, schema): step for schema, step in enumerate(steps, start=1)}
-    every = (submitted, forked, started, *making.EVENTS, Observed, *further, completed)
+    of_making = making.EVENTS if makes else ()
+    every = (submitted, forked, started, *of_making, Observed, *further, completed)
 
     class StudyState(MakingState):
         """State of a run of one kind of study."""

@@ -58,6 +58,12 @@ S = TypeVar("S", bound=MakingState)
 
 #: Events of every study that are listed.
 LISTED = frozenset({Advanced.type, Made.type, Trained.type, Observed.type})
+#: What a study that trains nothing has as every other kind, unless it says otherwise.
+OF_TRAININGS = (
+    *("curve_of", "document", "find", "gives_items", "models", "origin", "outlook", "part", "resumes"),
+    *("result_files", "result_name", "results", "stored", "tables", "tracked_names", "tracked_parts"),
+    *("unchanged", "write_result"),
+)
 
 
 class Study(Kind[S]):
@@ -115,6 +121,9 @@ class Study(Kind[S]):
             every = {event: task for event, task in answers.items() if event.type in types}
             derive(cls, types)
             cls.answers, cls.listed = {**every, **cls.answers}, cls.listed | LISTED
+            for name in () if Advanced in cls.answers else OF_TRAININGS:
+                if getattr(cls, name) is getattr(Study, name):
+                    setattr(cls, name, getattr(Kind, name))
 
     # ---- what a phase writes, or may write ---------------------------------------------------------
 
@@ -197,6 +206,11 @@ class Study(Kind[S]):
         return {"models": self.roles(config), "items": ["items"]}
 
     @property
+    def trains(self) -> bool:
+        """True if its runs train: its state has the events of trainings."""
+        return Advanced in self.answers
+
+    @property
     def purpose(self) -> str:
         """Key of the random draws of trainings and intervals: all arms have the same."""
         return self.name
@@ -239,7 +253,6 @@ class Study(Kind[S]):
 
     @override
     def needs(self, task: object) -> str | None:
-        """Return the id of the snapshot that a segment goes on from, or of the model that is read."""
         return making.needs(task)
 
     @override
@@ -325,8 +338,7 @@ class Study(Kind[S]):
 
     @override
     def ancestry(self, state: S, name: str) -> list[Ancestor]:
-        recipe_id = self.find(state, name or MODEL)
-        return origins.ancestry(state, self.named(state), recipe_id)
+        return origins.ancestry(state, self.named(state), self.find(state, name or MODEL))
 
     @override
     def chosen(self, state: S, which: str) -> list[str]:
@@ -336,9 +348,9 @@ class Study(Kind[S]):
 
     @override
     def placed(self, data: str) -> str:
-        from agent_forge.evaluation.data.training_texts import absolute
+        from agent_forge.evaluation.data import items, training_texts
 
-        return absolute(data)
+        return training_texts.absolute(data) if self.trains else items.absolute(data)
 
     @override
     def asked_for(self, settings: Mapping[str, object], config: BaseModel) -> bool:
@@ -348,7 +360,8 @@ class Study(Kind[S]):
 
     @override
     def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
-        return submission.plan(self, request, lookup)
+        plan = submission.plan if self.trains else submission.plan_on_items
+        return plan(self, request, lookup)
 
     @override
     def check(self, plan: Plan) -> Checked:
@@ -373,21 +386,16 @@ class Study(Kind[S]):
 
     @override
     def yardstick(self, state: S) -> Plain:
-        """Return the items that results are measured on."""
-        return {OTHER_DATA: state.started.items if state.started else None}
+        pinned = "items" if self.trains else "data_digest"
+        return {OTHER_DATA: getattr(state.started, pinned, None)}
 
     @override
     def names(self, state: S) -> dict[str, str]:
         run = self.begun(state)
-        if run is None:
-            return {}
-        has_name = self.baseline in self.arms and self.baseline not in run.recipes
-        return study_view.names(run, self.trainings(state), self.baseline if has_name else None)
+        return {} if run is None else study_view.names(run, self.trainings(state))
 
     @override
     def summary_line(self, type_: str, data: Data, names: Mapping[str, str]) -> str | None:
-        if type_ == "started":
-            return self.started_line(data)
         return study_view.summary_line(self, type_, data, names)
 
     @override
@@ -440,7 +448,6 @@ class Study(Kind[S]):
 
     @override
     def head(self, state: S) -> Head:
-        """Return the head: the result beside the baseline, and facts."""
         run = self.begun(state)
         if run is None:
             return default_panels.head(self, state)
@@ -480,14 +487,7 @@ class Study(Kind[S]):
 
     @override
     def tables(self) -> Mapping[str, Callable[[S, Sequence[Envelope]], Table]]:
-
-        def training(state: S, _rows: Sequence[Envelope]) -> Table:
-            return study_view.training_table(self.curves(state))
-
-        def figures(state: S, _rows: Sequence[Envelope]) -> Table:
-            return study_view.figures_table(state, self.names(state), self.figure_of)
-
-        return {"training": training, "figures": figures}
+        return study_view.tables_of(self)
 
     # ---- work, in a process that may load torch ----------------------------------------------
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agent_forge.events import Event
+from agent_forge.events import Envelope, Event
 from agent_forge.events.envelope import Data, Plain
 from agent_forge.runs.event_types import Figure, Measurement
 from agent_forge.runs.kinds.decide import Start
-from agent_forge.runs.kinds.outcome import Figured, figure_text
+from agent_forge.runs.kinds.outcome import figure_text
 from agent_forge.runs.lists.tables import Kind, Row, Table
 from agent_forge.runs.panels.head import Fact, Result, listed
 from agent_forge.runs.panels.panels import Metric, Panel
@@ -38,21 +38,25 @@ Curves = Mapping[str, list[dict[str, float]]]
 # ---- names and lines -----------------------------------------------------------------------------
 
 
-def names(run: Run, trainings: Mapping[str, Train], start_name: str | None) -> dict[str, str]:
-    """Return recipe id → name, of snapshots too, and of the given model if that has a name."""
-    names = {run.started.model.recipe_id: start_name} if start_name else {}
+def names(run: Run, trainings: Mapping[str, Train]) -> dict[str, str]:
+    """Return recipe id → name, of snapshots too, and of the given model if that is the baseline."""
+    baseline = _study(run).baseline
+    is_given = baseline in run.study.arms and baseline not in run.recipes
+    names = {run.started.model.recipe_id: baseline} if is_given else {}
     for name, recipe in trainings.items():
         for step, event in run.state.advanced.get(recipe.stem, {}).items():
             names[event.recipe_id] = f"{name} after {step} steps"
     return names | {recipe.id: name for name, recipe in run.recipes.items()}
 
 
-def summary_line(study: Figured, type_: str, data: Data, names: Mapping[str, str]) -> str | None:
+def summary_line(study: Any, type_: str, data: Data, names: Mapping[str, str]) -> str | None:
     """Return the telling part of an event on one line; None for a type that not every study has."""
     name = names.get(str(data.get("recipe_id")), str(data.get("recipe_id"))[:12])
     match type_:
         case "submitted":
             return f"{data['model']['name']}, {data['config']['tokens']:,} tokens"
+        case "started":
+            return study.started_line(data)
         case "made" | "trained":
             return f"{name}: {data['digest'][:12]}"
         case "advanced":
@@ -127,29 +131,32 @@ def progress(state: MakingState, trainings: Mapping[str, Train]) -> tuple[int, i
     return sum(map(state.steps, every)), sum(recipe.upto for recipe in every)
 
 
-def training_table(curves: Curves) -> Table:
-    """Return the points of all trainings."""
-    return Table(
-        CURVE, [{"model": name, **point} for name, points in curves.items() for point in points]
-    )
+def tables_of(study: Any) -> dict[str, Callable[[Any, Sequence[Envelope]], Table]]:
+    """Return the tables of a study: the points of all trainings, and every figure of a measurement."""
 
+    def training(state: MakingState, _rows: Sequence[Envelope]) -> Table:
+        curves: Curves = study.curves(state)
+        points = ({"model": name, **point} for name, curve in curves.items() for point in curve)
+        return Table(CURVE, [*points])
 
-def figures_table(state: MakingState, names: Mapping[str, str], of: str) -> Table:
-    """Return every figure that was measured; `of` is the column of what it is of."""
-    rows: list[Row] = [
-        {
-            "model": names[event.recipe_id],
-            "measure": event.measure,
-            "slice": event.on,
-            of: what,
-            "value": value,
-        }
-        for event in state.answers.values()
-        if isinstance(event, Observed)
-        for what, value in event.values.items()
-    ]
-    text: dict[str, Kind] = dict.fromkeys(("model", "measure", "slice", of), "text")
-    return Table({**text, "value": "float"}, rows)
+    def figures(state: MakingState, _rows: Sequence[Envelope]) -> Table:
+        names, of = study.names(state), study.figure_of
+        rows: list[Row] = [
+            {
+                "model": names[event.recipe_id],
+                "measure": event.measure,
+                "slice": event.on,
+                of: what,
+                "value": value,
+            }
+            for event in state.answers.values()
+            if isinstance(event, Observed)
+            for what, value in event.values.items()
+        ]
+        text: dict[str, Kind] = dict.fromkeys(("model", "measure", "slice", of), "text")
+        return Table({**text, "value": "float"}, rows)
+
+    return {"training": training, "figures": figures}
 
 
 # ---- results and panels --------------------------------------------------------------

@@ -34,7 +34,7 @@ from agent_forge.phases.compression.recipes import (
     Submitted,
 )
 from agent_forge.phases.compression.settings import CompressionConfig
-from agent_forge.runs.errors import NotFoundError
+from agent_forge.runs.errors import ConfigError, NotFoundError
 from agent_forge.runs.event_types import Figure, MadeModel, Measurement
 from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.kinds import default_panels
@@ -42,9 +42,7 @@ from agent_forge.runs.kinds.architecture import Architecture
 from agent_forge.runs.kinds.asked import Checked, Command, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Decision, Start, Task
 from agent_forge.runs.kinds.forecast import Forecast
-from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.kinds.origin import Ancestor, Origin
-from agent_forge.runs.kinds.view import OTHER_DATA
 from agent_forge.runs.panels.head import Head, listed
 from agent_forge.runs.panels.panels import Panel
 from agent_forge.studies import comparison, origins
@@ -164,10 +162,6 @@ class Compression(Study[CompressionState]):
         lines=panels.lines,
         next_steps=panels.next_steps,
     )
-    # It trains nothing, and gives no items.
-    gives_items, curve_of, tracked_names = False, Kind.curve_of, ()
-    unchanged, outlook, stored = Kind.unchanged, Kind.outlook, Kind.stored
-    part, tables, tracked_parts, resumes = Kind.part, Kind.tables, Kind.tracked_parts, Kind.resumes
 
     # ---- script ----------------------------------------------------------------------------------
 
@@ -261,7 +255,9 @@ class Compression(Study[CompressionState]):
 
     @override
     def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
-        return submission.plan(self, request, lookup)
+        if {"budget", "retention"} <= set(request.config):
+            raise ConfigError("give a budget or a retention: each alone chooses a file.")
+        return super().plan(request, lookup)
 
     @override
     def check_machine(self, config: CompressionConfig) -> None:
@@ -270,13 +266,6 @@ class Compression(Study[CompressionState]):
     @override
     def check(self, plan: Plan) -> Checked:
         return submission.check(plan)
-
-    @override
-    def placed(self, data: str) -> str:
-        """Return data with an absolute path; tasks and built-in items keep their names."""
-        from agent_forge.evaluation.data.items import absolute
-
-        return absolute(data)
 
     # ---- results ---------------------------------------------------------------------------------
 
@@ -462,10 +451,6 @@ class Compression(Study[CompressionState]):
     def made(self, state: CompressionState, digest: str) -> str | None:
         packed = (m for m in state.made.values() if isinstance(m, Packed))
         return next((event.recipe_id for event in packed if event.digest == digest), None)
-
-    @override
-    def yardstick(self, state: CompressionState) -> dict[str, object]:
-        return {OTHER_DATA: state.started.data_digest if state.started else None}
 
     @override
     def progress(self, state: CompressionState) -> tuple[int, int | None]:

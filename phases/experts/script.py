@@ -416,20 +416,9 @@ def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
 
     Raises ConfigError, DataError, UnavailableError.
     """
-    from agent_forge.weights.folders.sources import ALIASES, resolve
-
-    roles = (MODEL, MERGES)
-    if unknown := sorted(
-        role for role, models in request.models.items() if models and role not in roles
-    ):
-        raise ConfigError(f"{kind.title} has no models {unknown[0]!r}: it has {MODEL} and {MERGES}.")
-    base_request = replace(request, models={MODEL: request.models.get(MODEL, ())})
-    base = submission.plan(kind, base_request, lookup, recipes.added)
-    aliases = {**ALIASES, **lookup.aliases}
-    names = [str(name) for name in request.models.get(MERGES, ())]
-    merges = tuple(resolve(name, aliases, lookup.named) for name in names)
-    _check_domains(base.config, bool(request.data))
-    return replace(base, fields={**base.fields, MERGES: merges})
+    plan = submission.plan(kind, request, lookup, recipes.added)
+    _check_domains(plan.config, bool(request.data))
+    return plan
 
 
 def _check_domains(config: ExpertsConfig, has_data: bool) -> None:
