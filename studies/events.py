@@ -272,8 +272,7 @@ def history(
     """Return the state of a kind of run, with the registry of its events.
 
     Its `forked`, and events of measuring, are there in any case, those of making if it `makes` models.
-    `requests` and `starts`
-    read the schemas 1, 2 … of `submitted` and `forked`, and of `started`, as the next one; `upcasters`
+    `requests` and `starts` read the schemas 1, 2 … of `submitted` and `forked`, and of `started`, as the next one; `upcasters`
     are of `further` events. Answers are found under their tasks' keys. Events of the types `kept_by`
     keep what is remembered of a state.
     """

@@ -136,8 +136,8 @@ def tables_of(study: Any) -> dict[str, Callable[[Any, Sequence[Envelope]], Table
 
     def training(state: MakingState, _rows: Sequence[Envelope]) -> Table:
         curves: Curves = study.curves(state)
-        points = ({"model": name, **point} for name, curve in curves.items() for point in curve)
-        return Table(CURVE, [*points])
+        rows: list[Row] = [{"model": name, **point} for name in curves for point in curves[name]]
+        return Table(CURVE, rows)
 
     def figures(state: MakingState, _rows: Sequence[Envelope]) -> Table:
         names, of = study.names(state), study.figure_of
