@@ -53,7 +53,7 @@ def plan(
 
 
 def plan_on_items(kind: AnyKind, request: RunRequest, lookup: Lookup) -> Plan:
-    """Return the plan of a run of one `model`, and those of further roles, that is measured on items.
+    """Return the plan of a run of one `model`, and models of other roles, that is measured on items.
 
     Raises ConfigError or UnavailableError before anything is started.
     """
@@ -65,7 +65,7 @@ def plan_on_items(kind: AnyKind, request: RunRequest, lookup: Lookup) -> Plan:
 def of_models(
     kind: AnyKind, request: RunRequest, lookup: Lookup
 ) -> tuple[Any, dict[str, tuple[ModelReference, ...]]]:
-    """Return the settings of a run of one `model`, and the models of each of its kind's roles.
+    """Return (settings, role → models) of a run of one `model`; all roles of its kind are there.
 
     Raises ConfigError or UnavailableError.
     """
@@ -87,7 +87,7 @@ def of_models(
 
 
 def opened(plan: Plan) -> Checkpoint:
-    """Open the given model (header only). Raises SourceError; ConfigError for a window too long."""
+    """Return the given model's checkpoint, header only. Raises SourceError, ConfigError."""
     from agent_forge.weights.folders import model_config
     from agent_forge.weights.folders.checkpoint import open_checkpoint
 
@@ -100,9 +100,9 @@ def opened(plan: Plan) -> Checkpoint:
 
 
 def trainable(config: Adapted, settings: Mapping[str, object]) -> int | None:
-    """Return the parameters of the adapters for a model by its config.json; None without adapters.
+    """Return the number of parameters of the adapters for a model; None without adapters.
 
-    Raises ConfigError for layers that the model lacks, and a rank that they have not.
+    `settings` is the model's config.json. Raises ConfigError for layers or a rank that it cannot have.
     """
     if config.train == "full":
         return None
@@ -112,7 +112,7 @@ def trainable(config: Adapted, settings: Mapping[str, object]) -> int | None:
 
 
 def checked(plan: Plan, checkpoint: Checkpoint) -> Checked:
-    """Open tokenizer and data; raise the errors that a start would raise."""
+    """Return warnings, parameters and documents; raise the errors that a start would raise."""
     from agent_forge.evaluation.training_text.kept_text import given_tokenizer
 
     given_tokenizer(Path(plan.fields["model"].path))
@@ -127,7 +127,10 @@ def checked(plan: Plan, checkpoint: Checkpoint) -> Checked:
 
 
 def checked_on_items(plan: Plan, opened: Sequence[Checkpoint], needed: Sequence[Slice]) -> Checked:
-    """Open the items of a run of these models; raise the errors that a start would raise."""
+    """Return the result of a check of models and items: warnings, parameters, document counts.
+
+    Raises the errors that a start would raise for the items.
+    """
     from agent_forge.evaluation.loading import load_items, texts_of
 
     notes = [warning for checkpoint in opened for warning in checkpoint.warnings]

@@ -23,9 +23,9 @@ def speed(segment: Advanced) -> float | None:
 
 
 def newest(state: MakingState, recipes: Iterable[Making]) -> float | None:
-    """Return the tokens a second of the newest segments of trainings that are begun and unfinished.
+    """Return the mean tokens a second of the newest segments of unfinished trainings; None: none has.
 
-    It is their mean: what a device does. None without any.
+    A mean over trainings is the speed of one device.
     """
     begun = [
         segments(state, recipe)[-1]
@@ -43,13 +43,12 @@ def outlook(
     under_way: Sequence[tuple[str, float]],
     unit: str,
 ) -> Outlook:
-    """Return how far a started run is: its steps, and the seconds that steps and measuring have left.
+    """Return how far a started run is: steps done and in all, share done, seconds left if known.
 
-    A step costs what the training's own steps took on average; one of a training that has not begun
-    costs what those of its objective took, or any, for windows of the same size. A measure that was
-    never taken has no price: it is left out, and `besides` says so. `under_way` has the tasks of
-    devices, each with its seconds: devices share what is left, and no training ends sooner than its own
-    steps.
+    A step costs the average seconds of the training's own steps. If the training has not begun, it is
+    the average of the trainings of its objective, or of all, for windows of the same size. A measure
+    that was never taken has no price: it is left out, and `besides` says so. `under_way` has the tasks
+    of devices, each with its seconds. Devices share the rest; no training ends before its own steps.
     """
     done, of = sum(map(state.steps, trainings)), sum(recipe.upto for recipe in trainings)
     if state.completed:
@@ -75,7 +74,7 @@ def outlook(
 
 
 def _trainings(state: MakingState, trainings: Sequence[Train]) -> list[float] | None:
-    """Return the seconds that each unfinished training has left; None if no step has a price."""
+    """Return the seconds left of each unfinished training; None if a training's steps have no price."""
     prices = {recipe.stem: _price(state, [recipe]) for recipe in trainings}
     every = _price(state, trainings)
     left: list[float] = []
@@ -94,7 +93,7 @@ def _trainings(state: MakingState, trainings: Sequence[Train]) -> list[float] | 
 
 
 def _price(state: MakingState, trainings: Iterable[Train]) -> float | None:
-    """Return the mean seconds of a place of a window by the log; None if no step was done."""
+    """Return the mean seconds for one token of a window, by the log; None if no step was done."""
     costs = [
         (event.seconds, (event.step - event.begin) * recipe.batch * recipe.context)
         for recipe in trainings
@@ -105,7 +104,7 @@ def _price(state: MakingState, trainings: Iterable[Train]) -> float | None:
 
 
 def _prices(state: MakingState) -> Mapping[str, float]:
-    """Return measure → mean seconds of its measurements so far."""
+    """Return name of a measure → mean seconds of its measurements so far."""
     seconds: dict[str, list[float]] = {}
     for event in state.answers.values():
         if isinstance(event, Observed):
@@ -114,7 +113,7 @@ def _prices(state: MakingState) -> Mapping[str, float]:
 
 
 def _longest(state: MakingState) -> float:
-    """Return the seconds of the longest segment: a task under way has spent no more of the rest."""
+    """Return the seconds of the longest recorded segment; 0 without one."""
     return max(
         (e.seconds for advances in state.advanced.values() for e in advances.values()), default=0.0
     )
