@@ -192,9 +192,12 @@ class StudyView(View):
     def announce(self, state: State, data: Json, name: str) -> None:
         """Print the report, the contents of its folder, the result's names, and next commands."""
         kind: Any = self.kind  # a study
+        roles = kind.roles(state.submitted.config)
+        if not roles:
+            super().announce(state, data, name)
+            return
         for line in kind.lines(state):
             say(line)
-        roles = kind.roles(state.submitted.config)
         if folder := data.get("folder"):
             first, *rest = (
                 f"{word}: {', '.join(f'{folder}/{part}' for part in parts)}"

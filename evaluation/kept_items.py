@@ -2,7 +2,7 @@
 
 The worker that starts the run keeps the items. A worker that fetches them first compares their digest
 with the one in `started`, as it does for files of its own. `TaskContext` opens a run's inputs in one
-process for all kinds of run that measure.
+process for all kinds of run that measure. No torch: methods that compute import what they need.
 """
 
 from __future__ import annotations
@@ -10,24 +10,25 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
-from agent_forge.evaluation.autotune import machine_profile, unsuited
 from agent_forge.evaluation.data import domains
 from agent_forge.evaluation.data import items as data_items
-from agent_forge.evaluation.data.items import Item
+from agent_forge.evaluation.data.items import Item, Text
 from agent_forge.evaluation.data.slices import SLICES, Slice
 from agent_forge.evaluation.lm_eval import spec
+from agent_forge.evaluation.loading import load_items, texts_of
 from agent_forge.runs.errors import DataError, ForgeError, UnavailableError
 from agent_forge.runs.event_types import Profile, checked
 from agent_forge.runs.kinds.decide import Task
 from agent_forge.runs.kinds.state import State
 from agent_forge.weights.devices import of_run
-from agent_forge.weights.folders import checkpoint
-from agent_forge.weights.storage.inputs import Supply
 from agent_forge.weights.storage.weight_cache import Artifacts
-from agent_forge.weights.threads import set_threads
+
+if TYPE_CHECKING:
+    from agent_forge.weights.storage.inputs import Supply
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +78,8 @@ def keep(supply: Supply, paths: tuple[str, ...], items: list[Item], digest: str)
 
     Reading the tasks again would take long and might give other items.
     """
+    from agent_forge.weights.folders import checkpoint
+
     try:
         if any(map(spec.is_task, paths)) and not (supply.folder / checked(digest)).is_dir():
             checkpoint.publish(supply.folder / checked(digest), lambda place: _write(place, items))
@@ -98,8 +101,8 @@ S = TypeVar("S", bound=State)
 class TaskContext(Generic[S]):
     """The opened inputs of a run whose tasks have no work in common."""
 
-    #: The items that are measured.
-    items: list[Item]
+    #: Slices of the items that must have text.
+    needed: Sequence[Slice] = SLICES
 
     def __init__(self, state: S, cache: Artifacts) -> None:
         self.state = state
@@ -111,6 +114,8 @@ class TaskContext(Generic[S]):
 
         Raises DataError or UnavailableError if other numbers would come out here.
         """
+        from agent_forge.weights.threads import set_threads
+
         set_threads(state.started.profile.threads)
         context = cls(state, cache)
         context.check_unchanged()
@@ -125,8 +130,33 @@ class TaskContext(Generic[S]):
         is_cached = all(cache.files(digest) for digest in digests)
         return cls(state, cache) if is_cached else cls.opened(state, cache)
 
+    @property
+    def largest(self) -> int:
+        """Parameters of the largest model: built-in items are as many as it can afford."""
+        raise NotImplementedError
+
+    @cached_property
+    def items(self) -> list[Item]:
+        """All items of the data: the pinned ones if they are kept, else read from the files."""
+        data, started = self.state.submitted.data, self.state.started
+        digest = started.data_digest if started else None
+        items = pinned(self._cache.supply, data, digest, self.needed)
+        return load_items(data, parameters=self.largest, needed=self.needed) if items is None else items
+
+    def texts(self, on: Slice) -> dict[str, list[Text]]:
+        """Return domain → the documents of a slice."""
+        return texts_of(self.items, on)
+
+    def keep_items(self) -> str:
+        """Keep the items for other machines; return their digest."""
+        digest = data_items.digest(self.items)
+        keep(self._cache.supply, self.state.submitted.data, self.items, digest)
+        return digest
+
     def check_unchanged(self) -> None:
         """Raise DataError for other items, UnavailableError for another profile."""
+        from agent_forge.evaluation.autotune import unsuited
+
         started = self.state.started
         check_unchanged(self.items, started.data_digest)
         if other := self.profile().unlike(started.profile):
@@ -134,6 +164,8 @@ class TaskContext(Generic[S]):
 
     def profile(self) -> Profile:
         """Return the profile of this process: all facts that can change the last bit of a number."""
+        from agent_forge.evaluation.autotune import machine_profile
+
         return machine_profile(self.device)
 
     @property

@@ -267,19 +267,21 @@ def history(
     starts: Sequence[Upcaster] = (),
     upcasters: Mapping[tuple[str, int], Upcaster] = MappingProxyType({}),
     kept_by: tuple[type[Event], ...] = (),
+    makes: bool = True,
 ) -> type[MakingState]:
     """Return the class of the states of a kind of run, with the registry of its events.
 
-    The registry also gets `forked` and the events of making and measuring. `requests` are upcasters
-    from the schemas 1, 2 … of `submitted` and `forked`, `starts` of `started`, `upcasters` of the
-    `further` events. Answers are found under their tasks' keys. Events of the types `kept_by` leave
-    the cache of a state as it is.
+    The registry also gets `forked` and the event of measuring; if the runs make models, `makes`, the
+    events of making, too. `requests` are upcasters from the schemas 1, 2 … of `submitted` and
+    `forked`, `starts` of `started`, `upcasters` of the `further` events. Answers are found under their
+    tasks' keys. Events of the types `kept_by` leave the cache of a state as it is.
     """
     forked = _forked(submitted)
     reading = dict(upcasters)
     for event, steps in ((submitted, requests), (forked, requests), (started, starts)):
         reading |= {(event.type, schema): step for schema, step in enumerate(steps, start=1)}
-    every = (submitted, forked, started, *making.EVENTS, Observed, *further, completed)
+    of_making = making.EVENTS if makes else ()
+    every = (submitted, forked, started, *of_making, Observed, *further, completed)
 
     class StudyState(MakingState):
         """State of a run of one kind of study."""

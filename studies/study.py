@@ -23,7 +23,9 @@ from agent_forge.runs.kinds.decide import Decision, Start, Task
 from agent_forge.runs.kinds.files import Storage, Verification
 from agent_forge.runs.kinds.forecast import Architecture, Architectures, Forecast
 from agent_forge.runs.kinds.kind import Kind
+from agent_forge.runs.kinds.origin import RunModels
 from agent_forge.runs.kinds.state import EVERY
+from agent_forge.runs.kinds.tracking import Tracking
 from agent_forge.runs.panels.panels import Metric, Panel
 from agent_forge.runs.record.events import Completed, Submitted
 from agent_forge.studies import arm_panels, given_dtype, origins, run, submission
@@ -34,8 +36,8 @@ from agent_forge.studies.making import making, resuming
 from agent_forge.studies.making.making import Advanced, Made, Make, Making, MakingState, Trained
 from agent_forge.studies.origins import StudyModels
 from agent_forge.studies.run import Arm, Extent, FigureRule, Run, Script, derive
-from agent_forge.studies.study_view import Plain, Prose, StudyTracking, StudyView
-from agent_forge.studies.submission import StudyRequests, StudySettings
+from agent_forge.studies.study_view import ItemView, Plain, Prose, StudyTracking, StudyView
+from agent_forge.studies.submission import ItemRequests, StudyRequests, StudySettings
 from agent_forge.studies.training_panels import BITS, Group
 from agent_forge.studies.training_plan import memory
 from agent_forge.weights.recipes import Train
@@ -420,6 +422,24 @@ class Study(Kind[S]):
         from agent_forge.studies import work as files
 
         return files.write(self, home, state, out)
+
+
+class ItemStudy(Study[S]):
+    """A study that measures given models on items: by default it trains and gives nothing."""
+
+    gives_items, curve_of = False, Kind.curve_of
+    result_name, result_roles = Kind.result_name, ()
+    results, write_result = Kind.results, Kind.write_result
+    view = cached_property(ItemView[S])
+    tracking = cached_property(Tracking[S])
+    requests = cached_property(ItemRequests[S])
+    models = cached_property(RunModels[S])
+    storage = cached_property(Storage[S])
+    verification = cached_property(Verification[S])
+
+    @override
+    def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
+        return submission.plan_on_items(self, request, lookup)
 
 
 #: A study whose states are not known where it is used.

@@ -259,6 +259,16 @@ class StudyView(View[S]):
         return self.kind.prose.sentences(self.kind.run(state)) if state.completed else []
 
 
+class ItemView(StudyView[S]):
+    """What is shown of runs of a study that trains nothing."""
+
+    unchanged, outlook, part, tables = View.unchanged, View.outlook, View.part, View.tables
+
+    @override
+    def yardstick(self, state: S) -> Plain:
+        return {OTHER_DATA: state.started.data_digest if state.started else None}
+
+
 class StudyTracking(Tracking[S]):
     """What runs of a study send to a tracker."""
 

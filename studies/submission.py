@@ -1,8 +1,9 @@
-"""Submission of a run that trains from one given model: settings, model and data, checked first."""
+"""Submission of a run of given models: settings, models and data, checked first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,10 @@ from pydantic import BaseModel
 from typing_extensions import override
 
 from agent_forge.evaluation.data import training_texts
+from agent_forge.evaluation.data.slices import Slice
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import ModelReference
-from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, Requests, RunRequest
+from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, Requests, RunRequest, roles
 from agent_forge.runs.kinds.capability import S
 from agent_forge.runs.kinds.setting_words import KindSettings
 from agent_forge.studies import training_plan
@@ -58,7 +60,7 @@ class ItemRequests(Requests[S]):
 def plan(
     kind: AnyKind, request: RunRequest, lookup: Lookup, added: Added = lambda config, domains: ()
 ) -> Plan:
-    """Return the plan of the run of one `model`. Without `domains`, those of the user's data.
+    """Return the plan of a run of one `model` that trains. Without `domains`, those of the user's data.
 
     `added` says which domains of built-in text the run reads beside the user's own. Every domain that
     is measured has text in every slice.
@@ -67,7 +69,7 @@ def plan(
     """
     from agent_forge.evaluation.training_text import own_texts
 
-    config, model = of_model(kind, request, lookup)
+    config, models = of_models(kind, request, lookup)
     data = tuple(map(training_texts.absolute, map(str, request.data)))
     there: Sequence[str] = KNOWN
     beside: Sequence[str] = ()
@@ -80,26 +82,42 @@ def plan(
     training_texts.check_domains("domains names", config.domains, there, bool(data))
     training_texts.check_domains("mix weighs", tuple(config.mix or ()), there, bool(data))
     own_texts.check(config.seed, config.characters, beside if data else config.domains)
-    return Plan(kind.name, config, {"model": model, "data": data}, request.output_dir)
+    fields = {**models, "model": models["model"][0], "data": data}
+    return Plan(kind.name, config, fields, request.output_dir)
 
 
-def of_model(kind: AnyKind, request: RunRequest, lookup: Lookup) -> tuple[Any, ModelReference]:
-    """Return (settings, the model) of a run of one `model`.
+def plan_on_items(kind: AnyKind, request: RunRequest, lookup: Lookup) -> Plan:
+    """Return the plan of a run of one `model`, and models of other roles, that is measured on items.
+
+    Raises ConfigError or UnavailableError before anything is started.
+    """
+    config, models = of_models(kind, request, lookup)
+    data = tuple(kind.requests.placed(str(place)) for place in request.data)
+    return Plan(kind.name, config, {**models, "data": data}, request.output_dir)
+
+
+def of_models(
+    kind: AnyKind, request: RunRequest, lookup: Lookup
+) -> tuple[Any, dict[str, tuple[ModelReference, ...]]]:
+    """Return (settings, role → models) of a run of one `model`; all roles of its kind are there.
 
     Raises ConfigError or UnavailableError.
     """
     from agent_forge.weights.devices import check_device
     from agent_forge.weights.folders.sources import ALIASES, resolve
 
-    unknown = sorted(role for role, models in request.models.items() if models and role != "model")
-    if unknown:
-        raise ConfigError(f"{kind.title} has no models {unknown[0]!r}: it has a model.")
-    names = [str(model) for model in request.models.get("model", ())]
-    if len(names) != 1:
+    names = {role: tuple(map(str, request.models.get(role, ()))) for role in roles(kind.submitted)}
+    if unknown := sorted(role for role, group in request.models.items() if group and role not in names):
+        there = ", ".join(names)
+        raise ConfigError(f"{kind.title} has no models {unknown[0]!r}; the roles are: {there}.")
+    if len(names["model"]) != 1:
         raise ConfigError(f"{kind.title} is of one model: --model model=MODEL.")
     config = kind.settings.parse(request.config)
     check_device(config.device, lookup.elsewhere)
-    return config, resolve(names[0], {**ALIASES, **lookup.aliases}, lookup.named)
+    aliases = {**ALIASES, **lookup.aliases}
+    every = dict.fromkeys(chain(*names.values()))  # each once: to find a model may take long
+    models = {name: resolve(name, aliases, lookup.named) for name in every}
+    return config, {role: tuple(models[name] for name in group) for role, group in names.items()}
 
 
 def opened(plan: Plan) -> Checkpoint:
@@ -140,3 +158,20 @@ def checked(plan: Plan, checkpoint: Checkpoint) -> Checked:
         for domain, split in data_texts.documents.items()
     }
     return Checked((*checkpoint.warnings, *data_texts.notes), checkpoint.parameters, counts)
+
+
+def checked_on_items(plan: Plan, opened: Sequence[Checkpoint], needed: Sequence[Slice]) -> Checked:
+    """Return the result of a check of models and items: warnings, parameters, document counts.
+
+    Raises the errors that a start would raise for the items.
+    """
+    from agent_forge.evaluation.loading import load_items, texts_of
+
+    notes = [warning for checkpoint in opened for warning in checkpoint.warnings]
+    largest = max(checkpoint.parameters for checkpoint in opened)
+    items = load_items(plan.fields["data"], parameters=largest, note=notes.append, needed=needed)
+    counts: dict[str, dict[str, int]] = {}
+    for on in needed:
+        for domain, texts in texts_of(items, on).items():
+            counts.setdefault(domain, {})[on] = len(texts)
+    return Checked(tuple(notes), largest, counts)

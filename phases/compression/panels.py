@@ -20,7 +20,6 @@ from agent_forge.phases.compression.recipes import (
 )
 from agent_forge.phases.compression.settings import CompressionConfig
 from agent_forge.runs.kinds import default_panels
-from agent_forge.runs.kinds.view import OTHER_DATA, View
 from agent_forge.runs.panels.head import Fact, Head, Result, listed
 from agent_forge.runs.panels.panels import Axis, Cell, Column, Front, Metric, Panel, Units, columns
 from agent_forge.runs.panels.panels import Point as Dot
@@ -28,7 +27,7 @@ from agent_forge.runs.panels.shapes import Limit
 from agent_forge.runs.system.durations import size
 from agent_forge.studies.events import Observed, Unmeasurable
 from agent_forge.studies.run import Run
-from agent_forge.studies.study_view import Plain, StudyView
+from agent_forge.studies.study_view import ItemView, Plain
 
 KEPT = Metric(name="kept", unit="share", better="up")
 #: Field of a row → column of the table of points.
@@ -410,10 +409,8 @@ def next_steps(run: Run, name: str) -> list[str]:
     return [f"forge decompress {out}/{recipes.FILE} DIR"] if out else []
 
 
-class CompressionView(StudyView[CompressionState]):
-    """What is shown of a compression. It trains nothing: what is shown of trainings is left out."""
-
-    unchanged, outlook, part, tables = View.unchanged, View.outlook, View.part, View.tables
+class CompressionView(ItemView[CompressionState]):
+    """What is shown of a compression."""
 
     @override
     def names(self, state: CompressionState) -> dict[str, str]:
@@ -467,10 +464,6 @@ class CompressionView(StudyView[CompressionState]):
             entry["done"] = (entry["done"] or 0) + 1
         if isinstance(event, Completed):
             entry |= listed(KEPT, event.figures["retention"].value, f"{figures.TEST} slice")
-
-    @override
-    def yardstick(self, state: CompressionState) -> dict[str, object]:
-        return {OTHER_DATA: state.started.data_digest if state.started else None}
 
     @override
     def progress(self, state: CompressionState) -> tuple[int, int | None]:

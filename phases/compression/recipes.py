@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from agent_forge.events import Event, Registry
-from agent_forge.phases.compression.settings import MENU, PLAIN, WHOLE, CompressionConfig
+from agent_forge.phases.compression.settings import PLAIN, WHOLE, CompressionConfig
 from agent_forge.runs.event_types import (
     Count,
     Digest,
@@ -220,27 +220,6 @@ ROLE, STUDENTS = "model", "students"
 Assignment = tuple[str, ...]
 #: A model that is encoded: the given one as `started` pins it, or a student.
 Subject = Started | StudentRecord
-
-
-def tried(config: CompressionConfig) -> tuple[SettingRecord, ...]:
-    """Return the settings that every matrix is tried at: the user's, then plain 16 and 32 bits."""
-    names = dict.fromkeys((*config.settings, PLAIN, WHOLE))
-    return tuple(_record(name) for name in names)
-
-
-def _record(name: str) -> SettingRecord:
-    """Return the record of a menu's setting, with every default parameter written out."""
-    from agent_forge.weights import algorithms, codecs
-
-    setting = MENU[name]
-    params = codecs.of(setting.codec).Params
-    setting_params, other = dict(setting.params), {**setting.params, **setting.embedding}
-    return SettingRecord(
-        name=name,
-        codec=setting.codec,
-        params=algorithms.complete(params, setting_params, name),
-        embedding=algorithms.complete(params, other, name),
-    )
 
 
 def subjects(started: Started) -> tuple[Subject, ...]:

@@ -34,23 +34,21 @@ from agent_forge.phases.compression.recipes import (
     Submitted,
 )
 from agent_forge.phases.compression.settings import CompressionConfig
+from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import Figure, MadeModel
 from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.kinds.asked import Checked, Command, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Decision, Start, Task
 from agent_forge.runs.kinds.files import Storage
 from agent_forge.runs.kinds.forecast import Architecture, Architectures, Forecast
-from agent_forge.runs.kinds.kind import Kind
-from agent_forge.runs.kinds.tracking import Tracking
 from agent_forge.studies.events import Observe, Observed, Unmeasurable
 from agent_forge.studies.events import validate_answer as wrong_observation
 from agent_forge.studies.making import making
 from agent_forge.studies.making.making import Make
 from agent_forge.studies.run import Fail, FigureRule, Run, Script, bits, ratio
 from agent_forge.studies.run import Make as MakeAll
-from agent_forge.studies.study import Study, StudyStorage, StudyVerification
+from agent_forge.studies.study import ItemStudy, StudyStorage, StudyVerification
 from agent_forge.studies.study_view import Prose
-from agent_forge.studies.submission import ItemRequests
 from agent_forge.weights.storage.weight_cache import Artifacts
 
 if TYPE_CHECKING:
@@ -164,7 +162,7 @@ class CompressionVerification(StudyVerification[CompressionState]):
         yield from files.check(folder, document, state)
 
 
-class Compression(Study[CompressionState]):
+class Compression(ItemStudy[CompressionState]):
     """Compression of a model at a rate chosen from a measured curve."""
 
     name = "compression"
@@ -190,7 +188,7 @@ class Compression(Study[CompressionState]):
         ),
     )
     unit = "task"
-    result_name = "model"
+    result_name, result_roles = "model", (ROLE,)
     state = CompressionState
     answers: ClassVar[Mapping[type[Event], type]] = {
         Started: Start,
@@ -234,11 +232,8 @@ class Compression(Study[CompressionState]):
         lines=panels.lines,
         next_steps=panels.next_steps,
     )
-    # It trains nothing, and gives no items.
-    gives_items, curve_of, tracking = False, Kind.curve_of, cached_property(Tracking)
     view = cached_property(panels.CompressionView)
     models = cached_property(figures.Points)
-    requests = cached_property(ItemRequests)
     storage = cached_property(CompressionStorage)
     verification = cached_property(CompressionVerification)
 
@@ -324,7 +319,9 @@ class Compression(Study[CompressionState]):
 
     @override
     def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
-        return submission.plan(self, request, lookup)
+        if {"budget", "retention"} <= set(request.config):
+            raise ConfigError("give a budget or a retention: each alone chooses a file.")
+        return super().plan(request, lookup)
 
     @override
     def check_machine(self, config: CompressionConfig) -> None:

@@ -1,4 +1,4 @@
-"""Submission of a compression: models and data, checked before any work."""
+"""Submission of a compression: models and data, checked before any work; settings, written out."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_forge.evaluation.data.slices import Slice
-from agent_forge.phases.compression.recipes import ROLE, STUDENTS
-from agent_forge.phases.compression.settings import MENU, CompressionConfig
+from agent_forge.phases.compression.recipes import ROLE, STUDENTS, SettingRecord
+from agent_forge.phases.compression.settings import MENU, PLAIN, WHOLE, CompressionConfig
 from agent_forge.runs.errors import ConfigError
-from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
+from agent_forge.runs.kinds.asked import Checked, Plan
 from agent_forge.runs.system import packages
+from agent_forge.studies import submission
 
 if TYPE_CHECKING:
-    from agent_forge.runs.kinds.kind import Kind
     from agent_forge.weights.folders.checkpoint import Checkpoint
     from agent_forge.weights.folders.vocabularies import Tokenizer
 
@@ -27,33 +27,6 @@ PLAIN_NAMES = ("", "model")
 STUDENT = "student"
 
 
-def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
-    """Return the plan of a compression of one `model`, with any number of `students`.
-
-    Raises ConfigError or UnavailableError.
-    """
-    from agent_forge.weights.devices import check_device
-    from agent_forge.weights.folders.sources import ALIASES, resolve
-
-    config = kind.settings.parse(request.config)
-    if {"budget", "retention"} <= set(request.config):
-        raise ConfigError("give a budget or a retention: each alone chooses a file.")
-    if unknown := sorted(set(request.models) - {ROLE, STUDENTS}):
-        raise ConfigError(f"a compression has no models {unknown[0]!r}: it has {ROLE} and {STUDENTS}.")
-    names = request.models.get(ROLE, ())
-    if len(names) != 1:
-        raise ConfigError("a compression is of one model: --model model=MODEL.")
-    check_device(config.device, lookup.elsewhere)
-    aliases = {**ALIASES, **lookup.aliases}
-    model, *smaller = (
-        resolve(str(name), aliases, lookup.named)
-        for name in (*names, *request.models.get(STUDENTS, ()))
-    )
-    data = tuple(kind.requests.placed(str(place)) for place in request.data)
-    fields = {ROLE: (model,), STUDENTS: tuple(smaller), "data": data}
-    return Plan(kind.name, config, fields, request.output_dir)
-
-
 def check_machine(config: CompressionConfig) -> None:
     """Raise UnavailableError if a codec needs a package that is not installed."""
     coded = [name for name in config.settings if MENU[name].codec == "uniform@1"]
@@ -63,7 +36,7 @@ def check_machine(config: CompressionConfig) -> None:
 
 def check(plan: Plan) -> Checked:
     """Return the result of a check: warnings, parameters, document counts; raise as a start would."""
-    from agent_forge.evaluation.loading import load_items, load_tokenizer, texts_of
+    from agent_forge.evaluation.loading import load_tokenizer
     from agent_forge.weights.folders import model_config
     from agent_forge.weights.folders.checkpoint import open_checkpoint
 
@@ -79,17 +52,7 @@ def check(plan: Plan) -> Checked:
     for reference, student in zip(smaller, students, strict=True):
         read = load_tokenizer(reference.path)
         check_student(reference.name, student.parameters, opened.parameters, read, tokenizer)
-    notes = [
-        warning for opened_checkpoint in (opened, *students) for warning in opened_checkpoint.warnings
-    ]
-    items = load_items(
-        plan.fields["data"], parameters=opened.parameters, note=notes.append, needed=NEEDED
-    )
-    counts: dict[str, dict[str, int]] = {}
-    for on in NEEDED:
-        for domain, texts in texts_of(items, on).items():
-            counts.setdefault(domain, {})[on] = len(texts)
-    return Checked(tuple(notes), opened.parameters, counts)
+    return submission.checked_on_items(plan, (opened, *students), NEEDED)
 
 
 def _check_floats(opened: Checkpoint) -> None:
@@ -111,6 +74,30 @@ def _check_budget(budget: int | None, tensors: int) -> None:
             f"budget: no file fits into {budget:,} bytes: the header for {tensors} tensors alone takes "
             f"more than {least:,}."
         )
+
+
+# ---- settings ------------------------------------------------------------------------------------
+
+
+def tried(config: CompressionConfig) -> tuple[SettingRecord, ...]:
+    """Return the settings that every matrix is tried at: the user's, then plain 16 and 32 bits."""
+    names = dict.fromkeys((*config.settings, PLAIN, WHOLE))
+    return tuple(_record(name) for name in names)
+
+
+def _record(name: str) -> SettingRecord:
+    """Return the record of a menu's setting, with every default parameter written out."""
+    from agent_forge.weights import algorithms, codecs
+
+    setting = MENU[name]
+    params = codecs.of(setting.codec).Params
+    setting_params, other = dict(setting.params), {**setting.params, **setting.embedding}
+    return SettingRecord(
+        name=name,
+        codec=setting.codec,
+        params=algorithms.complete(params, setting_params, name),
+        embedding=algorithms.complete(params, other, name),
+    )
 
 
 # ---- students ------------------------------------------------------------------------------------

@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from typing_extensions import override
 
-from agent_forge.evaluation import kept_items
 from agent_forge.evaluation.backends.local_backend import ResidentModel
-from agent_forge.evaluation.data import items as data_items
-from agent_forge.evaluation.data.items import Item, Text
+from agent_forge.evaluation.data.items import Text
 from agent_forge.evaluation.data.packing import documents, in_turn
 from agent_forge.evaluation.data.slices import Slice
 from agent_forge.evaluation.kept_items import TaskContext
-from agent_forge.evaluation.loading import load_items, load_tokenizer, texts_of
+from agent_forge.evaluation.loading import load_tokenizer
 from agent_forge.evaluation.measures import perplexity
 from agent_forge.events import Event, failpoints
 from agent_forge.phases.compression import recipes
@@ -35,7 +34,7 @@ from agent_forge.phases.compression.recipes import (
     Subject,
 )
 from agent_forge.phases.compression.settings import CompressionConfig
-from agent_forge.phases.compression.submission import NEEDED, check_student, student_names
+from agent_forge.phases.compression.submission import NEEDED, check_student, student_names, tried
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import (
     ConfigError,
@@ -179,6 +178,8 @@ UNCALIBRATED = (
 class Context(TaskContext[CompressionState]):
     """The opened inputs of a compression, and the work on its tasks."""
 
+    needed = NEEDED
+
     # ---- what is opened when it is first used --------------------------------------------------
 
     @cached_property
@@ -215,19 +216,10 @@ class Context(TaskContext[CompressionState]):
         """Return the opened model whose own recipe has this id."""
         return next(m for m in self.models if m.pinned and recipes.source(m.pinned) == source)
 
-    @cached_property
-    def items(self) -> list[Item]:
-        """All items of the data: those of the shared copy if pinned, otherwise read from the files."""
-        run_data, started = self.state.submitted.data, self.state.started
-        pinned = started.data_digest if started else None
-        pinned_items = kept_items.pinned(self._cache.supply, run_data, pinned, NEEDED)
-        if pinned_items is not None:
-            return pinned_items
-        return load_items(run_data, parameters=self.given.checkpoint.parameters, needed=NEEDED)
-
-    def texts(self, on: Slice) -> dict[str, list[Text]]:
-        """Return domain → the documents of a slice."""
-        return texts_of(self.items, on)
+    @property
+    @override
+    def largest(self) -> int:
+        return self.given.checkpoint.parameters
 
     @cached_property
     def maker(self) -> Maker:
@@ -278,17 +270,14 @@ class Context(TaskContext[CompressionState]):
 
     def started(self) -> Started:
         """Return the event that pins models, items and grams. Raises SourceError, DataError."""
-        submitted, supply = self.state.submitted, self._cache.supply
-        whole = self._pinned(self.given)
-        pinned = data_items.digest(self.items)
-        kept_items.keep(supply, submitted.data, self.items, pinned)
+        submitted, whole = self.state.submitted, self._pinned(self.given)
         calibration, tokens = submitted.config.calibration, whole["calibrated"]
         return Started(
             **whole,
             warnings=gguf_note.warnings(Path(submitted.model[0].path))
             + ((UNCALIBRATED,) if calibration and not tokens else ()),
-            settings=recipes.tried(submitted.config),
-            data_digest=pinned,
+            settings=tried(submitted.config),
+            data_digest=self.keep_items(),
             selection={d: len(texts) for d, texts in self.texts("selection").items()},
             test={d: len(texts) for d, texts in self.texts("test").items()},
             profile=self.profile(),

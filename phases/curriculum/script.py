@@ -244,8 +244,9 @@ class Curriculum(Study[MakingState]):
     def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         if request.data:
             raise ConfigError(f"{self.title} takes no data: its tasks are made by a program.")
-        config, model = submission.of_model(self, request, lookup)
-        return Plan(self.name, config, {"model": model, "data": ()}, request.output_dir)
+        config, models = submission.of_models(self, request, lookup)
+        fields = {"model": models["model"][0], "data": ()}
+        return Plan(self.name, config, fields, request.output_dir)
 
     @override
     def check_settings(self, config: CurriculumConfig) -> None:

@@ -304,22 +304,9 @@ class Experts(Study[MakingState]):
 
         Raises ConfigError, DataError, UnavailableError.
         """
-        from agent_forge.weights.folders.sources import ALIASES, resolve
-
-        roles = (MODEL, MERGES)
-        if unknown := sorted(
-            role for role, models in request.models.items() if models and role not in roles
-        ):
-            raise ConfigError(
-                f"{self.title} has no models {unknown[0]!r}: it has {MODEL} and {MERGES}."
-            )
-        base_request = replace(request, models={MODEL: request.models.get(MODEL, ())})
-        base = submission.plan(self, base_request, lookup, recipes.added)
-        aliases = {**ALIASES, **lookup.aliases}
-        names = [str(name) for name in request.models.get(MERGES, ())]
-        merges = tuple(resolve(name, aliases, lookup.named) for name in names)
-        _check_domains(base.config, bool(request.data))
-        return replace(base, fields={**base.fields, MERGES: merges})
+        plan = submission.plan(self, request, lookup, recipes.added)
+        _check_domains(plan.config, bool(request.data))
+        return plan
 
     @override
     def check_settings(self, config: ExpertsConfig) -> None:

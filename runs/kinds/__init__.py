@@ -27,7 +27,7 @@ KINDS = {
     "curriculum": "agent_forge.phases.curriculum.script:Curriculum",
     "evomerge": "agent_forge.evomerge.kind:EvoMerge",
     "experts": "agent_forge.phases.experts.script:Experts",
-    "measure": "agent_forge.phases.measure.script:Measure",
+    "measure": "agent_forge.phases.measure:Measure",
     "pipeline": "agent_forge.pipeline.kind:Pipeline",
     "quietstar": "agent_forge.phases.quietstar.script:Quietstar",
     "student": "agent_forge.phases.student:Student",

@@ -1,4 +1,4 @@
-"""A measurement of toy models: whole, against transformers alone, verified, forged, and refused."""
+"""A measurement of toy models: whole, against transformers alone, and refused."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import shutil
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,22 +14,22 @@ from click.testing import CliRunner, Result
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agent_forge.cli.main import forge
-from agent_forge.phases.measure.figures import FIGURES, MeasureState, observed
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, DataError, SourceChangedError
-from agent_forge.runs.history import audit, repository
+from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.runs.kinds.figure_words import figure_text
 from agent_forge.runs.lists import queries
+from agent_forge.studies.making.making import MakingState
 from agent_forge.weights.recipes import Source
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.commands import submit
 from agent_forge.worker.commands import submit as commands_submit
 from agent_forge.worker.tasks import runner
 from testing.models.toys import Toys
-from tests.integration.kinds.test_forgeries import relinked
 
+KIND: Any = kinds.of("measure")
 TEXTS = [
     {"id": f"{domain}{n}", "domain": domain, "slice": slice_, "text": f"{word} é {n} " * (8 * n)}
     for domain, word in (("animals", "a cat and a dog"), ("numbers", "one and two"))
@@ -57,7 +58,7 @@ def asked(toys: Toys, data: Path, **changes: object) -> RunRequest:
     return RunRequest("measure", {"context": 16}, models, [str(data)])
 
 
-def carried(home: Home, wanted: RunRequest, run: str = "m") -> MeasureState:
+def carried(home: Home, wanted: RunRequest, run: str = "m") -> MakingState:
     """Submit a measurement and carry it to its end."""
     plan = submit.plan(wanted)
     submit.check(plan)
@@ -66,7 +67,7 @@ def carried(home: Home, wanted: RunRequest, run: str = "m") -> MeasureState:
         return runner.finish(runner.Worker(store, Artifacts.of(home)), run)
 
 
-def state(home: Home, run: str = "m") -> MeasureState:
+def state(home: Home, run: str = "m") -> MakingState:
     with closing(home.open_store()) as store:
         return repository.load(store, run)
 
@@ -77,7 +78,7 @@ def call(home: Home, *words: str) -> Result:
 
 def test_values_are_those_of_transformers_alone(measured: Home, toys: Toys) -> None:
     """In windows of 16 tokens, each with one token of the window before."""
-    found = observed(state(measured))
+    found = KIND.run(state(measured)).seen
     tokenizer = AutoTokenizer.from_pretrained(toys.sources[0])
     model = AutoModelForCausalLM.from_pretrained(toys.sources[0]).float().eval()
     model.requires_grad_(False)
@@ -97,7 +98,7 @@ def test_values_are_those_of_transformers_alone(measured: Home, toys: Toys) -> N
 
 def test_a_measurement_says_what_it_found(measured: Home) -> None:
     done = state(measured)
-    assert set(done.completed.figures) == set(FIGURES)
+    assert set(done.completed.figures) == set(KIND.figures_of)
     sizes = {one.recipe_id: 4 * one.parameters for one in done.started.sources}  # all are float32
     assert done.started.bytes == sizes
     roles = {role: len(ids) for role, ids in done.started.roles.items()}
@@ -110,7 +111,7 @@ def test_a_measurement_says_what_it_found(measured: Home) -> None:
     told = call(measured, "start", "--resume", "m").output
     kept = done.completed.figures["retention"]
     assert kept.n == 6
-    assert f"{figure_text(kinds.of('measure'), 'retention', kept)}  on 6 documents" in told
+    assert f"{figure_text(KIND, 'retention', kept)}  on 6 documents" in told
 
 
 def test_the_list_of_models_has_the_bits_of_the_newest_measurement(measured: Home) -> None:
@@ -121,25 +122,6 @@ def test_the_list_of_models_has_the_bits_of_the_newest_measurement(measured: Hom
     bits = done.completed.figures["bits_per_byte"].value
     with closing(measured.open_store()) as store:
         assert queries.measured(store, [Source(digest=given.digest).id, "other"]) == {id_: bits}
-
-
-def test_it_is_verified_and_measured_again(measured: Home) -> None:
-    with closing(measured.open_store()) as store:
-        assert audit.audit(list(repository.history(store, "m"))) == []
-    told = call(measured, "verify", "m", "--rebuild", "all", "--recompute")
-    assert told.exit_code == 0, told.output
-    assert told.output.count("again: largest relative difference 0") == 4
-
-
-def test_a_forged_figure_is_found_without_a_model(measured: Home) -> None:
-    with closing(measured.open_store()) as store:
-        rows = list(repository.history(store, "m"))
-    place = next(n for n, row in enumerate(rows) if row.type == "completed")
-    forged = json.loads(rows[place].data)
-    forged["figures"]["retention"]["value"] = 2.0
-    rows[place] = rows[place]._replace(data=json.dumps(forged, sort_keys=True))
-    found = [str(one.message) for one in audit.audit(relinked(rows))]
-    assert any("figures are not those of the events before" in one for one in found), found
 
 
 def test_a_model_that_was_changed_after_the_start_is_refused(

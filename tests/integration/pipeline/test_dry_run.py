@@ -151,7 +151,7 @@ def test_a_phase_is_tried_on_stand_ins_for_what_the_phases_before_will_make(
         asked.append([lookup.named(name).path for name in wanted.models["model"]])
         return real(self, RunRequest("measure"), lookup)
 
-    from agent_forge.phases.measure.script import Measure
+    from agent_forge.phases.measure import Measure
 
     real = Measure.plan
     monkeypatch.setattr(Toy, "forecast", made)
@@ -167,7 +167,7 @@ def replaced(
     phases: list[dict[str, Any]], weighed: Any, monkeypatch: pytest.MonkeyPatch, real: Any
 ) -> Any:
     """Return the plan of a pipeline, made with the measurement's own way of planning."""
-    from agent_forge.phases.measure.script import Measure
+    from agent_forge.phases.measure import Measure
 
     monkeypatch.setattr(Measure, "plan", real)
     plan = submit.plan(RunRequest("pipeline", {"phases": phases}))

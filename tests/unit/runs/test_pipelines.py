@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from agent_forge.events import Envelope
-from agent_forge.phases.measure import figures as measure
-from agent_forge.phases.measure.figures import MeasureConfig, MeasureState
+from agent_forge.phases import measure
 from agent_forge.pipeline import plan
 from agent_forge.pipeline.config import GateConfig, PipelineConfig
 from agent_forge.pipeline.decide import due
@@ -32,6 +31,7 @@ from agent_forge.runs.event_types import Figure, MadeModel, ModelReference, Prof
 from agent_forge.runs.history import children
 from agent_forge.runs.history.repository import fold
 from agent_forge.runs.kinds.decide import Delegate
+from agent_forge.runs.kinds.state import State
 from agent_forge.runs.record.events import Failed, Retried
 from tests.golden.test_golden import rows_of
 from tests.golden.test_golden_kinds import FOLDER as GOLDEN
@@ -47,14 +47,14 @@ PHASES = [
 ]
 
 
-def measurement(documents: dict[str, int] | None = None, **roles: str) -> MeasureState:
+def measurement(documents: dict[str, int] | None = None, **roles: str) -> State:
     """Return a measurement that has started; each digit of a role is a model."""
-    state = MeasureState()
+    state = measure.Measure.state()
     given = {
         role: tuple(ModelReference(name=x, path=f"/models/{x}") for x in letters)
         for role, letters in roles.items()
     }
-    state.take(measure.Submitted(run="m", owner="ada", config=MeasureConfig(), **given))
+    state.take(measure.Submitted(run="m", owner="ada", config=measure.MeasureConfig(), **given))
     every = dict.fromkeys("".join(roles.values()))
     sources = (
         SourceRecord(name=x, recipe_id=x * 64, digest=x * 64, sketch="", parameters=9) for x in every
