@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -18,6 +19,8 @@ from agent_forge.cli.options import emit, home, json_option, load_run, name_of, 
 from agent_forge.runs import kinds
 from agent_forge.runs.lists.curve import Curve
 from agent_forge.runs.panels.tables import renamed
+from agent_forge.runs.system import pace
+from agent_forge.runs.system.durations import duration
 from agent_forge.worker.queue.reporting import activity
 from agent_forge.worker.queue.reporting.rehearsals import Rehearsals
 
@@ -41,6 +44,8 @@ _MEASURED = ("probed: ", "not probed: ")
 
 #: How often a terminal is drawn, a second; seconds between two looks at who is at work.
 REFRESH, LOOK = 2, 1.0
+#: Seconds without a line after which a line says what a run does.
+WAIT = 10.0
 
 
 class _Followed:
@@ -96,9 +101,15 @@ class Progress:
         self._known: Sequence[live.Hand] = ()
         self._looked = float("-inf")
         self._rehearsals = Rehearsals()
+        #: What is done now, in words, and since when; when the last line was printed.
+        self._doing: tuple[str, float] = "", 0.0
+        self._printed = time.monotonic()
+        self._over = threading.Event()
 
     def __enter__(self) -> Progress:
-        if self._terminal:
+        if not self._terminal:
+            threading.Thread(target=self._wait, name="waiting", daemon=True).start()
+        else:
             from rich.console import Console
             from rich.live import Live
 
@@ -112,6 +123,7 @@ class Progress:
         return self
 
     def __exit__(self, *details: Any) -> None:
+        self._over.set()
         self._rehearsals.close()
         if self._live is not None:
             self._live.transient = self._shown is not None and self._shown[1].ended is not None
@@ -127,19 +139,36 @@ class Progress:
             line = None if self._live is not None else followed.view.unit(state, row)
             if line:
                 self._say_run(state)
-                print(line + self._how_far(state), file=sys.stderr, flush=True)
+                self._print(line + self._how_far(state))
             self._say(state, row)
-        if self._live is not None and state.submitted is not None:
+        if state.submitted is not None and self._live is None:
+            hand = next(iter(self._at_work(state)), None)
+            words = "" if hand is None else activity.in_words(state, hand)
+            if rows or words != self._doing[0]:
+                self._doing = words, time.monotonic()
+        elif state.submitted is not None:
             self._take(followed, state, rows)
+
+    def _wait(self) -> None:
+        """Say what a run does, and how far that is, whenever `WAIT` seconds were silent."""
+        while not self._over.wait(LOOK):
+            words, since = self._doing
+            if words and time.monotonic() - self._printed >= WAIT:
+                how_far = pace.words() or f"for {duration(time.monotonic() - since)}"
+                self._print(f"  {words}: {how_far}" if self._hands is None else f"  {words}")
+
+    def _print(self, line: str) -> None:
+        self._printed = time.monotonic()
+        print(line, file=sys.stderr, flush=True)
 
     def _say_run(self, state: State) -> None:
         """Print which run is told of from here on, if several are followed, and what is told."""
         if state.run == self._last:
             return
         if len(self._runs) > 1:
-            print(f"run {self._runs[state.run].name}:", file=sys.stderr, flush=True)
+            self._print(f"run {self._runs[state.run].name}:")
         if legend := self._runs[state.run].view.legend:
-            print(legend, file=sys.stderr, flush=True)
+            self._print(legend)
         self._last = state.run
 
     def _how_far(self, state: State) -> str:
@@ -159,7 +188,7 @@ class Progress:
             name = self._runs[state.run].name
             lines.append(f"{row.type} by {row.actor}{_SAID[row.type].format(run=name)}")
         for line in lines:
-            print(line, file=sys.stderr, flush=True)
+            self._print(line)
 
     def _take(self, followed: _Followed, state: State, rows: list[Envelope]) -> None:
         """Keep what is to be drawn; the drawing is another thread's."""
@@ -187,6 +216,8 @@ class Progress:
         if self._shown is None:
             return ""
         followed, frame = self._shown
+        if self._hands is None and frame.hands and (how_far := pace.words()):
+            frame = replace(frame, hands=(f"{frame.hands[0]}: {how_far}", *frame.hands[1:]))
         size, plain = console.size, console.options.ascii_only
         return followed.view.draw(frame, size.width, size.height - 1, plain)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from agent_forge.events.envelope import Data
 from agent_forge.runs import kinds
+from agent_forge.runs.kinds.decide import whole_key
 
 if TYPE_CHECKING:
     from agent_forge.runs.kinds.state import State
@@ -25,7 +26,9 @@ def names(state: State) -> dict[str, str]:
 
 def task(kind: str, key: str, names: Names | None = None) -> str:
     """Return a task's key in words; empty if there are none."""
-    return kinds.of(kind).task_words(key, names or {})
+    words = kinds.of(kind).task_words(whole_key(key), names or {})
+    begin = key.removeprefix(whole_key(key)).rpartition("/")[2]
+    return f"{words}, from piece {int(begin) + 1:,}" if words and begin else words
 
 
 def next_step(kind: str, key: str, names: Names | None = None) -> str:
