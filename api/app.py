@@ -63,7 +63,7 @@ ERRORS: dict[int | str, dict[str, object]] = {
 
 
 def create(home: Home, options: Options) -> FastAPI:
-    """Create the server of one log."""
+    """Return the application that serves the log of `home`: routes, middleware and dashboard."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -41,10 +41,10 @@ class RequestInputs:
 async def find(
     state: State, user: User, models: Sequence[str], data: Sequence[str], aliases: Mapping[str, str]
 ) -> RequestInputs:
-    """Return what names of models and data mean, `aliases` being names of models, too.
+    """Return the models and data that the names mean; `aliases`: other name → name of a model.
 
-    `state` is the application's. The log and the names of files say it: no model is opened. Raises
-    ConfigError for a name that means nothing.
+    `state` is the application's. The log and the names of files are read, and no model is opened.
+    Raises ConfigError for a name that means nothing.
     """
     tasks = [name for name in data if spec.is_task(name)]
     for name in tasks:
@@ -77,13 +77,13 @@ async def find(
 async def locate(
     state: State, user: User, inputs: RequestInputs, checked: bool, patience: float
 ) -> RequestInputs:
-    """Return the same with the folders that hold the models of the log; they are built if need be.
+    """Return `inputs` with the folders that hold the models of the log; build them if need be.
 
-    If not `checked`, only those of the Hub are looked for: a worker finds or builds the others where
+    If not `checked`, only models of the Hub are looked for: a worker finds or builds the others where
     they are expected, by their digests.
     A run's result and a model of the registry are found by name: every user may read both. Only
     folders below the server's roots, or of its own home, are read. No thread is held while a model is
-    built. Raises Problem; 503 if they take longer than `patience` seconds.
+    built. Raises Problem; 503 if the models take longer than `patience` seconds.
     """
     models, clock = dict(inputs.models), asyncio.get_running_loop().time
     end = clock() + patience
@@ -103,9 +103,9 @@ async def locate(
 
 
 def _files(folder: str) -> tuple[tuple[str, int, int], ...] | None:
-    """Return the name, size and time of change of a folder's files; None if it is missing.
+    """Return (name, bytes, time of change in ns) of each file of a folder; None if it is missing.
 
-    As long as they stay the same the folder holds the same model.
+    As long as these stay the same, the folder holds the same model.
     """
     try:
         with os.scandir(folder) as files:
@@ -120,7 +120,7 @@ def _is_path(placed: str) -> bool:
 
 
 def _places(place: Callable[[str], str], names: Sequence[str]) -> dict[str, str]:
-    """Return each name with its place; a folder's files are looked at once, however often it is named.
+    """Return name → its place by `place`, which is called once for each name.
 
     For a thread beside the event loop: a folder may have many files. Raises ConfigError.
     """
@@ -128,7 +128,7 @@ def _places(place: Callable[[str], str], names: Sequence[str]) -> dict[str, str]
 
 
 def _origin(state: State, text: str) -> tuple[origins.Origin, list[str]] | None:
-    """Return the model that a name of the log means, and its folders that may be read.
+    """Return (the model of the log of this name, its folders that may be read); None if unknown.
 
     Raises ConfigError.
     """
@@ -148,7 +148,7 @@ def _origin(state: State, text: str) -> tuple[origins.Origin, list[str]] | None:
 
 
 def _expected(state: State, origin: origins.Origin, folders: Sequence[str]) -> ModelReference:
-    """Return a model of the log with the folder in which its weights are expected.
+    """Return a reference to a model of the log, its path the folder where its weights are expected.
 
     Raises ConfigError for a registered model whose folder is missing or may not be read.
     """

@@ -1,9 +1,9 @@
 """Live events over WebSocket and server-sent events.
 
 One thread follows the log by position and keeps its newest events; all clients share their messages.
-Each client has a position of its own and asks for the events after it. A slow client holds up no
-other client, and a client that was away reads the log itself. No event is lost or sent twice, because
-clients count by positions of the log.
+Each client has a position of its own and gets the events after it. A slow client holds up no other
+client; for a client that was away the log is read. No event is lost or sent twice, because each
+client's position is one of the log.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ router = APIRouter(tags=["live"])
 
 #: Seconds that a client has to take a message.
 SLOW = 30.0
-#: Seconds between two looks whether a token still counts.
+#: Seconds between two checks that a client's token is still valid.
 AGAIN = 5.0
 #: Seconds between signs of life in a stream of server-sent events.
 BEAT = 15.0
@@ -81,7 +81,7 @@ class StartPhase(_Message):
     config: Json
 
     def wanted(self) -> schemas.Phase:
-        """Return what is to be started. Raises ValidationError."""
+        """Return the run to start as a body of the phases' routes. Raises ValidationError."""
         return schemas.Phase.model_validate({"phase": self.phase, "config": self.config})
 
 
@@ -103,13 +103,13 @@ async def live(socket: WebSocket) -> None:
 
 
 async def _close(socket: WebSocket, code: int, why: str = "") -> None:
-    """Close it, if it is open still."""
+    """Close the socket if it is still open, with the WebSocket status `code` and the reason `why`."""
     with contextlib.suppress(RuntimeError, WebSocketDisconnect):
         await socket.close(code, why)
 
 
 class Client:
-    """One connection."""
+    """One client's WebSocket connection."""
 
     def __init__(self, socket: WebSocket, hub: Hub) -> None:
         self._socket, self._hub = socket, hub
@@ -117,7 +117,7 @@ class Client:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def carry(self) -> None:
-        """Greet, and answer what is asked until the client goes, or may not watch any more."""
+        """Greet the client and answer its messages, until it goes or its token is void."""
         user = await self._greeted()
         if user is None:
             return
@@ -135,7 +135,7 @@ class Client:
                 task.cancel()
 
     async def _greeted(self) -> User | None:
-        """Return the user, once the client has said who it is; None if it may not stay."""
+        """Return the client's user, once it has sent its token; None if it may not stay."""
         if self._secret is not None:
             return await self._who()
         room, saying = self._socket.app.state.strangers, asyncio.ensure_future(self._who())
@@ -188,7 +188,7 @@ class Client:
             return None
 
     async def _answer(self, text: str) -> None:
-        """Do what a message asks; each counts as a request."""
+        """Do what a message asks and send the answer; each message counts as a request."""
         access: Access = self._socket.app.state.access
         phase = "evomerge"
         try:
@@ -224,7 +224,7 @@ class Client:
         self._tasks["feed"] = asyncio.create_task(self._feed(after, run))
 
     async def _feed(self, after: int, run: str | None) -> None:
-        """Send what comes; a client that takes nothing for long is let go."""
+        """Send all events after a position, also those to come; close a client that takes nothing."""
         while True:
             try:
                 async for message in stream(self._hub, after, run):
@@ -250,7 +250,7 @@ class Client:
 
 
 def _said(error: ValidationError | ValueError) -> str:
-    """Return what is wrong with a message, field by field."""
+    """Return the faults of a message as "FIELD: FAULT; …", or the error's text."""
     if not isinstance(error, ValidationError):
         return str(error)
     parts = []
@@ -317,15 +317,15 @@ async def _lines(request: Request, user: User, start: int, run: str | None) -> A
 
 #: Seconds between two looks at the log.
 POLL = 0.05
-#: Events that are kept told.
+#: Number of newest messages that the hub keeps.
 NEWEST = 4096
-#: Rows that a client who was away reads at once.
+#: Rows that are read at once for a client that was away.
 PAGE = 500
 
 
 @dataclass(frozen=True)
 class Message:
-    """One event, and what else it gives rise to, as JSON texts."""
+    """The messages that one event causes, as JSON texts; the last is the event itself."""
 
     position: int
     run: str
@@ -333,7 +333,7 @@ class Message:
 
 
 class Hub:
-    """Follows the log."""
+    """Follower of the log that keeps the newest messages for all clients."""
 
     def __init__(self, desk: RunReader) -> None:
         self._desk = desk
@@ -349,14 +349,14 @@ class Hub:
         self._readers = ThreadPoolExecutor(4, "hub-reader")
 
     def start(self) -> None:
-        """Begin at the end of the log."""
+        """Start the thread that follows the log from its present end."""
         self._loop = asyncio.get_running_loop()
         self.position = self._first = self._desk.end()
         self._thread = threading.Thread(target=self._follow, name="hub", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread."""
+        """End the thread that follows the log."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(5)
@@ -392,7 +392,7 @@ class Hub:
         return self._thread is not None and self._thread.is_alive()
 
     def _all(self, rows: Sequence[Envelope]) -> list[Message]:
-        """Return the messages of rows; a row whose message cannot be made is logged and left out."""
+        """Return the messages of all rows; leave out, and log, a row whose message cannot be made."""
         messages = []
         for row in rows:
             try:
@@ -421,7 +421,7 @@ class Hub:
         return Message(row.position, run, tuple(json.dumps(m, ensure_ascii=False) for m in messages))
 
     def _also(self, run: str, row: Envelope, data: dict[str, object]) -> list[Json]:
-        """Return the source documents' messages."""
+        """Return the source documents' messages for a row that ends a unit or the run; else []."""
         place = {"position": row.position, "run": run}
         kind = kinds.kind_of(row.stream)
         assert kind
@@ -441,7 +441,7 @@ class Hub:
         return []
 
     def _names(self, run: str) -> wording.Names:
-        """Return display names by recipe id; empty for a run that cannot be folded."""
+        """Return recipe id → display name; {} for a run that cannot be folded."""
         try:
             with self._desk.state(run) as state:
                 return self._desk.seen(run, "names", state, wording.names)
@@ -449,7 +449,7 @@ class Hub:
             return {}
 
     def _offset(self, run: str) -> int:
-        """Return the number of events that a fork has from the time before it was forked."""
+        """Return the number of events that a run has from before it was forked; 0 if it is no fork."""
         if run not in self._past:
             if len(self._past) > 10_000:
                 self._past.clear()
@@ -460,7 +460,7 @@ class Hub:
         return self._past[run]
 
     async def after(self, position: int, run: str | None) -> tuple[list[Message], int]:
-        """Return the events after a position, waiting for the first, and the new position."""
+        """Wait for an event after a position; return (messages after it, the position reached)."""
         while True:
             changed, now = self._changed, self.position
             if position < self._first:
@@ -473,7 +473,7 @@ class Hub:
             await changed.wait()
 
     def _read(self, position: int, run: str | None) -> tuple[list[Message], int]:
-        """Read events after a position from the log, for a client that is too far behind for memory."""
+        """Return (messages, position reached) as `after` does, from the log: for a late client."""
         store = self._desk.store
         if run is None:
             rows = store.read_all(position, PAGE)
@@ -486,7 +486,7 @@ class Hub:
 
 
 async def stream(hub: Hub, position: int, run: str | None) -> AsyncGenerator[Message]:
-    """Yield the events after a position as they come, without an end."""
+    """Yield the messages of the events after a position as they come, without an end."""
     while True:
         messages, position = await hub.after(position, run)
         for message in messages:

@@ -44,7 +44,7 @@ def shape(schema: object) -> Any:
 
 
 def text() -> str:
-    """Return the document as it is committed."""
+    """Return the document as JSON text, as it is committed."""
     return json.dumps(document(), indent=1, ensure_ascii=False) + "\n"
 
 

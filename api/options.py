@@ -27,7 +27,7 @@ class Options:
 
     #: Folders that models and data may be in.
     roots: tuple[Path, ...] = field(default_factory=lambda: (Path.cwd(),))
-    #: Whether models may be fetched from the Hub, with the server's token.
+    #: True if models may be fetched from the Hub, with the server's token.
     hub: bool = False
     #: Other sites whose pages may use the API from a browser.
     origins: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ class Options:
 
     @classmethod
     def of_environment(cls, roots: Sequence[str] = (), host: str = "127.0.0.1") -> Options:
-        """Read the environment; `host` is the address to listen on. Raises ConfigError."""
+        """Return the options of the environment; `host` is listened on. Raises ConfigError."""
         named = roots or [p for p in os.environ.get("FORGE_MODEL_ROOTS", "").split(os.pathsep) if p]
         folders = tuple(home.expanded(root).resolve() for root in named) or (Path.cwd(),)
         for folder in folders:
@@ -116,7 +116,7 @@ class Options:
         return cls(hub=may_ask_hub(os.environ), anywhere=True)
 
     def answers_for(self, host: str) -> bool:
-        """Return True if a request's Host names this server; others come of foreign pages.
+        """Return True if a request's Host names this server; foreign pages send other names.
 
         A Host is a name and perhaps a port (RFC 9110, 7.2), and nothing else.
         """
@@ -140,7 +140,7 @@ class Options:
         return any(real == root or root in real.parents for root in self.roots)
 
     def place(self, text: str) -> str:
-        """Return a model or data of a request: a path below a root in full, other names as given.
+        """Return the full path of a model or data below a root; another name as it is.
 
         Raises ConfigError for a path outside, in words that do not say what is there.
         """
@@ -157,13 +157,13 @@ class Options:
             return False
 
     def model(self, text: str) -> str:
-        """Return a model of a request; Hub ids and aliases only if this server may fetch models."""
+        """Return a model's path or Hub id, as `model_place`. Raises ConfigError if it is forbidden."""
         placed = self.model_place(text)
         self.check_fetched(placed)
         return placed
 
     def model_place(self, text: str) -> str:
-        """Return a model of a request as `place` does: of BASE+ADAPTER both.
+        """Return a model's full path, or its name if it is no path; of BASE+ADAPTER both parts.
 
         An adapter alone becomes BASE+ADAPTER, by the base that its settings name. Raises ConfigError.
         """
@@ -175,9 +175,9 @@ class Options:
         return "+".join(parts)
 
     def check_fetched(self, placed: str) -> None:
-        """Raise ConfigError for a placed model that is no path, where no models may be fetched.
+        """Raise ConfigError for a placed model that is no path, if this server may fetch no models.
 
-        Packages that are installed here are trusted, and so may be read.
+        Installed packages are trusted, so they may be read.
         """
         if any(
             not (Path(part).is_absolute() or self.hub or gguf_names.is_package(part))
@@ -190,10 +190,10 @@ class Options:
             )
 
     def data(self, text: str) -> str:
-        """Return data of a request, PATH or DOMAIN=PATH, with the path below a root in full.
+        """Return the text of data, PATH or DOMAIN=PATH, with the path below a root in full.
 
-        Data sets of the Hub only if this server may fetch. Raises ConfigError for a path outside, and
-        for a text that is no path and no name of data.
+        Raises ConfigError for a path outside, for a text that is no path and no name of data, and for
+        a data set of the Hub if this server fetches nothing.
         """
         placed = self.place(text)
         domain, rest = training_texts.parts(text)
@@ -229,7 +229,7 @@ class Options:
                 )
 
     def _parts(self, text: str) -> tuple[str, ...]:
-        """Return the names of BASE and ADAPTER; of anything that exists, or has no +, itself."""
+        """Return (BASE, ADAPTER) of BASE+ADAPTER; (text,) if it exists as a path or has no +."""
         if "+" not in text or self.there(text):
             return (text,)
         return sources.split(text) or (text,)
@@ -249,5 +249,5 @@ class Options:
 
 
 def _outside(text: str) -> str:
-    """Return the message for a text under no root: it tells no path and not what is there."""
+    """Return the message for a text under no root; it does not tell what exists there."""
     return f"{text[:200]!r} is in none of this server's folders. `GET /me` lists them."

@@ -65,7 +65,7 @@ class Problem(Exception):
 
 
 def problem_of(error: Exception) -> Problem:
-    """Return an error as a problem; an internal error is logged, and its text stays in the log."""
+    """Return the problem that answers an error; the text of an internal error goes to the log only."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, StoreUnavailableError | SQLAlchemyError):  # it names host and user
@@ -81,9 +81,9 @@ def problem_of(error: Exception) -> Problem:
 
 @contextmanager
 def concealed(home: Path) -> Iterator[None]:
-    """Let no error of a request show where the server's home is, for as long as it serves.
+    """Replace the path of `home` by $FORGE_HOME in the problems of the `with` block.
 
-    Users name roots, runs and models, never a path in the home. The server's own log says it in full.
+    Users name roots, runs and models, never a path in the home. The server's own log has the path.
     """
     _homes.append(str(home))
     try:
@@ -99,7 +99,7 @@ def _without_homes(text: str) -> str:
 
 
 def answer(problem: Problem) -> JSONResponse:
-    """Return a problem as a response."""
+    """Return a problem as a JSON response of its status and headers."""
     return JSONResponse(problem.body, problem.status, problem.headers, media_type=MEDIA)
 
 
@@ -133,7 +133,7 @@ def _shown(text: str) -> str:
 
 
 def _place(parts: Sequence[int | str]) -> str:
-    """Return a place in a body or query, without the name of the spelling that was read there."""
+    """Return a field's place as "config.seed", without the name of the spelling that was read there."""
     inner = [str(part) for part in parts[1:] if part not in SPELLINGS]
     return ".".join(inner) or str(parts[0])
 

@@ -1,4 +1,4 @@
-"""The HTTP server under the application: sizes of heads, time limits, places for those who wait.
+"""The HTTP server under the application: limits of size and time, places for waiting clients.
 
 uvicorn bounds neither the time that a client takes to send a request nor the number of clients that
 send none. `bounded` adds both to its h11 protocol, which bounds the size of URL and headers.
@@ -17,12 +17,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from agent_forge.api.access.waiting import WaitingRoom
 from agent_forge.api.options import Options
 
-#: What a connection that is not being answered waits for.
+#: Part of a request that a connection waits for.
 Phase = Literal["head", "body", "idle"]
 
 
 def server(app: Any, options: Options) -> uvicorn.Server:
-    """Return a server of the application that keeps the options' limits."""
+    """Return a uvicorn server of the application with the limits of `options`; it is not started."""
     _raise_open_files()
     config = uvicorn.Config(
         app,
@@ -49,7 +49,7 @@ def _raise_open_files() -> None:
 
 
 def bounded(options: Options) -> type[H11Protocol]:
-    """Return uvicorn's protocol with limits of time and number. All connections share one room."""
+    """Return a class of uvicorn's protocol with the limits of `options` and one room for all."""
     per_address = options.connections if options.proxies else options.connections_per_address
 
     class Bounded(_Bounded):
@@ -62,9 +62,9 @@ def bounded(options: Options) -> type[H11Protocol]:
 class _Bounded(H11Protocol):
     """One connection.
 
-    It has a place in the room, and a time limit, while it owes a request: from its beginning to the
-    end of the head, to the end of the body, and between two requests. A client that takes no answer
-    has a time limit too.
+    It has a place in the room, and a time limit, as long as it owes a request: from its beginning to
+    the end of the head, to the end of the body, and between two requests. A client that takes no
+    answer has a time limit, too.
     """
 
     limits: Options
@@ -84,38 +84,38 @@ class _Bounded(H11Protocol):
         self._wait_for("head")
 
     def data_received(self, data: bytes) -> None:
-        """Read on, and see what the client owes now."""
+        """Read the data, then start the clock of what the client owes now."""
         super().data_received(data)
         self._wait_for({h11.IDLE: "head", h11.SEND_BODY: "body"}.get(self.conn.their_state))
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, or for the rest of a body that was answered early."""
+        """Start the clock of the next request, or of the rest of a body that was answered early."""
         super().on_response_complete()
         self._wait_for({h11.IDLE: "idle", h11.SEND_BODY: "body"}.get(self.conn.their_state))
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Hand the connection to the WebSocket's protocol, which has limits of its own."""
+        """Leave the room; hand the connection to the WebSocket's protocol, which has other limits."""
         self._leave()
         super().handle_websocket_upgrade(event)
 
     def pause_writing(self) -> None:
-        """Start the clock of a client that takes nothing."""
+        """Start the clock of a client that takes no answer."""
         super().pause_writing()
         self._stall = self.loop.call_later(self.limits.stall_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Stop it."""
+        """Stop the clock of a client that takes the answer again."""
         super().resume_writing()
         self._stop_stall()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Release all that the connection holds."""
+        """Release the place in the room and stop all clocks."""
         self._leave()
         self._stop_stall()
         super().connection_lost(exc)
 
     def _wait_for(self, phase: Any) -> None:
-        """Set the clock where the phase is another one; the same phase goes on with the same clock."""
+        """Start the time limit of `phase`, none for None; the phase that is on keeps its limit."""
         if self._gone or phase == self._phase:
             return
         self._phase = phase

@@ -24,7 +24,7 @@ HELP = """/reset         forget what was said
 /system TEXT   reset, and set the system prompt; without TEXT there is none
 /quit          end, as Ctrl-D does
 Ctrl-C stops a reply; what was written so far stays."""
-#: What is said behind a reply that did not end by itself.
+#: Reason → message after a reply that was cut.
 ENDED = {
     "length": "cut after {tokens} tokens: --max-tokens",
     "context": "the model's context is full",
@@ -119,14 +119,14 @@ def chat_command(
 
 
 def _system(system: str | None, prompt: str | None) -> str | None:
-    """Return the system prompt; None without one. Raise ConfigError if its file has no text."""
+    """Return the text of the system prompt; None without one. Raises ConfigError for an empty file."""
     if system is not None and prompt is not None:
         raise click.UsageError("give --system or --prompt, not both.")
     return system if prompt is None else read_prompt(Path(prompt))
 
 
 def _check_system(speaker: Speaker) -> None:
-    """Raise ConfigError if a model takes no system prompt."""
+    """Raise ConfigError if the model takes no system prompt."""
     from agent_forge.runs.errors import ConfigError
 
     if not speaker.templated:
@@ -137,7 +137,7 @@ def _check_system(speaker: Speaker) -> None:
 
 
 def _speaker(model: str, device: str) -> Speaker:
-    """Return the model that the user named, loaded. Raise SourceError, UnavailableError."""
+    """Return the loaded model that the user named. Raises SourceError, UnavailableError."""
     from agent_forge.weights.devices import check_device
 
     check_device(device)
@@ -158,7 +158,7 @@ def _speaker(model: str, device: str) -> Speaker:
 
 
 def _check_text(text: str) -> None:
-    """Raise ConfigError for a text with bytes that are no UTF-8."""
+    """Raise ConfigError if a text has bytes that are not UTF-8."""
     from agent_forge.runs.errors import ConfigError
 
     try:
@@ -168,7 +168,7 @@ def _check_text(text: str) -> None:
 
 
 def _tell(text: str) -> None:
-    """Print a word about the conversation, which is no part of it."""
+    """Print a message about the conversation to stderr."""
     from agent_forge.runs.system.plain_text import visible
 
     click.echo(visible(text), err=True)
@@ -182,7 +182,7 @@ class _Talk:
         self._begin(system)
 
     def _begin(self, system: str | None) -> None:
-        """Begin again, under a system prompt if there is one."""
+        """Start the conversation again, under a system prompt if there is one."""
         self._system = system
         self._messages = [] if system is None else [{"role": "system", "content": system}]
 
@@ -208,7 +208,7 @@ class _Talk:
         return INTERRUPTED if reply.reason == "stopped" else 0
 
     def session(self) -> int:
-        """Reply to each line of the standard input; return the exit code."""
+        """Reply to each line of the standard input until its end; return the exit code, 0."""
         from agent_forge.runs.errors import ConfigError
 
         self._introduce()
@@ -224,14 +224,14 @@ class _Talk:
         return 0
 
     def _introduce(self) -> None:
-        """Say what is loaded, and that it continues texts if it does."""
+        """Print the model's name, and a hint if it has no chat template."""
         speaker = self._speaker
         _tell(f"{speaker.name}: {speaker.described}. /help lists the commands.")
         if not speaker.templated:
             _tell("It has no chat template: it continues each text that you type.")
 
     def _command(self, line: str) -> bool:
-        """Do what a line with a / asks for; return False if it ends the conversation."""
+        """Do what a line with a / says; return False for /quit, otherwise True."""
         word, _, text = line.strip().partition(" ")
         if word == "/quit":
             return False
@@ -250,14 +250,14 @@ class _Talk:
         return True
 
     def _say(self, text: str) -> None:
-        """Print the reply to a text, and why it ended if not by itself."""
+        """Print the reply to a text, and why it ended if it was cut."""
         reply = self._reply(text, shown=True)
         click.echo("" if reply.text else "(no reply)")
         if reply.reason in ENDED:
             _tell(f"({ENDED[reply.reason].format(tokens=reply.tokens)})")
 
     def _reply(self, text: str, shown: bool) -> Reply:
-        """Return the reply to a text, printed piece by piece if `shown`; both become history."""
+        """Return the reply to a text, printed piece by piece if `shown`; both join the history."""
         from agent_forge.evaluation.chat.conversation import fitting
         from agent_forge.runs.system.plain_text import visible_lines
 
@@ -278,7 +278,7 @@ class _Talk:
 
 @contextmanager
 def _stopping(reply: Reply) -> Iterator[None]:
-    """Let Ctrl-C stop a reply, and a further one end the program."""
+    """Wrap a block: the first Ctrl-C stops the reply, a second one ends the program."""
 
     def stop(*_: object) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""`forge extract`, and what is said of an adapter that was written."""
+"""`forge extract`, and the report of an extracted adapter."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def extract_command(
 
 
 def say(report: Json, as_json: bool) -> None:
-    """Print what was extracted."""
+    """Print a report of an extraction, as text or as JSON."""
     if as_json:
         emit(report)
         return

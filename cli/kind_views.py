@@ -1,7 +1,7 @@
 """Terminal views of the kinds of run: the table of views, and the view that suits every kind.
 
-Commands for runs of any kind print through `of(kind)` and import no kind. A kind that has more to
-show has a class of its own in the table.
+Commands for runs of any kind print through `of(kind)` and import no kind. A kind that has more to show
+has a class of its own in the table.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ VIEWS = {"evomerge": "agent_forge.cli.evomerge.view:EvoMergeView"}
 
 #: Lines of a screen of `forge show`, and more lines than any run has.
 SCREEN, ALL = 40, 1_000_000
-#: Lines of a run for events that its kind counts, about.
+#: Approximate number of lines for events that a run's kind counts.
 TENTHS = 10
 
 
 class View:
-    """Plain texts of a run, by what every kind of run has."""
+    """Plain texts of a run, from what every kind of run has."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kinds.of(kind)
@@ -50,15 +50,15 @@ class View:
     # ---- `forge show` and the end of a run ---------------------------------------------------
 
     def summary(self, state: State, rows: list[Envelope]) -> Json:
-        """Return a started run as plain data: the report if it has completed, else how far it is."""
+        """Return a started run as JSON data: its report if completed, else a snapshot of its state."""
         return self.kind.report(state, rows) if state.completed else self.kind.snapshot(state)
 
     def about(self, state: State) -> list[tuple[str, str]]:
-        """Return (word, text) for what `forge show` says of a kind beside its head."""
+        """Return (word, text) pairs that `forge show` adds for this kind below its head."""
         return []
 
     def show(self, state: State, look: Callable[[], Panels], everything: bool = False) -> None:
-        """Print a started run: head and panels, which `look` returns.
+        """Print a started run: its head and the panels, which `look` returns.
 
         Panels that do not fit on one screen are named, unless `everything` is wanted.
         """
@@ -79,7 +79,7 @@ class View:
                 say("\n".join(["", *lines]))
 
     def announce(self, state: State, data: Json, name: str) -> None:
-        """Print the result of a completed run that is called `name`.
+        """Print the result and figures of a completed run that is called `name`.
 
         `data` is the report, with `folder` if it has one.
         """
@@ -96,7 +96,7 @@ class View:
 
     # ---- progress ----------------------------------------------------------------------------
 
-    #: What the lines of `unit` mean, in a sentence before the first of them; empty: they say it.
+    #: A sentence before the first line of `unit` that explains the lines; empty: not needed.
     legend = ""
 
     def unit(self, state: State, row: Envelope) -> str | None:
@@ -108,7 +108,7 @@ class View:
         return self.done(number_, of)
 
     def done(self, number_: int, of: int | None) -> str:
-        """Return that a unit is done."""
+        """Return a line: which unit is done, and of how many."""
         return f"{self.kind.unit} {number_} done" + (f", {of} in all" if of is not None else "")
 
     def frame(
@@ -121,18 +121,18 @@ class View:
         curve: Sequence[float | None] = (),
         rehearsal: object = None,
     ) -> live.Frame:
-        """Return what a terminal draws of the state; `curve` is that of the run list."""
+        """Return the values of the state that a terminal draws; `curve` is that of the run list."""
         page = self.kind.overview(state, curve)
         return replace(live.frame(state, began, newest, hands, news, rehearsal), seen=page)
 
     def draw(self, shown: live.Frame, width: int, height: int, plain: bool) -> Group:
-        """Return the picture of a frame."""
+        """Return the picture of a frame, of `height` lines at most."""
         return live.draw(shown, width, height, live.utc(), plain)
 
     # ---- `forge replay`, `diff` ---------------------------------------------------
 
     def snapshot(self, data: Json) -> None:
-        """Print a run at a place of its history."""
+        """Print a run at a place of its history: status, progress, pending tasks."""
         say(f"run         {named(data['run'])}  {data['status']}  after event {data['place']}")
         say(f"done        {data['done']}" + (f" of {data['of']}" if data["of"] else ""))
         say(f"pending     {', '.join(data['pending'])}".rstrip())
@@ -142,18 +142,18 @@ class View:
         return None
 
     def differences(self, data: Json) -> None:
-        """Print how one run differs from another."""
+        """Print the settings in which two runs differ, and whether their lineage does."""
         for name, (first, second) in data["settings"].items():
             say(f"setting {name}: {first} | {second}")
         click.echo(f"lineage: {'the same' if data['same_lineage'] else 'different'}")
 
 
 class StudyView(View):
-    """Plain texts of a run that a script decides: what it makes, measures and finds."""
+    """Plain texts of a run that a script decides."""
 
     @override
     def unit(self, state: State, row: Envelope) -> str | None:
-        """Return a line for a segment, a measurement, or what the kind lists; None for other events.
+        """Return a line for a segment, a measurement, or an event that the kind lists; else None.
 
         Of types that the kind counts there is a line for every tenth of all tasks.
         """
@@ -175,7 +175,7 @@ class StudyView(View):
         return f"{row.type.replace('_', ' ')}: {words}" if words else None
 
     def segment(self, name: str, data: Json) -> str:
-        """Return a line for a segment of the training that is called `name`."""
+        """Return a line for a segment of the training `name`: step, loss, gradient, rate, speed."""
         last, speed = data["curve"][-1], data["tokens"] / max(data["seconds"], 1e-9)
         return (
             f"{name.partition(' ')[0]:14s} step {data['step']}  loss {last['loss']:.3f}  gradient "
@@ -184,7 +184,7 @@ class StudyView(View):
 
     @override
     def announce(self, state: State, data: Json, name: str) -> None:
-        """Print the report, what its folder has, the names as models, and what may come next."""
+        """Print the report, the contents of its folder, the result's names, and next commands."""
         kind: Any = self.kind  # a study
         for line in kind.lines(state):
             say(line)
@@ -203,7 +203,7 @@ class StudyView(View):
 
 
 def of(kind: str) -> View:
-    """Return the view of a kind of run. Raises UnknownKindError."""
+    """Return the view object of a kind of run. Raises UnknownKindError."""
     if kind in VIEWS:
         module, _, name = VIEWS[kind].partition(":")
         return getattr(import_module(module), name)(kind)

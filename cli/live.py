@@ -1,4 +1,4 @@
-"""A run of any kind on a terminal while it lives: how far it is, who is at what, what happened last.
+"""Live view of a run of any kind on a terminal: progress, tasks under way, latest news.
 
 `frame` copies the values to show from the state, in the thread that folds it; `draw` makes a picture of
 a frame that fits into the terminal, in any thread. A kind may draw more (`cli.kind_views`).
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
     from agent_forge.runs.kinds.state import State
 
-#: Lines for what is under way, and for what happened last, at most.
+#: Largest numbers of lines for tasks under way and for the latest news.
 HANDS, NEWS = 6, 6
-#: What of a run's head the live view says below its progress.
+#: Parts of a run's head that the live view shows below its progress.
 _TOLD = ("result", "lead", "facts")
-#: Columns of the bar of the share that is done, at least and at most.
+#: Allowed widths of the progress bar, in columns.
 BAR = range(5, 31)
 
 _STATUS_STYLES = {"completed": "green", "failed": "red", "cancelled": "red", "paused": "yellow"}
@@ -37,7 +37,7 @@ _STATUS_STYLES = {"completed": "green", "failed": "red", "cancelled": "red", "pa
 
 @dataclass(frozen=True)
 class Frame:
-    """Values of a run of any kind that the live view shows."""
+    """The values of a run of any kind that the live view shows."""
 
     run: str
     kind: str
@@ -45,15 +45,15 @@ class Frame:
     #: The number of the unit under way, and of all units; None if they cannot be counted.
     at: int
     of: int | None
-    #: When it was submitted, and, of one that has ended, when it did.
+    #: Times at which the run was submitted, and at which it ended, None before.
     began: datetime
     ended: datetime | None
     #: Tasks under way in words, and where.
     hands: tuple[str, ...]
     news: tuple[str, ...]
-    #: What it does now, and how far it is; None for a run that has ended.
+    #: Current activity and progress; None for a run that has ended.
     now: Live | None = field(default=None, kw_only=True)
-    #: What is shown of the run; None for a kind that draws itself.
+    #: Head and panels of the run; None for a kind that draws itself.
     seen: Panels | None = field(default=None, kw_only=True)
 
 
@@ -65,7 +65,7 @@ def frame(
     news: Sequence[str] = (),
     rehearsal: object = None,
 ) -> Frame:
-    """Return what is shown of a state; `began` and `newest`: when its first and last event came.
+    """Return the values to show; `began` and `newest`: times of the first and the last event.
 
     `rehearsal` is the kind's count of the run's tasks, if there is one yet.
     """
@@ -85,7 +85,7 @@ def frame(
 
 
 def draw(shown: Frame, width: int, height: int, now: datetime, plain: bool = False) -> Group:
-    """Return the picture: at most `height` lines of `width` columns."""
+    """Return the picture of a frame: at most `height` lines of `width` columns."""
     from rich.console import Group
 
     first = [*top(shown, width, now, plain), *_told(shown, width)]
@@ -96,7 +96,7 @@ def draw(shown: Frame, width: int, height: int, now: datetime, plain: bool = Fal
 
 
 def top(shown: Frame, width: int, now: datetime, plain: bool) -> list[Text]:
-    """Return the first lines: which run, and how far it is, with a bar of the share."""
+    """Return the first lines: name of the run, and its progress with a bar."""
     lines = [head(shown, now)]
     if shown.now is None or not shown.now.progress:
         return lines
@@ -109,7 +109,7 @@ def top(shown: Frame, width: int, now: datetime, plain: bool) -> list[Text]:
 
 
 def _told(shown: Frame, width: int) -> list[Text]:
-    """Return result and facts as lines; the workers and their tasks stand below the panels."""
+    """Return lines with result and facts; the workers and their tasks stand below the panels."""
     if shown.seen is None:
         return []
     words = [pair for pair in panels.head_lines(shown.seen.head) if pair[0] in _TOLD]
@@ -117,7 +117,7 @@ def _told(shown: Frame, width: int) -> list[Text]:
 
 
 def _body(shown: Frame, width: int, room: int, plain: bool) -> list[Text]:
-    """Return the panels that fit into `room` lines, and the names of the others."""
+    """Return the lines of the panels that fit into `room`, and the names of the others."""
     if shown.seen is None:
         return []
     drawn, footer = panels.fitting(shown.seen.panels, shown.run, width, room, plain)
@@ -129,14 +129,14 @@ def _body(shown: Frame, width: int, room: int, plain: bool) -> list[Text]:
 
 
 def tails(shown: Frame, room: int) -> tuple[list[Text], list[Text]]:
-    """Return the lines of what is under way and of what happened last, for `room` lines."""
+    """Return (lines of tasks under way, lines of the latest news), for `room` lines in all."""
     under_way = listed("now", list(shown.hands[:HANDS]), room - 1)
     room -= len(under_way)
     return under_way, listed("last", list(shown.news[-NEWS:]), min(room, max(0, room - 6)))
 
 
 def line(*parts: str | tuple[str, str]) -> Text:
-    """Return a line that is cut where the terminal ends; texts, or (text, style)."""
+    """Return a line of texts, or (text, style) pairs, that is cut where the terminal ends."""
     from rich.text import Text
 
     words = [(clean(p), "") if isinstance(p, str) else (clean(p[0]), p[1]) for p in parts]
@@ -144,12 +144,12 @@ def line(*parts: str | tuple[str, str]) -> Text:
 
 
 def clean(text: str) -> str:
-    """Return the text without what would move the cursor: names and reasons are other people's."""
+    """Return the text with "?" for characters that would move the cursor or change the terminal."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def head(shown: Frame, now: datetime) -> Text:
-    """Return the first line: run, status, how far, how long."""
+    """Return the first line: name, status, units done, time taken."""
     seconds = max(0, int(((shown.ended or now) - shown.began).total_seconds()))
     hours, rest = divmod(seconds, 3600)
     of = "" if shown.of is None else f" of {shown.of}"
@@ -169,7 +169,7 @@ def _hand(state: State, hand: Hand) -> str:
 
 
 def listed(title: str, texts: list[str], room: int) -> list[Text]:
-    """Return some lines, the newest if there is no room for all; a title before the first."""
+    """Return texts as lines, the newest if `room` is too small; the title stands before the first."""
     shown = texts[-room:] if room > 0 else []
     return [
         line((f"{title if first == 0 else '':5s}", "bold"), text) for first, text in enumerate(shown)
@@ -177,5 +177,5 @@ def listed(title: str, texts: list[str], room: int) -> list[Text]:
 
 
 def utc() -> datetime:
-    """Return now."""
+    """Return the time now, in UTC."""
     return datetime.now(UTC)

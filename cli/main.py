@@ -213,7 +213,7 @@ SECTIONS = {
 }
 
 
-#: Exit code if the reader of our output has gone (`forge events RUN | head`): as by SIGPIPE.
+#: Exit code if the reader of our output has gone (`forge events RUN | head`), as after SIGPIPE.
 READER_GONE = 141
 
 
@@ -229,11 +229,11 @@ class Lazy(SuggestingGroup):
     """A group whose commands are imported when they are needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the commands in their order."""
+        """Return the names of the commands, section by section."""
         return [name for names in SECTIONS.values() for name in names]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command."""
+        """Return a command after importing its module; None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(COMMANDS[cmd_name][0])
@@ -242,7 +242,7 @@ class Lazy(SuggestingGroup):
         return module.command_of(cmd_name, COMMANDS[cmd_name][1])
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; tell a reader that went away from any other broken pipe."""
+        """Return the command's result; raise _ReaderGoneError if it failed as the reader has gone."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
@@ -251,24 +251,24 @@ class Lazy(SuggestingGroup):
             raise ConnectionError(f"the other side has closed a connection: {error}") from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands in their sections, without importing them."""
+        """Write the commands and their help lines by section, without importing them."""
         for section, names in SECTIONS.items():
             with formatter.section(section):
                 formatter.write_dl([(name, COMMANDS[name][1]) for name in names], col_max=12)
 
 
 class _Plain(logging.Formatter):
-    """Messages for a terminal: what steers one is escaped, also in the names of others."""
+    """A formatter of messages for a terminal: control characters are escaped, also in foreign names."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format the record, line by line."""
+        """Return the record as text with control characters escaped, line by line."""
         from agent_forge.runs.system.plain_text import visible
 
         return "\n".join(map(visible, super().format(record).split("\n")))
 
 
 def _version(ctx: click.Context, _option: click.Parameter, requested: bool) -> None:
-    """Print the version and end, if the option was given."""
+    """Print the version and end the program, if the option was given."""
     if not requested:
         return
     from agent_forge.runs.system import build
@@ -313,12 +313,12 @@ def forge(ctx: click.Context, debug: bool) -> None:
 
 
 def main() -> None:
-    """Run `forge` and turn errors into messages and exit codes (SPEC §9)."""
+    """Run `forge` and end the program; errors become messages and exit codes (SPEC §9)."""
     _leave(_run())
 
 
 def _leave(code: int) -> None:
-    """End as the interpreter does, but for taking it apart: with torch in it that takes 0.7 s."""
+    """End the program without taking the interpreter apart, which with torch in it takes 0.7 s."""
     wait_for_threads = getattr(threading, "_shutdown", None)
     run_what_is_registered = getattr(atexit, "_run_exitfuncs", None)
     if wait_for_threads is not None and run_what_is_registered is not None:
@@ -347,7 +347,7 @@ def _reader_gone() -> bool:
 
 
 def _run() -> int:
-    """Run the command; return its exit code."""
+    """Run the command; return its exit code, also after an error."""
     sleep_by_default()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
@@ -368,7 +368,7 @@ def _run() -> int:
 
 
 def _explain(error: Exception) -> int:
-    """Print what, why and what to do; the exit code."""
+    """Print an error and what to do about it; return its exit code."""
     if "--debug" in sys.argv:
         raise error
     from agent_forge.cli.options import say

@@ -131,12 +131,12 @@ def show_model(model: str, as_json: bool) -> None:
 
 
 def origin_words(origin: dict[str, str]) -> str:
-    """Return where a registered model came from, in words, as GGUF Q4_1."""
+    """Return words for where a registered model came from, such as "GGUF Q4_1"; "-" if nowhere."""
     return f"GGUF {origin.get('type', '')}".rstrip() if origin else "-"
 
 
 def _say_measured(across: ModelFigures) -> None:
-    """Print what runs measured of a model, a line for each figure."""
+    """Print a table of what runs measured of a model, a line for each figure."""
     cells = []
     for run_reading in across.runs:
         for measurement in run_reading.measurements:
@@ -256,7 +256,7 @@ def _describe(
     tags: tuple[str, ...] = (),
     remove: bool = False,
 ) -> None:
-    """Record a note or changed tags of a model, and say so."""
+    """Record a model's note, or add or remove its tags, and print what it has now."""
     from agent_forge.weights.storage import model_origin
     from agent_forge.worker.commands import model_registry as commands_model_registry
 

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 class SuggestingGroup(click.Group):
-    """A group that says which of its commands an unknown one is like."""
+    """A group of commands that suggests similar names for an unknown one."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the arguments begin with. Raises UsageError."""
+        """Return (name, command, rest of the arguments). Raises UsageError for an unknown command."""
         name, names = args[0], self.list_commands(ctx)
         if name not in names and not name.startswith("-") and not ctx.resilient_parsing:
             hint = did_you_mean(name, names)
@@ -38,7 +38,7 @@ class SuggestingGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-#: A JSON object, with the fields that its maker says.
+#: A JSON object.
 Json = dict[str, Any]
 
 set_option = click.option(
@@ -55,25 +55,25 @@ dry_run_option = click.option(
 
 
 def emit(data: object, indent: int | None = 2) -> None:
-    """Print data as JSON on stdout; characters that steer a terminal are escaped as JSON does it."""
+    """Print data as JSON on stdout; control characters are escaped in JSON's way."""
     text = json.dumps(data, indent=indent, ensure_ascii=False, default=str)
     click.echo("\n".join(escaped(line, "\\u{:04x}") for line in text.split("\n")))
 
 
 def home() -> Home:
-    """Return the user's home, imported when it is first needed."""
+    """Return the user's home; its module is imported on first use."""
     from agent_forge.runs.home import Home
 
     return Home.default()
 
 
 def say(text: str, err: bool = False) -> None:
-    """Print text that may hold text of others: what steers a terminal is escaped, line by line."""
+    """Print text that may have foreign text in it: control characters are escaped, line by line."""
     click.echo("\n".join(map(visible, text.split("\n"))), err=err)
 
 
 def screen_width() -> int:
-    """Return the columns of the terminal; 80 without one."""
+    """Return the number of columns of the terminal; 80 without one."""
     return shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 80
 
 
@@ -93,14 +93,14 @@ def wrapped(text: str, columns: int, indent: str = "") -> list[str]:
 
 
 def tell(text: str) -> None:
-    """Print sentences for people: on a terminal they are wrapped between words."""
+    """Print sentences; on a terminal they are wrapped between words."""
     for line in text.split("\n"):
         fits = len(line) <= screen_width() or not sys.stdout.isatty()
         say(line if fits else "\n".join(wrapped(line, screen_width(), "  ")))
 
 
 def warn_skipped(state: State) -> None:
-    """Warn which events a newer version wrote, and that they are not shown."""
+    """Print a warning that names the events of a newer version, which are not shown."""
     if state.skipped:
         kinds = ", ".join(sorted(set(state.skipped)))
         name = name_of(state.run)
@@ -112,9 +112,9 @@ def warn_skipped(state: State) -> None:
 
 
 def load_run(run: str, kind: type[State] | None = None) -> tuple[Any, list[Envelope]]:
-    """Return a run's state, for display, and its rows; events of a newer version are left out.
+    """Return (state for display, rows) of a run, without events of a newer version.
 
-    Raises ConfigError if the state must be of a kind's class and is not.
+    Raises ConfigError if `kind` is given and the run is of another kind.
     """
     from agent_forge.runs.history.repository import history
     from agent_forge.runs.lists.finding import full_name, load, load_of
@@ -130,7 +130,7 @@ def load_run(run: str, kind: type[State] | None = None) -> tuple[Any, list[Envel
 
 
 def names_of(runs: Sequence[str]) -> dict[str, str]:
-    """Return run → what it is called, of those that the log knows."""
+    """Return run id → name, of those that the log knows."""
     from agent_forge.runs.lists import queries
 
     store = home().open_store()
@@ -141,13 +141,13 @@ def names_of(runs: Sequence[str]) -> dict[str, str]:
 
 
 def named(run: str) -> str:
-    """Return what a run is called, with its id behind it if that is another word."""
+    """Return a run's name, followed by its id in parentheses if they differ."""
     name = name_of(run)
     return run if name == run else f"{name} ({run})"
 
 
 def name_of(run: str) -> str:
-    """Return what a run is called; its id if the log does not know it."""
+    """Return a run's name; its id if the log does not know it."""
     return names_of([run]).get(run, run)
 
 
@@ -157,7 +157,7 @@ def short(recipe_id: str | None) -> str:
 
 
 def number(value: float | None, form: str = ".4f") -> str:
-    """Return a number as text; "-" if it is None."""
+    """Return a number as text in this format; "-" if it is None."""
     return "-" if value is None else format(value, form)
 
 
@@ -167,7 +167,7 @@ def table(
     title: str | None = None,
     droppable: Sequence[str] = (),
 ) -> None:
-    """Print a list on stdout, for people and programs; `show_table` is for people alone.
+    """Print a table on stdout, for people and programs; `show_table` is for people alone.
 
     Where a terminal is too narrow, columns are left out, in the order of `droppable`. Without a
     terminal it is tab-separated lines: a title as `# TITLE`, the columns' names, the rows. A list,
@@ -189,7 +189,7 @@ def table(
 def _fitting(
     columns: Sequence[str], rows: Sequence[Sequence[str]], droppable: Sequence[str], width: int
 ) -> list[int]:
-    """Return the places of the columns that fit into a width, two spaces between them."""
+    """Return the indices of the columns that fit into a width, with two spaces between them."""
     from rich.cells import cell_len
 
     places = list(range(len(columns)))
@@ -201,7 +201,7 @@ def _fitting(
     return places
 
 
-#: Letters that a table leaves for each column, at least, and the blanks between two columns.
+#: Least width of a table's column in letters, and the blanks between two columns.
 LEAST, BETWEEN = 6, 2
 
 
@@ -230,7 +230,7 @@ def grid(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> l
 
 
 def _sizes(cells: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Return the letters of each column of a table; the first text of a column is its head."""
+    """Return the width of each column in letters; the first text of a column is its head."""
     whole = [max(map(len, column)) for column in cells]
     words = [max(map(_longest, column)) for column in cells]
     heads = [max(LEAST, _longest(column[0])) for column in cells]
@@ -243,7 +243,7 @@ def _sizes(cells: Sequence[Sequence[str]], width: int) -> list[int]:
 
 
 def _longest(text: str) -> int:
-    """Return the letters of the longest word of a text."""
+    """Return the number of letters in the longest word of a text."""
     return max(map(len, text.split()), default=0)
 
 
@@ -256,12 +256,12 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str
 
 
 def split(value: str | None) -> list[str]:
-    """Split a comma-separated list; empty parts are dropped."""
+    """Return the parts of a comma-separated list, stripped; empty parts are dropped."""
     return [part.strip() for part in (value or "").split(",") if part.strip()]
 
 
 def setting(text: str) -> tuple[str, object]:
-    """Return name and value of KEY=VALUE: JSON, or else text; @FILE is the content of a file.
+    """Return (name, value) of KEY=VALUE: JSON, or else text; @FILE is the content of a file.
 
     A file is JSON, or JSONL if its name says so: a list of its lines.
     """
@@ -277,7 +277,7 @@ def setting(text: str) -> tuple[str, object]:
 
 
 def _content(name: str, file: Path) -> object:
-    """Return what a file of JSON or JSONL holds. Raises ConfigError, which names file and line."""
+    """Return the content of a JSON file, or the list of a JSONL file's lines. Raises ConfigError."""
     if file.suffix.lower() != ".jsonl":
         return read_json(file, error=ConfigError)
     rows = []
@@ -292,15 +292,15 @@ def _content(name: str, file: Path) -> object:
 #: Slices that something is measured on, the last first.
 SLICES = ("test", "selection", "search")
 
-#: What `queue_options` gives a command.
+#: Names of the arguments that `queue_options` adds to a command.
 QUEUED = ("name", "priority", "labels", "key", "quarantine")
 
-#: Wide enough for anybody, and every database can hold it.
+#: Range of priorities, which every database can hold.
 PRIORITY = click.IntRange(-1_000_000, 1_000_000)
 
 
 def queue_options(function: Callable) -> Callable:
-    """Add the options of the queue (priority, labels, …) to a command."""
+    """Return the command with the options of the queue (priority, labels, …) added."""
     options: list[Callable[[Callable], Callable]] = [
         click.option(
             "--name",
@@ -332,7 +332,7 @@ MOST_BYTES = 4 << 20
 
 
 def read(path: str | None) -> Json:
-    """Return the content of a config file; empty without a path. Raises ConfigError."""
+    """Return the settings in a config file, empty without a path. Raises ConfigError."""
     if path is None:
         return {}
     from agent_forge.runs.system import yaml_reader
@@ -356,7 +356,7 @@ def read(path: str | None) -> Json:
 
 
 def _parsed(suffix: str, text: str) -> object:
-    """Return the content of a file. Raises ConfigError, RecursionError or one of UNREADABLE."""
+    """Return the parsed content of a file. Raises ConfigError, RecursionError or one of UNREADABLE."""
     if suffix in (".yml", ".yaml"):
         from agent_forge.runs.system import yaml_reader
 

@@ -35,9 +35,9 @@ from agent_forge.runs.panels.panels import (
 from agent_forge.runs.panels.stages import Bar, Stage
 from agent_forge.runs.system.durations import duration
 
-#: From low to high; the second for terminals that have no such letters.
+#: Letters from low to high; the second for terminals without the first.
 LEVELS, PLAIN_LEVELS = "▁▂▃▄▅▆▇█", "_.:-=+*#"
-#: State of a stage → its mark; the second for terminals that have no such letters.
+#: State of a stage → its mark, and a mark for terminals without that letter.
 MARKS = {
     "waiting": "·.",
     "running": "◔o",
@@ -68,7 +68,7 @@ class Picture:
 
 
 def spark(values: Sequence[float | None], low: float, high: float, levels: str = LEVELS) -> str:
-    """Return a curve of one letter a value; a space for a missing value."""
+    """Return a curve as text, a letter for each value and a space for a missing one."""
     step = (high - low) / (len(levels) - 1)
     return "".join(
         " " if v is None else levels[min(len(levels) - 1, round((v - low) / step) if step else 0)]
@@ -77,7 +77,7 @@ def spark(values: Sequence[float | None], low: float, high: float, levels: str =
 
 
 def cell(value: object) -> str:
-    """Return a value as the text of a cell, for people."""
+    """Return a value as a cell's text: "-" for None, thousands separated, long texts cut."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -96,7 +96,7 @@ def cell(value: object) -> str:
 
 
 def head_lines(head: Head) -> list[tuple[str, str]]:
-    """Return (word, text) for kind, progress, result and facts, and for what the run does now."""
+    """Return (word, text) pairs: kind, progress, result, facts, and the run's current activity."""
     of = "" if head.of is None else f" of {head.of:,}"
     done = f"{head.done:,}{of} {head.unit}s"
     now = head.now
@@ -129,7 +129,7 @@ def head_lines(head: Head) -> list[tuple[str, str]]:
 
 
 def _signed(lead: Lead) -> str:
-    """Return a lead with its interval: three digits, for the interval says how sure the rest is."""
+    """Return a lead with its interval as text, three digits each: the interval shows the rest."""
     return f"{lead.value:+.3g} ({lead.low:+.3g} to {lead.high:+.3g})"
 
 
@@ -148,7 +148,7 @@ def _cut(columns: Sequence[str], rows: Sequence[Sequence[object]], newest: bool 
 
 
 def _scaled(axis: Axis, value: float | None) -> float | None:
-    """Return the height of a value; None for what a logarithmic axis cannot show."""
+    """Return the height of a value on an axis; None if a logarithmic axis cannot show it."""
     if value is None or not axis.log:
         return value
     return math.log10(value) if value > 0 else None
@@ -199,7 +199,7 @@ def _front(panel: Front, _width: int, _levels: str) -> Picture:
 
 
 def _matrix(panel: Matrix, _width: int, _levels: str) -> Picture:
-    """Draw the longer side down: a line has little room."""
+    """Return the picture of a matrix, with the longer side as rows: a line has little room."""
     metrics = panel.metrics if len(panel.metrics) > 1 else panel.metrics * len(panel.rows)
     names = [
         f"{'' if name == metric.name else f'{name}: '}{_named_column(metric.name, metric.unit)}"
@@ -217,7 +217,7 @@ def _matrix(panel: Matrix, _width: int, _levels: str) -> Picture:
 
 
 def _ranges(panel: Matrix, number: int) -> list[str]:
-    """Return the values of a row, each with its interval if it has one."""
+    """Return the cells of row `number`, each with its interval if it has one."""
     texts = list(map(cell, panel.values[number]))
     if panel.low is None or panel.high is None:
         return texts
@@ -226,7 +226,7 @@ def _ranges(panel: Matrix, number: int) -> list[str]:
 
 
 def _arms(panel: Arms, _width: int, _levels: str) -> Picture:
-    """Draw the arms; a number of items that all arms have is said once."""
+    """Return the picture of arms; a number of items that all share stands once, above the table."""
     counts = {arm.n for arm in panel.arms}
     each = len(counts) > 1
     rows = []
@@ -315,7 +315,7 @@ def _strip(panel: Strip, _width: int, levels: str) -> Picture:
 
 
 def _standing(stage: Stage) -> str:
-    """Return how a stage stands in one line: its state, its gates, and the figure that tells most."""
+    """Return a stage in one line: its state, its gates, and its main figure."""
     done = "" if stage.inside is None else f", {math.floor(100 * min(stage.inside, MOST_SHARE))} %"
     left = "" if stage.left_s is None else f", {duration(stage.left_s)} left"
     parts = [f"{stage.state}{done}{left}", stage.gate]
@@ -326,7 +326,7 @@ def _standing(stage: Stage) -> str:
 
 
 def _timeline(panel: Timeline, width: int, levels: str) -> Picture:
-    """Draw a lane as letters: the most telling bar of each letter's time."""
+    """Return the picture of lanes as letters; each shows the most important state in its span."""
     wide = max((len(lane.name) for lane in panel.lanes), default=0)
     letters = max(10, min(LETTERS, width - wide - 2))
     step = (panel.until or 1.0) / letters
@@ -345,7 +345,7 @@ def _timeline(panel: Timeline, width: int, levels: str) -> Picture:
 
 
 def _letters_of(bar: Bar, until: float, step: float, letters: int) -> range:
-    """Return the letters that a bar covers; at least one."""
+    """Return the indices of the letters that a bar covers; at least one."""
     end = until if bar.end is None else bar.end
     start = end if bar.start is None else bar.start
     first = min(letters - 1, int(start / step))
@@ -374,14 +374,14 @@ RESULTS = ("strip", "arms", "matrix", "front", "gates")
 
 
 def told(lines: Sequence[tuple[str, str]], width: int) -> list[str]:
-    """Return (word, text) as lines of at most `width` columns, the texts under one another."""
+    """Return (word, text) pairs as lines of at most `width` columns, the texts aligned."""
     return [
         line for word, text in lines for line in wrapped(f"{word:9s} {text}".rstrip(), width, " " * 10)
     ]
 
 
 def whole(panel: Panel, run: str, width: int, plain: bool = False) -> list[str]:
-    """Return a panel as lines of `width` columns: title, what it says, curves and table."""
+    """Return a panel as lines of `width` columns: title, sentence, curves and table."""
     drawn = picture(panel, width, plain)
     lines = wrapped(f"{panel.title}: {panel.says}", width, "  ")
     for text in drawn.curves:
@@ -395,7 +395,7 @@ def whole(panel: Panel, run: str, width: int, plain: bool = False) -> list[str]:
 def fitting(
     panels: Sequence[Panel], run: str, width: int, room: int, plain: bool = False
 ) -> tuple[list[list[str]], list[str]]:
-    """Return the panels that fit into `room` lines, and those lines that name the others.
+    """Return (lines of each panel that fits into `room`, lines that name the others).
 
     A panel is shown whole or not at all.
     """
@@ -413,12 +413,12 @@ def fitting(
 
 
 def results_first(panels: Sequence[Panel]) -> list[Panel]:
-    """Return the panels of a run that has ended: what was measured, before how it came about."""
+    """Return the panels of an ended run in order: results come before the course of the run."""
     return sorted(panels, key=lambda panel: panel.kind not in RESULTS)
 
 
 def rest(names: Sequence[str], run: str, width: int) -> list[str]:
-    """Return where the panels are that are not shown, as lines."""
+    """Return lines that say how to see the panels with these names; empty without names."""
     if not names:
         return []
     text = f"more      {', '.join(names)}: forge show {run} --panel NAME, or --all"

@@ -202,7 +202,7 @@ data = "specialists:items\""""
 
 
 def written(file: str, sources: list[str], base: str | None, data: list[str]) -> str:
-    """Return a file's text: of given models a merge, else specialists that are trained and merged."""
+    """Return a pipeline file's text: it merges given models, or else trains specialists first."""
     if not sources:
         title = "From text to an evolved champion that has learned and is small, on two cores."
         head = _HEAD.format(title=title, file=file)
@@ -366,7 +366,7 @@ def run_command(
 
 
 def _plan(home: Home, file: Path, output_dir: str | None, elsewhere: bool) -> Plan:
-    """Return the plan of the pipeline. Raises ConfigError, UnavailableError."""
+    """Return the plan of the pipeline in a file. Raises ConfigError, UnavailableError."""
     from agent_forge.pipeline.submission import file as files
     from agent_forge.runs.kinds.asked import Lookup, RunRequest
     from agent_forge.weights.storage.model_origin import Finder
@@ -379,7 +379,7 @@ def _plan(home: Home, file: Path, output_dir: str | None, elsewhere: bool) -> Pl
 
 
 def _checked(plan: Plan) -> dict[str, object]:
-    """Check what can be checked before a start; return what will run, and warnings."""
+    """Check a plan; return {"phases": name, kind and gates of each, "warnings": texts}."""
     from agent_forge.pipeline.plan import gates_of
     from agent_forge.runs import kinds
     from agent_forge.worker.commands import submit
@@ -395,7 +395,7 @@ def _checked(plan: Plan) -> dict[str, object]:
 
 
 def _say_checked(checked: Json, as_json: bool) -> None:
-    """Print what will run."""
+    """Print phases with gates, and the warnings."""
     if as_json:
         emit(checked)
         return
@@ -406,7 +406,7 @@ def _say_checked(checked: Json, as_json: bool) -> None:
         click.echo(f"warning: {note}", err=True)
 
 
-#: Amount → (heading, how it is said).
+#: Amount → (heading, function that formats it).
 _AMOUNTS = {
     "seconds": ("time", duration),
     "disk": ("on disk at the end", size),
@@ -419,7 +419,7 @@ _HOW = (
 
 
 def run(home: Home, plan: Plan, checked: Json, as_json: bool) -> None:
-    """Print the costs of a pipeline's phases; nothing is recorded."""
+    """Try the phases' work and print its costs; record nothing."""
     from contextlib import closing, nullcontext
 
     from agent_forge.pipeline.submission import dry_run
@@ -442,7 +442,7 @@ def run(home: Home, plan: Plan, checked: Json, as_json: bool) -> None:
 
 
 def _show(report: Json) -> None:
-    """Print the table, and why some of its numbers are not known."""
+    """Print the table of costs, and why some of its numbers are unknown."""
     rows = [
         [row["label"], row["kind"], *(_amount(row, n) for n in _AMOUNTS)] for row in report["costs"]
     ]

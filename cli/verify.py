@@ -1,7 +1,7 @@
-"""`forge verify`: checks a history, and whether the weights follow from it.
+"""`forge verify`: checks a history, and that the weights follow from it.
 
-It checks a run, the runs that its models came from (back to the first text), another stream, an
-archive or a result's folder.
+It checks a run, the runs that its models came from (back to the first text), another stream, an archive
+or a result's folder.
 """
 
 from __future__ import annotations
@@ -101,14 +101,14 @@ def verify_command(
 
 
 def _report(path: Path, target: str, head: str | None) -> Json:
-    """Return the report of a folder, an archive, or a stream of the log."""
+    """Return the report of a folder, an archive, or a stream of the log, with its findings."""
     if path.is_dir():
         return folder(path)
     return archive(path) if path.is_file() else stream(target, head)
 
 
 def _record(report: Json, tolerance: float | None = None) -> None:
-    """Record the check of a run; only warn if the log cannot be written."""
+    """Record the check of a run; only print a warning if the log cannot be written."""
     from agent_forge.events import EventsError
     from agent_forge.runs.errors import ForgeError
     from agent_forge.worker.commands import checks
@@ -128,7 +128,7 @@ def _refuse_for_all(rebuild: str | None, recompute: bool, head: str | None) -> N
 
 
 def _check(path: Path, rebuild: str | None, tolerance: float, head: str | None) -> None:
-    """Refuse options that would be passed over in silence."""
+    """Raise UsageError for options that would have no effect."""
     if not (math.isfinite(tolerance) and tolerance >= 0):
         raise click.UsageError("--tolerance is a number, 0 or more.")
     if rebuild == "":
@@ -140,7 +140,7 @@ def _check(path: Path, rebuild: str | None, tolerance: float, head: str | None) 
 
 
 def _verify_all(as_json: bool, recorded: bool) -> None:
-    """Verify every stream of the log: print a line each, then the findings; set the exit code."""
+    """Verify every stream of the log and print lines and findings; exit with 1 or 3 as `_tell`."""
     store = home().open_store()
     try:
         names = store.names()
@@ -159,7 +159,7 @@ def _verify_all(as_json: bool, recorded: bool) -> None:
 
 
 def _whole(name: str, recorded: bool) -> Json:
-    """Return one stream's report, without its state; an error of reading or folding is a finding.
+    """Return one stream's report without its state; an error of reading or folding is a finding.
 
     With `recorded`, the check of a run is recorded.
     """
@@ -192,7 +192,7 @@ def _print_stream(name: str, report: Json) -> None:
 
 @dataclass(frozen=True)
 class _Again:
-    """A choice of the models that are made again, and of the tolerance of what is measured again."""
+    """A choice of the models to make again, and of the tolerance of repeated measurements."""
 
     #: "all", "champion" or the beginning of an id; None: nothing is made again.
     rebuild: str | None
@@ -203,13 +203,13 @@ class _Again:
         return self.rebuild is not None or self.tolerance is not None
 
     def of_origin(self, model: str) -> _Again:
-        """Return what is wanted of an origin; `model` is the id of what that gave, or ""."""
+        """Return the choice for an origin; `model` is the id of the model that it gave, or ""."""
         rebuild = self.rebuild if self.rebuild in (None, "all") else model or "champion"
         return _Again(rebuild, self.tolerance)
 
 
 def _make_again(report: Json, choice: _Again, origins: bool) -> None:
-    """Make and measure again what is wanted of the report's run. Raises UsageError, NotFoundError."""
+    """Make and measure again what `choice` says; add findings. Raises UsageError, NotFoundError."""
     from agent_forge.runs import kinds
 
     if "decisions" not in report["checks"]:
@@ -227,7 +227,7 @@ def _make_again(report: Json, choice: _Again, origins: bool) -> None:
 
 
 def _again(report: Json, choice: _Again, before: str = "") -> list[Finding]:
-    """Return what does not come out again; lines that are printed meanwhile begin with `before`."""
+    """Return findings where results are not made again as recorded; `before` begins printed lines."""
     from agent_forge.runs import kinds
     from agent_forge.runs.home import Home
     from agent_forge.weights.storage.weight_cache import Artifacts
@@ -243,7 +243,7 @@ def _again(report: Json, choice: _Again, before: str = "") -> list[Finding]:
 
 
 def _origins(report: Json, choice: _Again) -> None:
-    """Verify the runs that the report's run has its models from. Raises UsageError for no run."""
+    """Verify the runs that made the report's models; add findings. Raises UsageError for no run."""
     from agent_forge.runs import kinds
     from agent_forge.runs.errors import NotFoundError
     from agent_forge.runs.history.audit import Finding
@@ -274,7 +274,7 @@ def _origins(report: Json, choice: _Again) -> None:
 
 
 def _tell(report: Json, as_json: bool) -> None:
-    """Print the report and its findings; set the exit code."""
+    """Print the report and its findings; exit with code 1 for an error, 3 for an unchecked one."""
     for name in ("state", "rows"):
         report.pop(name, None)
     findings = report["findings"]
@@ -342,7 +342,7 @@ Again = Callable[[Json, str], "list[Finding]"]
 
 
 def origins(run: str, check: Check, again: Again | None) -> tuple[list[str], list[Finding]]:
-    """Verify every run that made a model of this one's; return their names, and what was found.
+    """Verify every run that made a model of this one; return (their names, findings).
 
     `again` makes and measures again; None: nothing is.
     """
@@ -385,7 +385,7 @@ def _walk(
 
 
 def _children(store: EventStore, run: str) -> list[tuple[str, str]]:
-    """Return (run, "") of the runs that are tasks of a run and have completed."""
+    """Return (run, "") of each completed run that is a task of a run."""
     from agent_forge.events import EventsError
     from agent_forge.runs import kinds
     from agent_forge.runs.errors import ForgeError
@@ -403,7 +403,7 @@ def _of(run: str, finding: Finding) -> Finding:
 
 
 def _givers(store: EventStore, run: str, model: str) -> list[tuple[str, str | tuple[str, str] | None]]:
-    """Return (digest of a given model, (run, id) that made it | None | what is wrong)."""
+    """Return (digest of a given model, (run, id) that made it, None, or an error text) for each."""
     from agent_forge.events import EventsError
     from agent_forge.runs import kinds
     from agent_forge.runs.errors import ForgeError
@@ -434,7 +434,7 @@ def _givers(store: EventStore, run: str, model: str) -> list[tuple[str, str | tu
 
 
 def stream(target: str, head: str | None, exactly: bool = False) -> Json:
-    """Verify a run, or another stream, of this machine's log; return the report.
+    """Verify a run or another stream of this machine's log; return the report.
 
     `exactly`: the target is a stream's whole name, never the beginning of one.
     """
@@ -459,7 +459,7 @@ def stream(target: str, head: str | None, exactly: bool = False) -> Json:
 
 
 def _other(store: EventStore, name: str, head: str | None) -> Json:
-    """Verify a stream that belongs to no run: users, queue, models. Return the report."""
+    """Verify a stream that belongs to no run: users, queue, models; return the report."""
     from agent_forge.runs.history.audit import Finding, audit_stream
     from agent_forge.worker.exports import chain_heads
     from agent_forge.worker.tasks import verify_streams
@@ -519,10 +519,7 @@ def folder(folder: Path) -> Json:
 
 
 def _document(folder: Path) -> tuple[Kind, Json]:
-    """Return the kind of run that wrote a folder, and what the folder says of it.
-
-    Raises DataError.
-    """
+    """Return (kind of run that wrote a folder, the JSON that marks the folder). Raises DataError."""
     from agent_forge.runs import kinds
     from agent_forge.runs.errors import DataError
 

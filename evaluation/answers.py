@@ -1,8 +1,8 @@
 """Prompts with one right answer: as token ids, as a stream to train on, and how many are solved.
 
 An item is solved if greedy decoding after its prompt gives the answer's tokens and then the end token.
-Every token of such an answer is the likeliest after those before it, so one pass over prompt and answer
-tells whether all are.
+Then each token of the answer is the likeliest one after the tokens before it, so a single pass over
+prompt and answer decides.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agent_forge.runs.errors import SourceError
 from agent_forge.weights import pieces
 from agent_forge.weights.folders.vocabularies import Tokenizer
 
-#: Tokens of a pass, padding included.
+#: Most tokens of a forward pass, padding included.
 PASS = 8192
 
 
@@ -35,9 +35,9 @@ class Encoded:
 
 
 def encode(tokenizer: Tokenizer, items: Sequence[Item]) -> list[Encoded]:
-    """Return items as token ids; a blank stands before each answer.
+    """Return each item as ids of its prompt and of its answer, which begins with a blank.
 
-    Raises SourceError if the tokenizer cannot write one of them.
+    Raises SourceError if the tokenizer cannot write an item's text.
     """
     texts = [item.prompt for item in items] + [f" {item.answer}" for item in items]
     ids = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
@@ -56,7 +56,7 @@ def encode(tokenizer: Tokenizer, items: Sequence[Item]) -> list[Encoded]:
 def rows(
     tokenizer: Tokenizer, items: Sequence[Item], family: str, level: int, on: str
 ) -> Iterator[dict[str, object]]:
-    """Yield a level's items to measure on, of the slice `on`, as rows of an item file."""
+    """Yield one row (dict) of an item file per item: a problem of slice `on`, checked exactly."""
     for number, (item, ids) in enumerate(zip(items, encode(tokenizer, items), strict=True)):
         yield {
             "id": f"{family}/{level}/{on}/{number}",
@@ -70,14 +70,14 @@ def rows(
 
 
 def stream(items: Sequence[Encoded]) -> NDArray[np.int32]:
-    """Return items in one row, as the objective `answers` reads them: answers as −1 − id."""
+    """Return all items' ids in one int32 row; a token of an answer is −1 − id (objective `answers`)."""
     ids = [token for item in items for token in (*item.prompt, *(-1 - a for a in item.answer))]
     return np.asarray(ids, np.int32)
 
 
 @torch.inference_mode()
 def solved(module: torch.nn.Module, items: Sequence[Encoded]) -> list[bool]:
-    """Return for each item if the model solves it. `module` is a causal language model."""
+    """Return one bool per item: True if `module`, a causal language model, solves it."""
     device = next(module.parameters()).device
     verdicts, passes = [False] * len(items), list(_rows(items))
 
@@ -92,7 +92,7 @@ def solved(module: torch.nn.Module, items: Sequence[Encoded]) -> list[bool]:
 
 
 def _rows(items: Sequence[Encoded]) -> Iterator[list[int]]:
-    """Yield the places of items that go through the model together, the shortest first."""
+    """Yield the indices of items that share a forward pass, batch by batch, shortest items first."""
     rows: list[int] = []
     for index in sorted(range(len(items)), key=lambda index: len(items[index])):
         if rows and (len(rows) + 1) * len(items[index]) > PASS:
@@ -104,7 +104,7 @@ def _rows(items: Sequence[Encoded]) -> Iterator[list[int]]:
 
 
 def _pass(module: torch.nn.Module, items: Sequence[Encoded], device: torch.device) -> list[bool]:
-    """Return for each of some items if it is solved, in one pass; rows are padded on the right."""
+    """Return one bool per item, True if it is solved, from one pass; rows are padded on the right."""
     width = max(map(len, items))
     tokens = np.zeros((len(items), width), np.int64)
     answers = np.zeros((len(items), width), bool)

@@ -59,9 +59,9 @@ PROCESSORS = Path("/proc/cpuinfo")
 
 
 def batch(model: ResidentModel, context: int, most: int = MOST) -> dict[int, float]:
-    """Time every batch with the loaded weights: tokens of a forward pass → tokens a second.
+    """Return {tokens of a forward pass: tokens a second}, timed with the loaded weights.
 
-    `most`: most windows in a forward pass. If memory runs out, the largest batch that fitted is
+    Passes have 1, 2, 4, … windows, at most `most`. If memory runs out, the largest batch that fitted is
     left out too (unless it is one window), because other passes need more memory. Wall-clock:
     another call gives other numbers. Raises torch.OutOfMemoryError if a single window does not fit.
     """
@@ -94,7 +94,7 @@ def chosen(speeds: Mapping[int, float]) -> int:
 
 
 def tokens_per_second(model: ResidentModel, rows: int, context: int) -> float:
-    """Return the best speed of a few forward passes of [rows, context] tokens, losses included."""
+    """Return tokens a second in the fastest of a few passes of [rows, context], with losses."""
     ids = torch.zeros((rows, context), dtype=torch.int64)
     times = []
     for _ in range(REPETITIONS + 1):  # the first one prepares
@@ -123,7 +123,7 @@ class Trial:
         return self.ratio >= FASTER and self.change <= TOLERANCE
 
     def pays(self, tokens: float) -> bool:
-        """Return True if it is better, and evaluating `tokens` tokens wins back its `seconds`."""
+        """Return True if it is better, and evaluating `tokens` tokens saves more than `seconds`."""
         return self.better and tokens / self.speed * (1 - 1 / self.ratio) > self.seconds
 
 
@@ -168,7 +168,7 @@ def halved(
     data: Mapping[str, Packed],
     context: int,
 ) -> Trial:
-    """Measure bfloat16 against the model's own dtype.
+    """Return the `Trial` of bfloat16: its speed-up and change of perplexity beside the own dtype.
 
     The model keeps its dtype; afterwards the last source's weights are loaded.
     """
@@ -191,7 +191,7 @@ def compiled(
     data: Mapping[str, Packed],
     context: int,
 ) -> Trial:
-    """Measure compiled passes on a full batch of calibration windows.
+    """Return the `Trial` of compiled passes: speed-up, change, seconds; on a full calibration batch.
 
     Leaves the model as `halved` does. Raises NotCompiledError, also if no calibration window is as
     long as the context.
@@ -219,7 +219,7 @@ def compiled(
 
 
 def full_batch(data: Mapping[str, Packed], rows: int, context: int) -> torch.Tensor:
-    """Return [rows, context] int64: windows of all domains, repeated if they are too few.
+    """Return [rows, context] int64 ids: windows of all domains, repeated if they are too few.
 
     Raises NotCompiledError if no window is as long as the context.
     """
@@ -230,7 +230,7 @@ def full_batch(data: Mapping[str, Packed], rows: int, context: int) -> torch.Ten
 
 
 def _change(before: Sequence[float], after: Sequence[float]) -> float:
-    """Return the largest relative change of a perplexity; the losses are in nats a token.
+    """Return the largest relative change of a perplexity; the arguments are losses in nats a token.
 
     Infinite if a loss changes by 1 nat or more, or is NaN.
     """
@@ -246,10 +246,10 @@ _MAKER = re.compile(r"^(?:vendor_id|CPU implementer)\s*:\s*(\S+)", re.MULTILINE)
 
 
 def processor() -> str:
-    """Return what decides which code a library takes for a matrix product on this processor.
+    """Return the processor's architecture, maker and instruction sets in one line of text.
 
-    Its architecture, maker and instruction sets: MKL adds in another order on another maker's
-    processor, even where both have the same instructions.
+    They decide which code a library takes for a matrix product. MKL adds in another order on another
+    maker's processor, even if both have the same instructions.
     """
     try:
         content = PROCESSORS.read_text("utf-8", "replace")
@@ -268,7 +268,7 @@ def processor() -> str:
 
 
 def unsuited(differences: Sequence[str], more: str = "") -> UnavailableError:
-    """Return the error of a process that computes other numbers than a run is pinned to.
+    """Return the UnavailableError for a process that computes other numbers than a run is pinned to.
 
     `more`: what else can be set beside the number of threads.
     """
@@ -309,7 +309,7 @@ class SpeedComparison:
 
 
 def measure(model: ResidentModel, context: int, repetitions: int = 5, most: int | None = None) -> Speed:
-    """Time forward passes of the loaded model, each of at most `most` windows.
+    """Return the loaded model's speed, latency and peak memory, in passes of `most` windows at most.
 
     Wall-clock: another call gives other numbers.
     """
@@ -319,7 +319,7 @@ def measure(model: ResidentModel, context: int, repetitions: int = 5, most: int 
 def paired(
     models: Sequence[ResidentModel], context: int, repetitions: int = 5, most: int | None = None
 ) -> list[SpeedComparison]:
-    """Time forward passes of loaded models in turns, each with the smallest of their batches."""
+    """Return each model's speed and its ratio to the first model's; their passes are timed in turns."""
     rows = min(model.rows(context) for model in models)
     rows = max(1, min(rows, most or rows))
     ids = torch.zeros((rows, context), dtype=torch.int64)
@@ -349,10 +349,10 @@ def _seconds(model: ResidentModel, ids: torch.Tensor) -> float:
 
 
 def _peak(model: ResidentModel, ids: torch.Tensor) -> int:
-    """Return the bytes of tensors that a forward pass needs at once beyond what is allocated.
+    """Return the most bytes of tensors that a forward pass holds beyond what is allocated before it.
 
     The first pass warms up. Scratch memory that libraries take past PyTorch's allocator is not counted.
-    What the kernel says of the process is of no use: other threads give memory back meanwhile, and
+    The kernel's figures of the process are of no use: other threads give memory back meanwhile, and
     the kernel takes pages of files when it likes.
     """
     _seconds(model, ids)

@@ -35,7 +35,7 @@ class Judge:
     verifier: Verifier = field(default_factory=Verifier)
 
     def judge(self, model: Evaluator, problems: Sequence[PackedProblem]) -> list[tuple[str, Verdict]]:
-        """Return (reply, verdict) for every problem. Raises SandboxUnavailableError."""
+        """Return (reply's text, verdict) for every problem. Raises SandboxUnavailableError."""
         replies = model.replies(problems, self.tokenizer)
         result = []
         for posed, reply in zip(problems, replies, strict=True):
@@ -70,10 +70,10 @@ def evaluate(
     judge: Judge,
     watch: Watch | None = None,
 ) -> EvaluationResult:
-    """Return the outcomes of the drawn windows, questions and problems, by domain in order of name.
+    """Return the drawn items' outcomes by domain; with a `watch` also why and where it stopped.
 
-    A log-likelihood that is not finite stays in the outcomes as such; `composite.components` then
-    gives None. Windows come first; with a `watch`, the evaluation may end after a block of them.
+    Windows come before questions and problems; a `watch` may end the evaluation after a block of them.
+    A log-likelihood may be infinite or NaN; `composite.components` then gives None.
     """
     read: Windows = {}
     for number, block in enumerate(watch.blocks if watch else [draws], start=1):
@@ -125,7 +125,7 @@ def _windows(
 
 
 def why_not_run(items: Sequence[Item], verifier: Verifier) -> str:
-    """Return why items that run code cannot be measured on this machine; empty if they can."""
+    """Return the reason why items that run code cannot be measured on this machine; '' if they can."""
     if not any(map(data_items.runs_code, items)):
         return ""
     try:
@@ -173,7 +173,7 @@ SAMPLE = 8
 
 
 def forecast(seconds: float, alone: float) -> str:
-    """Return how long all items take, in words.
+    """Return a sentence for people: how long all items take.
 
     `seconds` are at the pace of the probe, `alone` those in which all threads do the same work without
     waiting for a processor. They differ if other programs ran beside the probe, and if threads idled.
@@ -188,7 +188,7 @@ def forecast(seconds: float, alone: float) -> str:
 
 
 class Metered:
-    """Evaluator that passes all work on to a model of this process and tells the share done.
+    """Evaluator that passes all work on to a model of this process and reports the share done.
 
     Windows reach the model batch by batch, in the batches of the model itself.
     """
@@ -200,7 +200,7 @@ class Metered:
         tokenizer: Tokenizer,
         tell: Callable[[str], None],
     ) -> None:
-        """Measure what an item of each kind costs, and tell how long all items of `data` will take."""
+        """Time some items of each kind, and tell how long all items of `data` will take."""
         self._model, self._tell = model, tell
         packed = [data[domain] for domain in sorted(data)]
         windows = [ids for part in packed for ids in part.windows]
@@ -226,11 +226,11 @@ class Metered:
 
     @property
     def positions(self) -> int | None:
-        """The longest sequence that the model takes; None if that is not known."""
+        """The longest sequence that the model takes, in tokens; None if it is not known."""
         return self._model.positions
 
     def losses(self, sequences: Sequence[Ids]) -> list[Losses]:
-        """Return the losses of every sequence."""
+        """Return one `Losses` pair per sequence, and count the sequences as done."""
         losses: dict[int, Losses] = {}
         for _, places in batches(sequences, self._model.rows, 1, self._model.positions):
             batch = self._model.losses([sequences[place] for place in places])
@@ -239,19 +239,19 @@ class Metered:
         return [losses[place] for place in range(len(sequences))]
 
     def continuations(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[NDArray[np.float32]]:
-        """Return −log p of every token of each continuation."""
+        """Return per pair −log p of its continuation's tokens, in nats, and count the pairs as done."""
         losses = self._model.continuations(pairs)
         self._count("pairs", len(pairs))
         return losses
 
     def replies(self, problems: Sequence[PackedProblem], tokenizer: Tokenizer) -> list[str]:
-        """Return greedy replies."""
+        """Return the text of one greedy reply per problem, and count the problems as done."""
         replies = self._model.replies(problems, tokenizer)
         self._count("problems", len(problems))
         return replies
 
     def _add(self, kind: str, count: int, size: int, sample: Callable[[], object]) -> None:
-        """Measure the price of a kind of item on a sample of `size`, and add `count` of them."""
+        """Time a sample of `size` items of a kind, and add `count` of them to the forecast."""
         seconds, of_processors = least_of_both(sample)
         self._prices[kind] = seconds / size
         self._total += seconds / size * count
@@ -260,7 +260,7 @@ class Metered:
         self._alone += alone / size * count
 
     def _count(self, kind: str, count: int) -> None:
-        """Add finished items; now and then tell the share done and the time left."""
+        """Add finished items to those done; now and then tell the share done and the time left."""
         self._done += self._prices.get(kind, 0.0) * count
         now = time.monotonic()
         if now - self._told < max(QUIET, self._total / MESSAGES) or not 0 < self._done < self._total:

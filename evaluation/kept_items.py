@@ -42,7 +42,7 @@ def _write(folder: Path, items: list[Item]) -> None:
 def pinned(
     supply: Supply, paths: tuple[str, ...], digest: str | None, needed: Sequence[Slice] = SLICES
 ) -> list[Item] | None:
-    """Return the run's pinned items, or None if the caller is to read them from `paths`.
+    """Return the run's pinned items; None if the caller is to read them from `paths`.
 
     Pinned items are needed if a file of `paths` is missing here, or if `paths` has tasks. They
     come from this machine's folder or from the store; each slice of `needed` has text. A file that
@@ -73,10 +73,9 @@ def check_unchanged(items: list[Item], digest: str) -> None:
 
 
 def keep(supply: Supply, paths: tuple[str, ...], items: list[Item], digest: str) -> None:
-    """Put the items into the store, all in one file.
+    """Put the items into the store as one file, and with tasks in `paths` also on this machine.
 
-    If `paths` has tasks, keep the items on this machine as well: reading the tasks again would
-    take long and might give other items.
+    Reading the tasks again would take long and might give other items.
     """
     try:
         if any(map(spec.is_task, paths)) and not (supply.folder / checked(digest)).is_dir():
@@ -108,7 +107,7 @@ class TaskContext(Generic[S]):
 
     @classmethod
     def opened(cls, state: S, cache: Artifacts) -> Self:
-        """Open a started run in this process, with its number of threads, and check it.
+        """Return a checked context of a started run, with the run's number of threads in this process.
 
         Raises DataError or UnavailableError if other numbers would come out here.
         """
@@ -119,9 +118,9 @@ class TaskContext(Generic[S]):
 
     @classmethod
     def to_read(cls, state: S, cache: Artifacts, digests: Iterable[str]) -> Self:
-        """Open a run to read models of it by their digests. Raises the errors of `opened`.
+        """Return a context to read models by their digests. Raises the errors of `opened`.
 
-        What the cache has needs no training, and so no look at the machine.
+        The machine is not checked if the cache has all models: nothing is trained then.
         """
         is_cached = all(cache.files(digest) for digest in digests)
         return cls(state, cache) if is_cached else cls.opened(state, cache)
@@ -143,8 +142,8 @@ class TaskContext(Generic[S]):
         return of_run(self.state)
 
     def share(self, task: Task, tasks: Sequence[Task]) -> Sequence[Task]:
-        """Return the task alone."""
+        """Return the tasks that share their work with `task`: here the task alone."""
         return [task]
 
     def prepare(self, tasks: Sequence[object]) -> None:
-        """Do nothing."""
+        """Do nothing: these tasks have nothing to prepare."""

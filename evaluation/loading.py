@@ -42,7 +42,7 @@ def load_items(
 
 
 def texts_of(items: Sequence[Item], on: Slice) -> dict[str, list[Text]]:
-    """Return domain → the texts of a slice, in the order of their ids."""
+    """Return {domain: the texts of a slice, in the order of their ids}."""
     texts_by_domain: dict[str, list[Text]] = {}
     for item in sorted(items, key=lambda item: item.id):
         if isinstance(item, Text) and item.slice == on:
@@ -51,14 +51,14 @@ def texts_of(items: Sequence[Item], on: Slice) -> dict[str, list[Text]]:
 
 
 def made_for_any_model(paths: tuple[str, ...]) -> bool:
-    """Return True if the items are built-in; of those, items that do not fit are left out."""
+    """Return True if the items are built-in: those that do not fit a model may be left out."""
     return not paths or domains.NAME in paths
 
 
 def load_tokenizer(folder: str) -> Tokenizer:
     """Return the model folder's tokenizer. Raises SourceError.
 
-    Of a folder without its files transformers makes a tokenizer for which every text is empty.
+    From a folder without tokenizer files, transformers makes one for which every text is empty.
     """
     from agent_forge.weights.architectures.auto_config import AutoTokenizer
 

@@ -47,7 +47,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import the store on first use: the store needs a database library, which merging does not."""
+    """Return a class of `store`, imported on first use: only the store needs a database library."""
     if name in ("Appended", "EventStore", "New"):
         from agent_forge.events import store
 

@@ -6,7 +6,7 @@
     blobs/NAME        further files, which the domain adds
     seal.json         SHA-256 of every member before it: written last, so that a cut is always seen
 
-A read checks every byte: the seal, the hash of every event, the chain of every stream, the heads. A
+A reader checks every byte: the seal, the hash of every event, the chain of every stream, the heads. A
 stranger's file may be made to fill memory or the disk, so every read and all unpacking is bounded.
 """
 
@@ -35,13 +35,13 @@ from agent_forge.events.errors import ArchiveError
 
 FORMAT = "agent-forge archive 1"
 
-#: Bytes of a member read at a time.
+#: Number of bytes of a member that are read at a time.
 BLOCK = 1 << 20
 
-#: Bytes that a document (manifest, schemas, seal), one event's line, and all events may have.
+#: Largest size in bytes: of a document (manifest, schemas, seal) or one event's line; of all events.
 DOCUMENT = LINE = 16 << 20
 EVENTS = 1 << 30
-#: Members of an archive.
+#: Largest number of members of an archive.
 MEMBERS = 10_000
 
 
@@ -107,7 +107,7 @@ def write(
 
 
 class _Writer:
-    """A writer of members one after another, each with its digest."""
+    """Writer of an archive's members; it notes the digest of each for the seal."""
 
     def __init__(self, tar: tarfile.TarFile) -> None:
         self._tar = tar
@@ -149,13 +149,13 @@ class _Hashing:
         self.digest = hashlib.sha256()
 
     def read(self, size: int = -1) -> bytes:
-        """Read at most `size` bytes, all if negative, and hash them."""
+        """Return the next `size` bytes at most, all if negative; add them to the digest."""
         data = self._file.read(size)
         self.digest.update(data)
         return data
 
     def readline(self, size: int) -> bytes:
-        """Read a line, at most `size` bytes of it, and hash them."""
+        """Return the next line, at most `size` bytes of it; add it to the digest."""
         data = self._file.readline(size)
         self.digest.update(data)
         return data
@@ -169,7 +169,7 @@ def line(row: Envelope) -> str:
 
 
 def read(path: Path, blobs_into: Path | None = None) -> Archive:
-    """Read and check an archive; further files go into folder `blobs_into`, or are only checked.
+    """Return an archive's content, checked; write its further files into `blobs_into`, if given.
 
     Raises ArchiveError naming the place where the archive is truncated or altered.
     """
@@ -199,13 +199,13 @@ def _open_tar(bounded: BoundedUnpacking) -> tarfile.TarFile:
 
 
 def _next(tar: tarfile.TarFile, bounded: BoundedUnpacking) -> tarfile.TarInfo | None:
-    """Return the next member, or None at the end. Raises ArchiveError."""
+    """Return the archive's next member, its header read; None at the end. Raises ArchiveError."""
     with bounded.header():
         return tar.next()
 
 
 class _Reader:
-    """A reader that checks members as they come."""
+    """Reader of an archive that checks each member as it comes."""
 
     def __init__(self, path: Path, blobs_into: Path | None) -> None:
         self._path = path
@@ -213,13 +213,13 @@ class _Reader:
         self._digests: dict[str, str] = {}
         self._seal: dict[str, str] | None = None
         self._manifest: _Manifest | None = None
-        #: What else stands in the manifest.
+        #: The manifest's other fields.
         self._notes: Mapping[str, object] = {}
         self._rows: list[Envelope] = []
         self._blobs: list[str] = []
 
     def reached(self) -> str:
-        """Return how far the reading came, for messages."""
+        """Return how far the reader has come, for messages: "at its beginning", "after event 7 (…)"."""
         if self._blobs or "events.jsonl" in self._digests:
             done = [name for name in self._digests if name not in ("manifest.json", "schemas.json")]
             return f"after {done[-1]}"
@@ -228,11 +228,11 @@ class _Reader:
         return "at its beginning" if self._manifest is None else "before its first event"
 
     def bad(self, why: str) -> ArchiveError:
-        """Return an error that names the place that was reached."""
+        """Return an ArchiveError with the reason `why` and the place that the reader has reached."""
         return ArchiveError(str(self._path), self.reached(), why)
 
     def member(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
-        """Read and check one member. Raises ArchiveError."""
+        """Read one member, check it and note its digest. Raises ArchiveError."""
         file = tar.extractfile(member) if member.isreg() and not member.issparse() else None
         if file is None or self._seal is not None:
             raise self.bad(f"it holds {member.name!r}, which does not belong there")
@@ -240,22 +240,22 @@ class _Reader:
             raise self.bad(f"it holds {member.name!r} twice, or more than {MEMBERS:,} files")
         hashing = _Hashing(file)
         if member.name == "events.jsonl":
-            self._small(member, EVENTS)
-            self._events(hashing)
+            self._check_size(member, EVENTS)
+            self._read_events(hashing)
         elif member.name.startswith("blobs/"):
-            self._blob(member.name.removeprefix("blobs/"), member.size, hashing)
+            self._read_blob(member.name.removeprefix("blobs/"), member.size, hashing)
         elif member.name in ("manifest.json", "schemas.json", "seal.json"):
-            self._small(member, DOCUMENT)
-            self._document(member.name, hashing)
+            self._check_size(member, DOCUMENT)
+            self._read_document(member.name, hashing)
         else:
             raise self.bad(f"it holds {member.name!r}, which does not belong there")
         self._digests[member.name] = hashing.digest.hexdigest()
 
-    def _small(self, member: tarfile.TarInfo, most: int) -> None:
+    def _check_size(self, member: tarfile.TarInfo, most: int) -> None:
         if member.size > most:
             raise self.bad(f"{member.name} has {member.size:,} bytes, more than the {most:,} allowed")
 
-    def _document(self, name: str, file: _Hashing) -> None:
+    def _read_document(self, name: str, file: _Hashing) -> None:
         try:
             content: Json = json.loads(file.read())
         except (ValueError, RecursionError) as error:
@@ -278,7 +278,7 @@ class _Reader:
         except ValidationError as error:
             raise self.bad(f"it is not of its format ({error.errors()[0]['msg']})") from error
 
-    def _events(self, file: _Hashing) -> None:
+    def _read_events(self, file: _Hashing) -> None:
         if self._manifest is None:
             raise self.bad("the manifest is missing")
         count = sum(stream["events"] for stream in self._manifest["streams"])
@@ -289,9 +289,9 @@ class _Reader:
                 raise self.bad("the last line of its events is cut")
             if len(self._rows) == count:
                 raise self.bad("it holds more events than its manifest says")
-            self._event(text)
+            self._read_event(text)
 
-    def _event(self, text: bytes) -> None:
+    def _read_event(self, text: bytes) -> None:
         try:
             fields = {**json.loads(text), "position": len(self._rows) + 1}
             row = _ROW.validate_python(fields, strict=True)
@@ -301,7 +301,7 @@ class _Reader:
             raise self.bad(f"the next event ({row.type}) was changed: its hash does not fit")
         self._rows.append(row)
 
-    def _blob(self, name: str, size: int, file: _Hashing) -> None:
+    def _read_blob(self, name: str, size: int, file: _Hashing) -> None:
         pure = PurePosixPath(name)
         if pure.is_absolute() or ".." in pure.parts or not pure.parts or "\0" in name:
             raise self.bad(f"the name {name!r} points out of the archive")
@@ -313,15 +313,15 @@ class _Reader:
             while file.read(BLOCK):
                 pass
         else:
-            self._fitting(size, target)
+            self._check_room(size, target)
             target.parent.mkdir(parents=True, exist_ok=True)
             with target.open("wb") as out:
                 while block := file.read(BLOCK):
                     out.write(block)
         self._blobs.append(name)
 
-    def _fitting(self, size: int, target: Path) -> None:
-        """Raise ArchiveError if a file has no room on the disk, before the disk is full."""
+    def _check_room(self, size: int, target: Path) -> None:
+        """Raise ArchiveError if a file of `size` bytes does not fit on the disk; nothing is written."""
         assert self._blobs_into is not None
         self._blobs_into.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(self._blobs_into).free
@@ -332,7 +332,7 @@ class _Reader:
             )
 
     def finished(self) -> Archive:
-        """Return what was read; raise ArchiveError unless seal, chains and heads hold."""
+        """Return the archive's content; raise ArchiveError if the seal, a chain or a head is wrong."""
         if self._manifest is None or self._seal is None:
             raise self.bad("its end is missing: it was cut")
         del self._digests["seal.json"]
@@ -368,10 +368,10 @@ EXPANSION, SLACK = 100, 64 << 20
 
 
 class BoundedUnpacking:
-    """A file's unpacked content, refused once it is out of proportion to the packed bytes read.
+    """Reader of a file's unpacked content that stops at far more bytes than the packed file has.
 
     Long names stand before a member as content of their own, which `tarfile` reads into memory
-    whole: within `header` at most `HEADER` bytes can be read.
+    whole: inside a `with header()` block at most `HEADER` bytes can be read.
     """
 
     def __init__(
@@ -384,7 +384,7 @@ class BoundedUnpacking:
 
     @contextlib.contextmanager
     def header(self) -> Generator[None]:
-        """Bound what is read by `HEADER` bytes."""
+        """Limit what is read inside the `with` block to `HEADER` bytes."""
         self._until = self._seen + HEADER
         try:
             yield
@@ -392,7 +392,7 @@ class BoundedUnpacking:
             self._until = None
 
     def read(self, size: int) -> bytes:
-        """Read at most `size` bytes. Raises ArchiveError."""
+        """Return the next `size` unpacked bytes at most. Raises ArchiveError beyond a limit."""
         data = self._packed.read(size)
         self._seen += len(data)
         if self._until is not None and self._seen > self._until:

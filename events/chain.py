@@ -70,11 +70,12 @@ def follows(row: Envelope, version: int, head: str) -> bool:
 
 
 def check(rows: Sequence[Envelope]) -> list[Break]:
-    """Return the breaks in the chain of one stream; `rows` are in the order of their versions.
+    """Return the breaks in one stream's chain, by version; empty if it is whole.
 
-    Finds changed, removed, swapped and inserted rows, also rows before the first one. If rows were
-    removed from the end, the chain is still valid: only a head noted elsewhere reveals the removal
-    (see `missing_tail`).
+    `rows` are in the order of their versions.
+
+    Finds changed, removed, swapped and inserted rows, also rows before the first one. If the last rows
+    were removed, the chain is still valid: only a head noted elsewhere reveals it (`missing_tail`).
     """
     broken = [row for row in rows if not fits(row)]
     wrong = {row.version for row in broken}
@@ -116,7 +117,7 @@ def _altered(row: Envelope, broken: Sequence[Envelope]) -> Break:
 
 
 def missing_tail(rows: Sequence[Envelope], version: int, head: str, noted_in: str) -> Break | None:
-    """Return a break if event `version`, noted elsewhere with its hash, is missing or differs."""
+    """Return the break if event `version` is missing or its hash is not `head`; None if all is well."""
     stream = rows[0].stream if rows else "(empty)"
     hashes = {row.version: row.hash for row in rows if _is_number(row.version)}
     last = max(hashes, default=0)
@@ -130,7 +131,7 @@ def missing_tail(rows: Sequence[Envelope], version: int, head: str, noted_in: st
 
 
 def _is_number(version: object) -> bool:
-    """Return False for the version of a damaged row that is text or bytes."""
+    """Return True if a row's version is an integer; a damaged row may have text or bytes there."""
     return isinstance(version, int)
 
 

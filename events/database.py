@@ -29,7 +29,7 @@ _FOLLOWING = ("no such savepoint", "no transaction is active", "transaction is a
 
 
 class Database:
-    """An engine, and the way to write to this kind of database."""
+    """Database that holds a log: its connections, and how its kind of database is written to."""
 
     #: Statements that make the log's table append-only; safe to repeat.
     append_only: tuple[str, ...] = ()
@@ -90,31 +90,31 @@ class Database:
                 link.close()  # rolls back what was not committed
 
     def begin_append(self, cursor: DBAPICursor) -> None:
-        """Begin the transaction; until its end no other transaction appends."""
+        """Begin a transaction on the cursor; until its end no other transaction can append."""
         raise NotImplementedError
 
     @contextmanager
     def migrating(self) -> Generator[Connection]:
-        """Yield a connection in a transaction that changes tables, as the only one at the time."""
+        """Yield a connection in a transaction that changes tables; others that do so wait."""
         with self.writing() as connection:
             yield connection
 
     def insert(
         self, cursor: DBAPICursor, statement: str, rows: Sequence[Values]
     ) -> Sequence[int | None]:
-        """Insert rows of the log in order; return their positions, None for a row left out."""
+        """Insert rows of the log in order; return their positions, None for a row not inserted."""
         raise NotImplementedError
 
     def insert_alone(self, cursor: DBAPICursor, statement: str, row: Values) -> int | None:
-        """Insert one row, once no other transaction appends; return its position, None if left out.
+        """Wait for other appends, insert one row, return its position; None if it was not inserted.
 
-        For `appending(alone=False)`, if that takes one statement less than beginning alone.
+        For `appending(alone=False)`: on a server this takes one statement less.
         """
         self.begin_append(cursor)
         return self.insert(cursor, statement, [row])[0]
 
     def gone(self, error: DatabaseError) -> bool:
-        """Return True if the server went away, so that a retry makes sense."""
+        """Return True if the error means that the server went away: a retry may succeed."""
         return False
 
     def refuses_changes(self, connection: Connection) -> bool:
@@ -122,11 +122,11 @@ class Database:
         raise NotImplementedError
 
     def damage(self, connection: Connection) -> list[str]:
-        """Return what the database itself finds wrong with its files."""
+        """Return the problems that the database itself finds in its files, a line each; may be []."""
         raise NotImplementedError
 
     def last_position(self, connection: Connection) -> int | None:
-        """Return the highest position ever committed, even if its row is gone; None: not known."""
+        """Return the highest position ever committed, even if its row is gone; None if not known."""
         raise NotImplementedError
 
     def rows(self, query: TypedReturnsRows[*Types]) -> Sequence[Row[*Types]]:
@@ -142,20 +142,20 @@ class Database:
         raise AssertionError("unreachable")
 
     def lost(self, attempt: int) -> None:
-        """Drop the connections, which are lost together, and wait, longer with each attempt."""
+        """Close the connections, which are lost together, and sleep, longer with each attempt."""
         self.close()
         time.sleep(0.1 * 2**attempt)
 
     @contextmanager
     def explained(self) -> Generator[None]:
-        """Turn the database's errors inside into StoreUnavailableError."""
+        """Turn database errors that are raised inside the `with` block into StoreUnavailableError."""
         try:
             yield
         except DatabaseError as error:
             raise self.unavailable(error) from error
 
     def unavailable(self, error: Exception) -> StoreUnavailableError:
-        """Return the error that users see."""
+        """Return the StoreUnavailableError that users see instead of a database's error."""
         return StoreUnavailableError(self.name, _first_reason(error))
 
     def close(self) -> None:
@@ -164,9 +164,9 @@ class Database:
 
 
 def _first_reason(error: BaseException) -> str:
-    """Return the text of an error, or of the error before it that it only follows from.
+    """Return an error's text; if it only follows from an earlier error, the earlier one's text.
 
-    SQLite undoes a transaction on a full disk by itself; the end of its savepoint then fails, too.
+    On a full disk SQLite rolls a transaction back by itself; then the end of its savepoint fails, too.
     """
     text = str(getattr(error, "orig", None) or error).strip()
     before = error.__cause__ or error.__context__
@@ -175,7 +175,7 @@ def _first_reason(error: BaseException) -> str:
 
 
 def _wrapped(error: Exception, dialect: Dialect, lost: bool) -> Exception:
-    """Return a driver's error as SQLAlchemy would raise it."""
+    """Return the SQLAlchemy exception for a driver's error."""
     base = dialect.loaded_dbapi.Error
     return DBAPIError.instance(
         "append", None, error, base, connection_invalidated=lost, dialect=dialect

@@ -22,7 +22,7 @@ _action, _, _argument = os.environ.get("FORGE_FAILPOINTS", "").partition(":")
 
 
 def arm(setting: str) -> None:
-    """Set what the variable `FORGE_FAILPOINTS` would set; for tests that fork."""
+    """Activate failpoints as the variable `FORGE_FAILPOINTS` does, and forget all hits; for tests."""
     global _action, _argument
     _action, _, _argument = setting.partition(":")
     _hits.clear()
@@ -43,18 +43,18 @@ def hit(name: str) -> None:
             time.sleep(0.01)
         return
     if _action == "each":
-        if _removed(Path(_argument) / name):
+        if _remove(Path(_argument) / name):
             os.kill(os.getpid(), signal.SIGKILL)
         return
     place, _, rest = _argument.partition(":") if _action == "once" else ("", "", _argument)
     target, _, number = rest.rpartition(":")
     count = _hits[name] if target == name else sum(_hits.values()) if not target else 0
-    if count == int(number) and (not place or _first(Path(place))):
+    if count == int(number) and (not place or _create(Path(place))):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _first(marker: Path) -> bool:
-    """Return True if this process is the first to make the file."""
+def _create(marker: Path) -> bool:
+    """Create the file; return True if this process created it, False if it existed."""
     try:
         marker.open("x").close()
     except FileExistsError:
@@ -62,8 +62,8 @@ def _first(marker: Path) -> bool:
     return True
 
 
-def _removed(file: Path) -> bool:
-    """Return True if this process is the one that removes the file."""
+def _remove(file: Path) -> bool:
+    """Remove the file; return True if this process removed it, False if it was missing."""
     try:
         file.unlink()
     except FileNotFoundError:

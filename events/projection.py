@@ -34,7 +34,7 @@ from agent_forge.events.store import EVENTS, PAGE, EventStore
 
 log = logging.getLogger(__name__)
 
-#: Lets one thread of a process catch up at a time; others would wait in the database, each with a
+#: One thread of a process catches up at a time; the others would wait in the database, each with a
 #: connection.
 _ONE = threading.RLock()
 
@@ -166,7 +166,7 @@ def _refuse_damaged(row: Envelope) -> None:
 
 
 def gaps(database: Database) -> list[str]:
-    """Return the events that projections skipped, one line each."""
+    """Return a line for each event that a projection skipped, with the reason; empty if none."""
     with database.reading() as connection:
         if not connection.dialect.has_table(connection, GAPS.name):
             return []
@@ -175,7 +175,7 @@ def gaps(database: Database) -> list[str]:
 
 
 def position(store: EventStore, projection: Projection) -> int:
-    """Return the position in the log that the tables have reached."""
+    """Return the position of the newest row of the log that is in the tables; 0 before the first."""
     return _prepare(store, projection)
 
 
@@ -229,7 +229,7 @@ def _check(connection: Connection, projection: Projection, row: ProjectionRow) -
 
 
 def _locked(connection: Connection, projection: Projection) -> int | None:
-    """Return the projection's position, and lock its row until the transaction ends."""
+    """Lock the projection's row until the transaction ends; return its position, None without a row."""
     query = select(PROJECTIONS.c.position).where(PROJECTIONS.c.name == projection.name)
     return connection.execute(query.with_for_update()).scalar()
 

@@ -25,7 +25,7 @@ class Registry:
         self._latest: dict[tuple[str, int], Callable[[str], Event]] = {}
 
     def event(self, cls: type[E]) -> type[E]:
-        """Register the latest schema of an event type, as a class decorator. Raises ValueError."""
+        """Register `cls` as the latest schema of its event type; return it. Raises ValueError."""
         if not cls.type or cls.type in self._classes:
             raise ValueError(f"event type {cls.type!r} is empty or registered twice")
         self._classes[cls.type] = cls
@@ -33,7 +33,7 @@ class Registry:
         return cls
 
     def upcaster(self, type_: str, from_schema: int) -> Callable[[Upcaster], Upcaster]:
-        """Register, as a decorator, a pure function from data of `from_schema` to the next's."""
+        """Return a decorator that registers a pure function: data of `from_schema` → of the next."""
 
         def register(function: Upcaster) -> Upcaster:
             if (type_, from_schema) in self._upcasters:
@@ -65,7 +65,7 @@ class Registry:
         return next(self.load_each((row,)))[1]
 
     def load_each(self, rows: Iterable[Envelope]) -> Iterator[tuple[Envelope, Event]]:
-        """Yield each row with its event; raise what `load` raises, at the row concerned."""
+        """Yield (row, its event) for each row; raise what `load` raises, at the row concerned."""
         latest = self._latest
         for row in rows:
             validate = latest.get((row.type, row.schema))
@@ -76,7 +76,7 @@ class Registry:
             yield row, event
 
     def _upcast(self, row: Envelope) -> Event:
-        """Return the event of an old row, carried from schema to schema."""
+        """Return an old row's event of the latest schema; upcasters change its data step by step."""
         cls = self._classes.get(row.type)
         if cls is None or row.schema > cls.schema_version:
             detail = "no such type" if cls is None else f"the latest schema is {cls.schema_version}"

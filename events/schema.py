@@ -28,10 +28,9 @@ def revision(connection: Connection) -> str | None:
 
 
 def prepare(database: Database, upgrade: bool) -> None:
-    """Create the tables of an empty database; check the tables of any other.
+    """Create the tables of an empty database; upgrade older ones if `upgrade`, else raise.
 
-    An older revision is upgraded if `upgrade` is true. Missing guards are put back. Raises
-    SchemaError.
+    Raises SchemaError for every other revision than HEAD. Missing guards are put back.
     """
     with database.engine.connect() as connection:
         version = revision(connection)
@@ -57,7 +56,7 @@ def _older(version: str) -> bool:
 
 
 def upgrade_to_head(database: Database) -> tuple[str | None, str]:
-    """Upgrade the tables to HEAD; return the old revision and HEAD. Raises SchemaError if newer."""
+    """Upgrade the tables to HEAD; return (old revision, HEAD). Raises SchemaError if newer."""
     from alembic import command
     from alembic.config import Config
 
@@ -80,7 +79,7 @@ def _guard(database: Database, connection: Connection) -> None:
 
 
 def check(database: Database) -> list[str]:
-    """Return what is wrong with the tables, one line each; empty if nothing is."""
+    """Return a line for each fault of the tables or the database's files; empty if there is none."""
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 

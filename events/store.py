@@ -78,7 +78,7 @@ class New:
 
 @dataclass(frozen=True)
 class Appended:
-    """The rows of an append in the log. `fresh` is False if they had been recorded earlier."""
+    """The rows of one append in the log. `fresh` is False if an earlier append had recorded them."""
 
     rows: tuple[Envelope, ...]
     fresh: bool
@@ -104,12 +104,12 @@ class EventStore:
         events: Sequence[New],
         context: Context = Context(),
     ) -> Appended:
-        """Append all events or none.
+        """Append all events or none; return their rows, also if they were recorded earlier.
 
         `expected_version` is the version that the caller's decision was made at (0: the stream is
         new); None appends at any version. Events whose keys are already recorded in this stream
-        are returned as recorded, at any version. The first event's cause is `context.causation`; the
-        others' is the first event, so that readers know what was appended together.
+        are returned as recorded, at any version. The first event's cause is `context.causation`, the
+        cause of the others is the first event: so readers know what was appended together.
 
         Raises ConcurrencyError, IdempotencyError, UnstorableError, StoreUnavailableError.
         """
@@ -122,7 +122,7 @@ class EventStore:
         end = self._ends.get(stream)
         if end is not None and expected_version in (None, end[0]):
             with suppress(IntegrityError, _MovedError):  # another append was first: read the end
-                behind = partial(self._behind, end, drafts)
+                behind = partial(self._append_behind, end, drafts)
                 return self._remember(stream, self._transaction(behind, alone=len(drafts) > 1))
 
         def work(cursor: DBAPICursor) -> Appended:
@@ -143,10 +143,10 @@ class EventStore:
         except IntegrityError as error:
             raise ConcurrencyError(stream, expected_version or 0, self.version(stream)) from error
 
-    def _behind(
+    def _append_behind(
         self, end: tuple[int, str], drafts: Sequence[Envelope], cursor: DBAPICursor
     ) -> Appended:
-        """Append behind the row `end`, the stream's last known row, without reading first.
+        """Append the drafts behind `end`, the stream's last known row, without a read; return the rows.
 
         Raises _MovedError if that row is no longer the last, or if a key is known.
         """
@@ -180,14 +180,13 @@ class EventStore:
         then: Sequence[New] = (),
         context: Context = Context(),
     ) -> int:
-        """Append rows of another database's log unchanged, behind the stream's rows in this log.
+        """Append those rows of another log that this log lacks, unchanged; return their number.
 
         If any row is new, the events `then` follow in the same transaction: no reader sees the rows
         without them.
 
-        Rows that this log has already are skipped; the number of new rows is returned. The rows
-        must be a whole stream that `chain.check` accepts. Raises ChainError if this log's stream
-        differs from the rows, and what `append` raises.
+        The rows must be a whole stream that `chain.check` accepts. Raises ChainError if this log's
+        stream differs from the rows, and what `append` raises.
         """
         for row in rows:
             _refuse_unstorable(row)
@@ -223,7 +222,10 @@ class EventStore:
         return _agreeing(stream, cursor.fetchall(), rows)
 
     def _transaction(self, work: Callable[[DBAPICursor], Appended], alone: bool = True) -> Appended:
-        """Do `work` in a transaction; repeat it, which its keys allow, if the server went away."""
+        """Return `work(cursor)`, done in a transaction; repeat it if the server went away.
+
+        A repetition is safe because a key is recorded once.
+        """
         for attempt in range(RECONNECTS + 1):
             try:
                 with self.database.appending(alone) as cursor:
@@ -242,10 +244,10 @@ class EventStore:
     def _place(
         self, cursor: DBAPICursor, stream: str, keys: list[str]
     ) -> tuple[tuple[Envelope, ...], int, str]:
-        """Return the rows under these keys, and version and hash of the stream's last row.
+        """Return (the rows recorded under these keys, version of the stream's last row, its hash).
 
-        All of the keys must be recorded, or none: anything between raises IdempotencyError. One
-        statement asks for both, because every statement to a server is a round trip.
+        Raises IdempotencyError if only some of the keys are recorded. One statement asks for all,
+        because every statement to a server is a round trip.
         """
         cursor.execute(place_query(self.database.mark, len(keys)), (*keys, stream))
         rows = sorted(map(Envelope._make, cursor.fetchall()))
@@ -349,7 +351,7 @@ class EventStore:
 
 
 def _agreeing(stream: str, hashes: Sequence[Sequence[object]], rows: Sequence[Envelope]) -> int:
-    """Return how many of the rows are known already; raise ChainError if a hash differs."""
+    """Return the number of `rows` that the log has already; raise ChainError if a hash differs."""
     for version, (log_row, new_row) in enumerate(zip(hashes, rows, strict=False), start=1):
         if log_row[0] != new_row.hash:
             raise ChainError(stream, version, "the stream here went another way")
@@ -357,7 +359,7 @@ def _agreeing(stream: str, hashes: Sequence[Sequence[object]], rows: Sequence[En
 
 
 def _drafts(stream: str, events: Sequence[New], context: Context) -> list[Envelope]:
-    """Return the rows of one append, each of them naming the first of them as its cause."""
+    """Return an append's rows, without versions and hashes; the first is the cause of the others."""
     drafts = [_draft(stream, new, context) for new in events]
     for i in range(1, len(drafts)):
         drafts[i] = drafts[i]._replace(causation=drafts[0].event_id)
@@ -365,7 +367,7 @@ def _drafts(stream: str, events: Sequence[New], context: Context) -> list[Envelo
 
 
 def _draft(stream: str, new: New, context: Context) -> Envelope:
-    """Return the fields of a row that are known before its version is. Raises UnstorableError."""
+    """Return a new event's row, without version, time and hashes. Raises UnstorableError."""
     draft = Envelope(
         position=0,
         stream=stream,
@@ -399,7 +401,7 @@ def _refuse_unstorable(row: Envelope) -> None:
 def _placed(
     end: tuple[int, str], drafts: Sequence[Envelope], clock: Callable[[], datetime]
 ) -> list[Envelope]:
-    """Return the drafts as rows at position 0, behind the row of version and hash `end`."""
+    """Return the drafts with versions, times and hashes, which follow on `end` (version, hash)."""
     version, head = end
     rows: list[Envelope] = []
     for draft in drafts:
@@ -422,14 +424,14 @@ COLUMNS = Envelope._fields[1:]
 
 @cache
 def insert_statement(mark: str) -> str:
-    """Return the driver's statement that inserts one row; `mark` is its parameter placeholder."""
+    """Return the SQL that inserts one row; `mark` is the driver's placeholder of a parameter."""
     marks = ", ".join(mark for _ in COLUMNS)
     return f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({marks})"
 
 
 @cache
 def follow_statement(mark: str) -> str:
-    """Return a statement that inserts a row only behind its stream's last row and with a new key.
+    """Return the SQL that inserts a row only behind its stream's last row and with a new key.
 
     The last row must have the version before and the hash `prev_hash` (see `follow_parameters`).
     So the database never has to refuse the insert.
@@ -450,7 +452,7 @@ def follow_parameters(row: Envelope) -> Values:
 
 @lru_cache(64)
 def place_query(mark: str, keys: int) -> str:
-    """Return the query for the rows of `keys` keys, and the stream's end as a row at position 0."""
+    """Return the SQL for the rows of `keys` keys and, as a row at position 0, the stream's last one."""
     marks = ", ".join([mark] * keys) or "NULL"
     end = ("0", "''", "version", *["''"] * 2, "0", *["''"] * 3, "NULL", "NULL", *["''"] * 3, "hash")
     return f"""SELECT {", ".join(Envelope._fields)} FROM events WHERE key IN ({marks}) UNION ALL

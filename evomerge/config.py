@@ -192,7 +192,7 @@ class EvoMergeConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known_names(cls, data: object) -> object:
-        """Rename and refuse settings; move flat settings of the search into `search`."""
+        """Return the settings renamed, flat settings of the search moved into `search`."""
         if not isinstance(data, dict):
             return data
         settings = _renamed(data)
@@ -257,7 +257,7 @@ class EvoMergeConfig(BaseModel):
 
     @model_serializer(mode="wrap")
     def _recorded(self, dump: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Leave out `skills` at its default: digests are those of runs before the setting.
+        """Return the settings as a dict without `skills` at its default: older digests stay.
 
         Another default needs another schema of the events, whose upcaster names this one.
         """
@@ -278,7 +278,7 @@ class EvoMergeConfig(BaseModel):
         return self.search.strategy
 
     def search_as(self, model: type[Search]) -> Search:
-        """Return the settings of the search as a strategy's own.
+        """Return the settings of the search as an instance of `model`, a strategy's own.
 
         Raises StrategyError if they are another strategy's, for instance those of a package in
         another version.
@@ -291,7 +291,7 @@ class EvoMergeConfig(BaseModel):
         return self.search
 
     def flat(self) -> dict[str, object]:
-        """Return all settings as JSON has them, those of the search beside the others."""
+        """Return {name: JSON value} of all settings, those of the search beside the others."""
         whole = {"skills": self.skills, **self.model_dump(mode="json")}
         search = whole.pop("search")
         return {**whole, **search}
@@ -309,7 +309,7 @@ def hours(text: str) -> float:
 
 
 def _renamed(settings: Mapping[str, object]) -> dict[str, object]:
-    """Return the settings under their own names. Raises ValueError for one that is refused."""
+    """Return the dict with settings under their own names. Raises ValueError for a refused one."""
     for name in settings:
         if name in REFUSED:
             raise ValueError(f"setting {name} is refused: {REFUSED[name]}")
@@ -320,7 +320,7 @@ def _renamed(settings: Mapping[str, object]) -> dict[str, object]:
 
 
 def changed(config: EvoMergeConfig, changes: Mapping[str, object]) -> EvoMergeConfig:
-    """Return the settings with changes: flat (`niching`), nested, or by their place (`search.niching`).
+    """Return a config with changes: flat (`niching`), nested, or by their place (`search.niching`).
 
     If the strategy changes, settings that the new strategy lacks are left out, and those that it
     alone has are the changes' or the defaults. Raises ConfigError.
@@ -340,7 +340,7 @@ def changed(config: EvoMergeConfig, changes: Mapping[str, object]) -> EvoMergeCo
 
 
 def fitting(settings: Mapping[str, object], strategy: object) -> dict[str, object]:
-    """Return flat settings without those that the strategy lacks; its name is that of `strategy`."""
+    """Return the dict of flat settings without those that `strategy` lacks, and with its name."""
     if strategy == settings.get("strategy"):
         return dict(settings)
     names = {*EvoMergeConfig.model_fields, *model_of(strategy).model_fields}
@@ -349,7 +349,7 @@ def fitting(settings: Mapping[str, object], strategy: object) -> dict[str, objec
 
 
 def changes(before: EvoMergeConfig, after: EvoMergeConfig) -> dict[str, object]:
-    """Return the changes, flat, that `changed` turns `before` into `after` with."""
+    """Return {setting: value}, flat: the changes by which `changed` turns `before` into `after`."""
     old = before.flat()
     usual = type(after.search).model_construct(strategy=after.strategy).model_dump(mode="json")
     settings = {**usual, **old}
@@ -358,7 +358,7 @@ def changes(before: EvoMergeConfig, after: EvoMergeConfig) -> dict[str, object]:
 
 
 def parse(data: dict[str, object]) -> EvoMergeConfig:
-    """Parse a config from a dictionary. Raises ConfigError naming the setting and the fault."""
+    """Return the config in a dictionary. Raises ConfigError naming the setting and the fault."""
     try:
         return EvoMergeConfig.model_validate(data)
     except ValidationError as error:
@@ -366,7 +366,7 @@ def parse(data: dict[str, object]) -> EvoMergeConfig:
 
 
 def explain(error: Any) -> tuple[str, str]:
-    """Return the flat name of the setting that an error of pydantic is about, and what is wrong."""
+    """Return (flat name of the setting that pydantic's error is about, what is wrong)."""
     loc = error["loc"]
     strategy = str(loc[1]) if loc[:1] == ("search",) and len(loc) > 1 else None
     where = ".".join(str(part) for part in (loc[2:] if strategy else loc))
@@ -396,7 +396,7 @@ _OPERATORS = frozenset(
 
 
 def translated(settings: Mapping[str, object]) -> tuple[dict[str, object], dict[str, str]]:
-    """Return the settings that can be taken, and name → why of those that are left out.
+    """Return (settings that can be taken, {name: why} of those that are left out).
 
     Raises ConfigError for a setting that is given under two names, or a wrong `merge_operators`.
     """
@@ -427,7 +427,7 @@ def translated(settings: Mapping[str, object]) -> tuple[dict[str, object], dict[
 
 
 def _flat(settings: Mapping[str, object]) -> list[tuple[str, object]]:
-    """Return the settings, those of `merge_operators` among the others. Raises ConfigError."""
+    """Return (name, value) of each setting, those of `merge_operators` too. Raises ConfigError."""
     inner = settings.get("merge_operators", {})
     if not isinstance(inner, Mapping):
         raise ConfigError("setting merge_operators: give an object of settings.")
@@ -442,7 +442,7 @@ def warnings(left: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def refuse(left: Mapping[str, str]) -> None:
-    """Raise ConfigError if a setting would be left out."""
+    """Raise ConfigError if `left`, {setting: why}, is not empty."""
     if left:
         lines = (f"setting {name} is refused: {why}." for name, why in left.items())
         raise ConfigError("\n".join(lines))

@@ -20,7 +20,7 @@ SCORED_ON = "scored on Python code, arithmetic and tables, which may not be what
 
 
 def given(paths: Iterable[str | Path], weighting: Weighting) -> tuple[str, ...]:
-    """Return the data to submit a run with: absolute paths, or the name of built-in items.
+    """Return the data to submit a run with: absolute paths, names of built-in items, or nothing.
 
     Fitness that weighs domains is measured on the four built-in domains unless data is given.
     """

@@ -66,7 +66,7 @@ class SearchSettings(BaseModel):
 
     @property
     def repeats(self) -> int:
-        """Places of a block in a path through the layers; 0: no paths."""
+        """Number of places of a block in a path through the layers; 0: no paths."""
         return 0
 
     def longest_path(self, blocks: int) -> int:
@@ -282,7 +282,7 @@ MODELS: dict[str, type[SearchSettings]] = {
 
 
 def having(name: str) -> list[str]:
-    """Return the strategies of this program that have a setting."""
+    """Return the names of this program's strategies that have a setting."""
     return [strategy for strategy, model in MODELS.items() if name in model.model_fields]
 
 
@@ -291,14 +291,14 @@ NAMES = frozenset(name for model in MODELS.values() for name in model.model_fiel
 
 
 def implied(names: set[str]) -> str:
-    """Return the strategy of a user who names none and gives these settings of a search."""
+    """Return the name of the strategy meant by a user who names none and gives these settings."""
     elite_loser = names & EliteLoserSearch.model_fields.keys() - AutoSearch.model_fields.keys()
     return "elite-loser" if elite_loser else "auto"
 
 
 @cache
 def plugins() -> dict[str, object]:
-    """Load what other packages register as strategies: name → class. Raises StrategyError."""
+    """Return {name: class} of what other packages register as strategies. Raises StrategyError."""
     classes = {}
     for point in entry_points(group=ENTRY_POINTS):
         try:
@@ -316,7 +316,7 @@ def named(model: type[SearchSettings], strategy: str) -> type[SearchSettings]:
 
 
 def model_of(strategy: object) -> type[SearchSettings]:
-    """Return the model of a strategy's settings; OtherSearch if it is not installed here."""
+    """Return the model class of a strategy's settings; OtherSearch if it is not installed here."""
     if not isinstance(strategy, str):
         return OtherSearch
     if strategy in MODELS:
@@ -330,7 +330,7 @@ def model_of(strategy: object) -> type[SearchSettings]:
 
 
 def _tag(value: object) -> str:
-    """Return the tag in `AnySearch` of given settings; of an unnamed strategy the implied one."""
+    """Return the tag, in `AnySearch`, of given settings; without a strategy the implied one."""
     if isinstance(value, dict):
         name = value["strategy"] if "strategy" in value else implied(set(value))
     else:
@@ -339,7 +339,7 @@ def _tag(value: object) -> str:
 
 
 def _registered(value: object, handler: ValidatorFunctionWrapHandler) -> SearchSettings:
-    """Validate with the model of a registered strategy; if that refuses, keep what was recorded."""
+    """Return the settings as a registered strategy's model; if that refuses, as recorded."""
     if isinstance(value, SearchSettings) and not isinstance(value, OtherSearch):
         return value
     raw = handler(value)

@@ -106,7 +106,7 @@ class Setting:
 
 
 def settings() -> list[Setting]:
-    """Return all settings, in groups; those of the search last."""
+    """Return all settings, group by group; those of the search last."""
     usual = EvoMergeConfig().flat()
     common_settings = [
         Setting(name, group, usual[name], _words(EvoMergeConfig, name))
@@ -129,7 +129,7 @@ def _words(model: type[BaseModel], name: str) -> str:
 
 
 def flat_schema() -> dict[str, Any]:
-    """Return one JSON schema of all settings, those of every strategy beside the others.
+    """Return one JSON schema (dict) of all settings, those of every strategy beside the others.
 
     A setting that only some strategies have names them under `strategies`. Every property has a label
     (`title`), a `group` and its description. A value that suits the schema may still be refused with
@@ -152,7 +152,7 @@ def flat_schema() -> dict[str, Any]:
 
 
 def options(name: str) -> list[dict[str, object]]:
-    """Return the settings with `name` in their names, now or in the source documents.
+    """Return, for JSON, the settings with `name` in their names, now or in the source documents.
 
     Raises ConfigError if there is none, with the reason for a name of the documents that is left out.
     """

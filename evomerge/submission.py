@@ -26,9 +26,9 @@ def planned(
 
 
 def plan(request: RunRequest, lookup: Lookup) -> Plan:
-    """Return the plan of the run; of the models (roles `sources`, `base`) only headers are read.
+    """Return the plan of a requested run; of models only headers are read.
 
-    Raises ConfigError or UnavailableError before anything is started.
+    `models` has the roles `sources` and `base`. Raises ConfigError, UnavailableError.
     """
     from agent_forge.evomerge import search
     from agent_forge.evomerge.data_settings import given as given_data
@@ -46,11 +46,11 @@ def plan(request: RunRequest, lookup: Lookup) -> Plan:
     if len(base) > 1:
         raise ConfigError("a merging run has one base. Give one.")
     aliases = {**ALIASES, **lookup.aliases}
-    named = _named(request.models.get("sources", ()))
+    named = _model_names(request.models.get("sources", ()))
     sources = [resolve_source(model, aliases, lookup.named) for model in named]
     run_plan = planned(
         config,
-        _told_apart(sources),
+        _with_distinct_names(sources),
         _base(sources, resolve(str(base[0]), aliases, lookup.named) if base else None),
         given_data(request.data, config.fitness_weights),
         request.output_dir,
@@ -59,7 +59,7 @@ def plan(request: RunRequest, lookup: Lookup) -> Plan:
 
 
 def _base(sources: Sequence[ModelReference], base: ModelReference | None) -> ModelReference | None:
-    """Return the base; of sources BASE+ADAPTER it is their own, also if it is not given.
+    """Return the base or None; for sources BASE+ADAPTER their own, also if no base is given.
 
     Raises ConfigError for adapters of several bases, or of another base than the given one.
     """
@@ -80,8 +80,8 @@ def _base(sources: Sequence[ModelReference], base: ModelReference | None) -> Mod
     return base
 
 
-def _told_apart(models: Sequence[ModelReference]) -> tuple[ModelReference, ...]:
-    """Return the models; those of other runs that have one name get their digest behind it."""
+def _with_distinct_names(models: Sequence[ModelReference]) -> tuple[ModelReference, ...]:
+    """Return the models; those of other runs that share a name get their digest behind it."""
     names = [model.name for model in models]
     return tuple(
         model.model_copy(update={"name": f"{model.name}-{model.digest[:6]}"})
@@ -91,8 +91,8 @@ def _told_apart(models: Sequence[ModelReference]) -> tuple[ModelReference, ...]:
     )
 
 
-def _named(entries: Sequence[object]) -> list[str]:
-    """Return the models of a config file as strings.
+def _model_names(entries: Sequence[object]) -> list[str]:
+    """Return the names or paths of the models in a config file.
 
     An entry is a string, or a {name, path, …} of the source documents. Raises ConfigError.
     """
@@ -113,7 +113,7 @@ def _named(entries: Sequence[object]) -> list[str]:
 
 
 def check(plan: Plan) -> Checked:
-    """Open models (headers only), tokenizer and data; raise the errors that a run would raise."""
+    """Return warnings, parameters and item counts of opened models; raise a run's errors."""
     from agent_forge.evaluation.data.packing import pack
     from agent_forge.evaluation.evaluate import measurable, why_not_run
     from agent_forge.evaluation.loading import load_items, load_tokenizer, made_for_any_model

@@ -51,13 +51,13 @@ MASTER = "master"
 #: a ternary training from new weights and these.
 START, FULL, SCRATCH, FRESH = "start", "full", "scratch", "fresh"
 SCRATCH_MASTER = "scratch-master"
-#: The arm that is the best way of rounding without training, and the ways.
+#: The arm with the best way of rounding without training, and the names of all ways.
 UNTRAINED, WAYS = "untrained", ("absmean", "least-squares", "sigma", "feedback")
 #: Measures of models in full precision, and of ternary ones that read int8 activations.
 FLOAT, INT8 = "bits-per-byte@1", "int8-bits-per-byte@1"
-#: Standard deviations that a scale without training is; docs/benchmarks.md has what it comes to.
+#: A scale without training, in standard deviations of the weights; measured in docs/benchmarks.md.
 SIGMAS = 1.8
-#: Tokens of calibration text, about.
+#: Approximate number of tokens of calibration text.
 CALIBRATION = 32_768
 #: Folder of the packed model in a result.
 PACKED = "packed"
@@ -142,7 +142,7 @@ class Completed(GivenCompleted):
 
 
 def fields(run: Run) -> dict[str, object]:
-    """Return the sizes, and the way of rounding that was chosen."""
+    """Return fields of the report: counts of weights, bytes, and the chosen way of rounding."""
     started = run.started
     return {
         "parameters": started.model.parameters,
@@ -155,7 +155,7 @@ def fields(run: Run) -> dict[str, object]:
 
 
 def lines(run: Run) -> list[str]:
-    """Return the report of a completed run, last the sizes, and the rounding without training."""
+    """Return the lines of a completed run's report; the last has the sizes and the best rounding."""
     pins, way = run.started, run.known[UNTRAINED]
     return [
         *study_view.lines(run),
@@ -166,7 +166,7 @@ def lines(run: Run) -> list[str]:
 
 
 def sentences(run: Run) -> list[str]:
-    """Return the quality beside the alternatives, and the size."""
+    """Return Markdown list items: the quality beside the alternatives, and the size."""
     figures, pins = run.state.completed.figures, run.started
     more, way = run.leads[UNTRAINED], run.known[UNTRAINED]
     beside = {name: 1 / figures[name].value - 1 for name in ("retention", "retention_of_start")}
@@ -182,7 +182,7 @@ def sentences(run: Run) -> list[str]:
 
 
 def paragraphs(run: Run, role: str) -> list[str]:
-    """Return what a model is, and what it was trained on."""
+    """Return two lines of a model card: what the model of `role` is, and its training tokens."""
     words = {
         MODEL: "ternary weights, as float32: −s, 0 or s in every matrix of a linear layer.",
         MASTER: "the full-precision weights that the ternary ones are rounded from.",
@@ -264,7 +264,7 @@ class Bitnet(Study[MakingState]):
 
     @override
     def models_of(self, submitted: Submitted, started: Started) -> dict[str, Making]:
-        """Return the given model, continued training, the ternary training, and the roundings."""
+        """Return name → recipe of the given model, of every training, and of every rounding."""
         config, first = submitted.config, as_float32(started)
         full = training(
             *(submitted, started, self.purpose, first.id, "lm@1", {}, config.full_rate),
@@ -287,7 +287,7 @@ class Bitnet(Study[MakingState]):
         return models
 
     def master(self, submitted: Submitted, started: Started, first: str, teacher: str | None) -> Train:
-        """Return the recipe of a ternary training from the recipe `first`."""
+        """Return the recipe of a ternary training; `first` and `teacher` are ids of recipes."""
         config = submitted.config
         params = {
             "group": config.group,
@@ -301,16 +301,13 @@ class Bitnet(Study[MakingState]):
         return training(submitted, started, purpose, first, "ternary@1", params, rate, inputs, watch)
 
     def rounded(self, submitted: Submitted, of: str, method: str = WAYS[0]) -> Transform:
-        """Return the recipe of the ternary weights of a model."""
+        """Return the recipe that rounds the model with recipe id `of` to packed ternary weights."""
         group = submitted.config.group
         params: dict[str, object] = {"method": method, "group": group, "sigmas": SIGMAS}
         return Transform(operation="ternary-pack@1", inputs={"of": of}, params=params)
 
     def untrained(self, submitted: Submitted, started: Started) -> dict[str, Transform]:
-        """Return way → recipe of the given model, rounded without training.
-
-        The last way is error feedback on the training text.
-        """
+        """Return way → recipe of the given model, rounded without training."""
         of = as_float32(started).id
         digests = {domain: started.streams[domain] for domain in mix(submitted, started)}
         params: dict[str, object] = {
@@ -331,7 +328,7 @@ class Bitnet(Study[MakingState]):
 
     @override
     def script(self, run: Run) -> Script:
-        """Train, round, choose the best rounding without training, compare."""
+        """Yield the steps: train, round, choose the best rounding without training, compare."""
         run.foresee(self.models_of(run.submitted, run.started))
         run.result = MODEL
         first, last = (START, FRESH), (MODEL, SCRATCH)
@@ -355,13 +352,13 @@ class Bitnet(Study[MakingState]):
 
     @override
     def started_line(self, data: Mapping[str, Any]) -> str:
-        """Return the number of parameters, and the share that becomes ternary."""
+        """Return a line of text: the number of parameters, and the share that becomes ternary."""
         share = data["ternary"] / data["model"]["parameters"]
         return f"{data['model']['parameters']:,} parameters, {share:.0%} become ternary"
 
     @override
     def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
-        """Return the size of the model, and the tokens that each training reads."""
+        """Return name → (value, unit): the model's size, and the tokens that each training reads."""
         return {
             "parameters": (run.started.model.parameters, ""),
             "of them ternary": (run.started.ternary, ""),
@@ -371,7 +368,7 @@ class Bitnet(Study[MakingState]):
 
     @override
     def own_panels(self, run: Run) -> Sequence[Panel]:
-        """Return the ways of rounding without training, and which one was chosen."""
+        """Return one panel of the ways of rounding without training; () before one is chosen."""
         way = run.known.get(UNTRAINED)
         if way is None:
             return ()
@@ -415,7 +412,7 @@ class Bitnet(Study[MakingState]):
 
     @override
     def pinned_fields(self, context: Context, common: Mapping[str, Any]) -> dict[str, object]:
-        """Return the sizes of the ternary model."""
+        """Return name → number for `started`: ternary weights, bytes in float32, packed bytes."""
         from agent_forge.weights import operations
         from agent_forge.weights.ternary import linears, packing
 
@@ -431,7 +428,7 @@ class Bitnet(Study[MakingState]):
 
     @override
     def fitted_module(self, context: Context, module: Module, measure: str) -> object:
-        """Return a module whose linear layers read int8 activations, for the measure of those."""
+        """Return the module; for the measure `INT8`, its linear layers now read int8 activations."""
         from agent_forge.weights.ternary import linears
 
         if measure == INT8:
@@ -440,7 +437,7 @@ class Bitnet(Study[MakingState]):
 
     @override
     def further_folders(self, run: Run, out: Path) -> dict[str, str | None]:
-        """Write the model in the format `bitnet`, if its sizes and scales allow that."""
+        """Write the model in the format `bitnet`; return "packed_folder" → its path, or None."""
         import shutil
 
         from agent_forge.weights.folders.checkpoint import open_checkpoint, publish

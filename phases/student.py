@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from agent_forge.weights.folders.checkpoint import Checkpoint
 
 MEASURE = "bits-per-byte@1"
-#: Arms: the given model, the student that learns from it, and the same without it.
+#: Arms: the given model, the student that learns from it, and the student without it.
 TEACHER, DISTILLED, ALONE = "teacher", "distilled", "alone"
 #: The new weights that both students begin with.
 FRESH = "fresh"
@@ -158,7 +158,7 @@ Changes = dict[str, int | tuple[str, ...]]
 
 
 def changes(config: Mapping[str, Any], student: StudentConfig) -> Changes:
-    """Return the student's sizes under the names of the given model's config.json.
+    """Return the student's sizes, under the names of the given model's config.json.
 
     Raises ConfigError for a config without a size, and for sizes that do not divide.
     """
@@ -188,7 +188,7 @@ def changes(config: Mapping[str, Any], student: StudentConfig) -> Changes:
 
 
 def of_student(config: Mapping[str, object], student: StudentConfig) -> dict[str, object] | None:
-    """Return the student's config.json as far as the given model's is known; None without its sizes.
+    """Return the fields of the student's config.json; None if the given one lacks its sizes.
 
     Raises ConfigError for sizes that do not divide.
     """
@@ -198,9 +198,9 @@ def of_student(config: Mapping[str, object], student: StudentConfig) -> dict[str
 
 
 def _kv_heads(count: int, heads: int, shared: int, kv_heads: int | None) -> int:
-    """Return the number of heads of keys and values of `count` heads.
+    """Return the number of heads of keys and values for `count` heads.
 
-    The given model has `shared` of them for its `heads`. Raises ConfigError for a number that does not
+    The given model has `shared` of them for its `heads`. Raises ConfigError if `kv_heads` does not
     divide `count`.
     """
     if kv_heads is None:
@@ -212,7 +212,7 @@ def _kv_heads(count: int, heads: int, shared: int, kv_heads: int | None) -> int:
 
 
 def _key(config: Mapping[str, object], names: Sequence[str]) -> str | None:
-    """Return the name that a config has for a size; None if it has none, or no number."""
+    """Return the first of `names` under which a config has an integer; None without one."""
     return next((name for name in names if isinstance(config.get(name), int)), None)
 
 
@@ -234,7 +234,7 @@ def _int(value: int | tuple[str, ...]) -> int:
 
 
 def fields(run: Run) -> dict[str, object]:
-    """Return the sizes of both models, and the arm that is the result."""
+    """Return the fields of the report: parameters of both models, sizes, and the chosen arm."""
     started = run.started
     return {
         "given": started.model.parameters,
@@ -245,14 +245,14 @@ def fields(run: Run) -> dict[str, object]:
 
 
 def lines(run: Run) -> list[str]:
-    """Return the report of a completed run as lines of text, last the sizes of the result."""
+    """Return the lines of a completed run's report; the last has the result and its size."""
     student, teacher = run.started.parameters, run.started.model.parameters
     fewer = f"{student:,} parameters, {teacher / student:.1f} times fewer than {teacher:,}"
     return [*study_view.lines(run), f"result: {run.result}, {fewer}"]
 
 
 def sentences(run: Run) -> list[str]:
-    """Return the size and the quality of the student, and the lead over the other one."""
+    """Return Markdown list items: size and quality of the student, and its lead over the other."""
     figures, parameters = run.state.completed.figures, run.started.parameters
     retention = figures["retention"]
     out = [
@@ -270,7 +270,7 @@ def sentences(run: Run) -> list[str]:
 
 
 def paragraphs(run: Run, role: str) -> list[str]:
-    """Return what the student was trained on."""
+    """Return one line of the model card: the training tokens and the arm."""
     read = tokens(run.trainings[DISTILLED])
     return [f"Trained on {read:,} tokens from new weights: {run.study.arms[str(run.result)].words}."]
 
@@ -331,7 +331,7 @@ class Student(Study[MakingState]):
 
     @override
     def models_of(self, submitted: Submitted, started: Started) -> dict[str, Making]:
-        """Return the new weights and the students that begin with them, as trained and rounded."""
+        """Return name → recipe of the new weights, and of the students, trained and rounded."""
         config = submitted.config
         sizes = {name: list(v) if isinstance(v, tuple) else v for name, v in started.sizes.items()}
         fresh = Transform(
@@ -353,7 +353,7 @@ class Student(Study[MakingState]):
 
     @override
     def script(self, run: Run) -> Script:
-        """Train the students, choose the better one, compare all with the given model."""
+        """Yield the steps: train the students, choose the better one, compare with the given model."""
         run.foresee(self.models_of(run.submitted, run.started))
         students = [*run.trainings]
         chosen = {name: run.on(name, MEASURE) for name in students}
@@ -373,12 +373,12 @@ class Student(Study[MakingState]):
 
     @override
     def started_line(self, data: Mapping[str, Any]) -> str:
-        """Return the sizes of both models."""
+        """Return a line of text: the numbers of parameters of both models."""
         return f"{data['parameters']:,} parameters of {data['model']['parameters']:,}"
 
     @override
     def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
-        """Return the sizes of both models, and the tokens that each training reads."""
+        """Return name → (value, ""): sizes of both models, and tokens of each training."""
         student, teacher = run.started.parameters, run.started.model.parameters
         return {
             "parameters": (student, ""),
@@ -403,7 +403,7 @@ class Student(Study[MakingState]):
         config: StudentConfig,
         architectures_by_role: Mapping[str, Sequence[Architecture | None]],
     ) -> Mapping[str, Architecture]:
-        """Return the student's, which follows from the given model's and the settings."""
+        """Return role → the student's config.json; empty if the given model's is unknown."""
         model = next(iter(architectures_by_role.get(MODEL, ())), None)
         student = of_student(model, config) if model else None
         return dict.fromkeys(self.roles(config), student) if student else {}
@@ -423,7 +423,7 @@ class Student(Study[MakingState]):
 
     @override
     def pinned_fields(self, context: Context, common: Mapping[str, Any]) -> dict[str, object]:
-        """Return the student's sizes. Raises ConfigError unless it is smaller than the given model."""
+        """Return the fields sizes, parameters and dtype of `started`. Raises ConfigError."""
         from agent_forge.weights.operations.resized import parameters
 
         size = parameters(context.settings)
@@ -432,7 +432,7 @@ class Student(Study[MakingState]):
 
 
 def check_smaller(student: int, teacher: int) -> None:
-    """Raise ConfigError unless a student's number of parameters is below the given model's."""
+    """Raise ConfigError unless `student` has fewer parameters than `teacher`."""
     if student >= teacher:
         raise ConfigError(
             f"a student of {student:,} parameters is not smaller than the given model, which has "

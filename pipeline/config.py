@@ -19,7 +19,7 @@ Otherwise = Literal["stop", "pass unchanged"]
 
 
 def _several(setting: object) -> object:
-    """Return one value as a list of it: one model, or one gate, may be written without brackets."""
+    """Return a text or a table as a list of one; a list is unchanged."""
     return [setting] if isinstance(setting, str | dict) else setting
 
 
@@ -47,7 +47,7 @@ class GateConfig(BaseModel):
         return self
 
     def meets(self, value: float, low: float | None, high: float | None) -> bool:
-        """Return True if the value passes: of its interval, if there is one, the end that is worse."""
+        """Return True if the value passes, or the worse end of its interval if there is one."""
         if self.at_least is not None:
             return (value if low is None else low) >= self.at_least
         assert self.at_most is not None
@@ -77,7 +77,7 @@ class PhaseConfig(BaseModel):
 
     @property
     def given(self) -> tuple[str, ...]:
-        """All models that the phase is given."""
+        """Names of all models that the phase gets, role by role."""
         return tuple(model for models in self.models.values() for model in models)
 
     @property
@@ -135,32 +135,32 @@ class PipelineConfig(BaseModel):
         return self
 
     def phase(self, number: int) -> PhaseConfig:
-        """Return a phase by its number, from 1."""
+        """Return the settings of phase `number`, counted from 1."""
         return self.phases[number - 1]
 
     def named(self, reference: str) -> tuple[int, str] | None:
-        """Return (number of a phase, role or "") that a reference names; None for any other model."""
+        """Return (number of a phase, role or "") for a reference to a phase; None for other models."""
         name, _, role = reference.partition(":")
         numbers = [n for n, phase in enumerate(self.phases, start=1) if phase.name == name]
         return (numbers[0], role) if numbers else None
 
     def first(self) -> tuple[str, ...]:
-        """Return the models that the pipeline begins with; none if its first phase makes them."""
+        """Return the names of the models that the pipeline begins with; () if it makes them."""
         return self.phases[0].given
 
     def goes_on(self, number: int) -> bool:
-        """Return True if a phase is the last, or a later one is given a model of it."""
+        """Return True if a phase is the last, or a later phase gets a model of it."""
         places = (self.named(model) for phase in self.phases[number:] for model in phase.given)
         return number == len(self.phases) or any(place and place[0] == number for place in places)
 
     def items_of(self, data: str) -> int | None:
-        """Return the number of the phase whose items are meant; None for a path."""
+        """Return the number of the phase in "PHASE:items"; None for a path."""
         place = self.named(data)
         return place[0] if place and place[1] == ITEMS else None
 
 
 def _check(phase: PhaseConfig, before: Set[str], names: Set[str]) -> None:
-    """Raise ValueError for a reference to a phase that is not before, or to no model of the phase."""
+    """Raise ValueError if a phase refers to a later phase, or to a model that it does not get."""
     items = (entry for entry in phase.data if entry.endswith(f":{ITEMS}"))
     for reference in (*phase.given, *items):
         name = reference.partition(":")[0]

@@ -1,4 +1,4 @@
-"""`due` of a pipeline: the next phase's run, the verdicts of its gates, the end. Pure."""
+"""Decisions of a pipeline: the next phase's run, the verdicts of its gates, the end. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agent_forge.runs.panels.head import measured
 
 
 def due(state: PipelineState) -> Decision:
-    """Return what there is to do after `started`."""
+    """Return the next tasks or events of a started pipeline; at the end, `completed`."""
     phases = state.submitted.config.phases
     for number in range(1, len(phases) + 1):
         decision = _phase(state, number)
@@ -33,7 +33,7 @@ def due(state: PipelineState) -> Decision:
 
 
 def _phase(state: PipelineState, number: int) -> Decision:
-    """Return what there is to do for a phase; empty if the pipeline goes on behind it."""
+    """Return the next tasks or events of a phase; an empty decision if it is done."""
     ended = state.ended_phase(number)
     if ended is None:
         return _run(state, number)
@@ -49,7 +49,7 @@ def _phase(state: PipelineState, number: int) -> Decision:
 
 
 def _run(state: PipelineState, number: int, what: Work = "phase") -> Decision:
-    """Return the task of a phase's run or its measurement, or the failure that its failure is."""
+    """Return the task of a phase's run or measurement, or `failed` if its run failed for good."""
     if wrong := plan.missing(state, number):
         return Decision(facts=[failure(state, f"phase {state.named(number)}: {wrong}")])
     troubles = state.troubles(number, what)
@@ -63,7 +63,7 @@ def _run(state: PipelineState, number: int, what: Work = "phase") -> Decision:
 
 
 def _verdicts(state: PipelineState, number: int) -> list[New]:
-    """Return the verdicts of a phase's gates, and that its input goes on if one says so."""
+    """Return the verdicts of a phase's gates as new events, and `passed_through` if one says so."""
     phase, figures = state.submitted.config.phase(number), state.figures(number)
     against = plan.baselines(state, number)
     events = [_verdict(number, gate, figures, against) for gate in plan.gates(state, number)]
@@ -80,7 +80,7 @@ def _verdicts(state: PipelineState, number: int) -> list[New]:
 def _verdict(
     number: int, gate: GateConfig, figures: Mapping[str, Figure], against: Mapping[str, float]
 ) -> GateDecided:
-    """Return a gate's verdict. A figure that is not there has not met its limit."""
+    """Return the `gate_decided` event of a gate. A figure that is missing does not meet its limit."""
     figure = figures.get(gate.metric)
     met = figure is not None and gate.meets(figure.value, figure.low, figure.high)
     verdict = "pass" if met else gate.otherwise
@@ -94,7 +94,7 @@ def _verdict(
 
 
 def _stopped(state: PipelineState, number: int, gate: GateDecided) -> str:
-    """Return why a gate has stopped the pipeline, and what a user can do."""
+    """Return a sentence: why a gate stopped the pipeline, and what a user can do."""
     name = state.named(number)
     return (
         f"the gate of phase {name} stopped it: {told(gate)}. Go on nevertheless with `forge override "
@@ -104,7 +104,7 @@ def _stopped(state: PipelineState, number: int, gate: GateDecided) -> str:
 
 
 def stopping(state: PipelineState) -> UserDecision | None:
-    """Return the gate that has stopped the pipeline, if one has and no user has overridden it."""
+    """Return the decision that a stopped pipeline needs from a user; None if no gate stops it."""
     for number, verdicts in sorted(state.gates.items()) if state.failed else ():
         stopped = [event for event in verdicts if event.verdict == "stop"]
         if stopped and number not in state.overridden:
@@ -115,12 +115,12 @@ def stopping(state: PipelineState) -> UserDecision | None:
 
 
 def held(name: str, unmet: Sequence[str]) -> str:
-    """Return in a sentence which figures a gate holds a pipeline for; each as `told` says it."""
+    """Return a sentence: a gate holds the pipeline because of these unmet figures."""
     return f"Phase {name} has ended, and its gate holds the pipeline: {'; '.join(unmet)}."
 
 
 def told(decided: GateDecided) -> str:
-    """Return a verdict's figure and limit as the reason that is recorded has them."""
+    """Return a verdict's figure and limit as text, in the form that reasons of failure record."""
     gate, figure = decided.gate, decided.figure
     most = gate.at_least is None
     limit = f"at most {gate.at_most:g}" if most else f"at least {gate.at_least:g}"
@@ -131,7 +131,7 @@ def told(decided: GateDecided) -> str:
 
 
 def in_words(decided: GateDecided, kind: str) -> str:
-    """Return the same for people; `kind`: that of the phase, whose words and units its figures have."""
+    """Return a verdict's figure and limit as text for people, with units; `kind` is the phase's."""
     gate, figure = decided.gate, decided.figure
     metric = figure_metric(plan.giver(kind, gate.metric), gate.metric)
     bound = gate.at_most if gate.at_least is None else gate.at_least

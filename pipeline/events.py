@@ -141,7 +141,7 @@ _DEFAULTS_OF_2 = {"experts": {"lora": True}}
 
 
 def _with_defaults_of_2(data: Plain) -> Plain:
-    """Return what was asked for, with the defaults that settings of phases had then."""
+    """Return the data of schema 3 from those of 2, with defaults that have changed written out."""
     phases = [
         {
             **phase,
@@ -182,9 +182,9 @@ def _decided(state: PipelineState, event: GateDecided) -> None:
 
 
 def _forked(state: PipelineState, event: Forked) -> None:
-    """Branch off; a phase that had failed is tried again, in a run of the fork's.
+    """Apply `forked` to a state: failed phases are tried again, in runs of the fork.
 
-    A fork runs its phases: it takes no ended runs.
+    A fork runs all its phases: it takes over no ended runs.
     """
     common_state.on_forked(state, event)
     state.submitted = state.submitted.model_copy(update={"reuse": False})
@@ -225,7 +225,7 @@ class PipelineState(State):
 
     @property
     def numbers(self) -> range:
-        """The numbers of its phases; none before it is submitted."""
+        """The numbers of its phases, from 1; empty before it is submitted."""
         return range(1, len(self.submitted.config.phases) + 1 if self.submitted else 1)
 
     def named(self, number: int) -> str:
@@ -233,22 +233,22 @@ class PipelineState(State):
         return self.submitted.config.phase(number).name
 
     def ended_phase(self, number: int) -> PhaseEnded | None:
-        """Return the end of a phase's run; None if it has not completed."""
+        """Return the `phase_ended` event of a phase; None if its run has not completed."""
         answers = (self.answers.get(key) for key in self.keys(number))
         return next((event for event in answers if isinstance(event, PhaseEnded)), None)
 
     def measured_phase(self, number: int) -> PhaseMeasured | None:
-        """Return the measurement of a phase's model; None if it has not been measured."""
+        """Return the `phase_measured` event of a phase; None if it is not measured."""
         answers = (self.answers.get(key) for key in self.keys(number, "measure"))
         return next((event for event in answers if isinstance(event, PhaseMeasured)), None)
 
     def figures(self, number: int) -> dict[str, Figure]:
-        """Return all figures of a phase: those of its measurement, and those of its run."""
+        """Return name → figure of a phase; figures of its run replace those of its measurement."""
         events = (self.measured_phase(number), self.ended_phase(number))
         return {name: figure for event in events if event for name, figure in event.figures.items()}
 
     def maker(self, number: int) -> int | None:
-        """Return the phase whose model goes on from a phase; None if it is a model of no phase."""
+        """Return the phase whose model goes on after phase `number`; None: a model of no phase."""
         phase: int | None = number
         while phase is not None and (passed := self.passed.get(phase)) is not None:
             named = self.submitted.config.named(passed.reference)
@@ -256,12 +256,12 @@ class PipelineState(State):
         return phase
 
     def troubles(self, number: int, what: Work = "phase") -> list[PhaseFailed]:
-        """Return how a phase's run, or its measurement, has failed, in order."""
+        """Return the failures of a phase's run or measurement, in order."""
         answers = (self.answers.get(key) for key in self.keys(number, what))
         return [event for event in answers if isinstance(event, PhaseFailed)]
 
     def keys(self, number: int, what: Work = "phase") -> list[str]:
-        """Return the keys of a phase's tasks with an answer, in order, and the next one."""
+        """Return the keys of a phase's answered tasks, in order, and last the key of the next one."""
         first, answer_keys = f"{what}/{number}", []
         while (key := first + (f"/{len(answer_keys)}" if answer_keys else "")) in self.answers:
             answer_keys.append(key)
@@ -269,7 +269,7 @@ class PipelineState(State):
 
 
 def settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a pipeline's recorded settings with numbers for models and data of no phase."""
+    """Return recorded settings, with numbers in place of names of models and data of no phase."""
     phases: Sequence[Mapping[str, Any]] = config.get("phases", ())
     names = {phase["name"] for phase in phases}
     model, entry = _numbering("model", names), _numbering("data", names)
@@ -289,7 +289,7 @@ def settings(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _numbering(word: str, phases: set[str]) -> Callable[[str], str]:
-    """Return a function that leaves a reference to a phase as it is, and numbers all others."""
+    """Return a function that numbers references, except references to `phases`."""
     numbers: dict[str, int] = {}
 
     def named(reference: str) -> str:

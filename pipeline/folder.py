@@ -1,8 +1,8 @@
 """Folder of a pipeline's result: the last phase's result in a folder of its own, and the report.
 
 OUT/PHASE            the folder that the phase's kind writes
-OUT/pipeline.json    phases, gates, figures. It marks the folder as a pipeline's, so that a writing that
-                     was interrupted is begun again
+OUT/pipeline.json    phases, gates, figures. It marks the folder as a pipeline's, so that an
+                     interrupted writing can start again
 OUT/report.md, .html the report for people
 """
 
@@ -42,7 +42,7 @@ MARKDOWN = "report.md"
 def write(home: Home, state: PipelineState, out: Path, report: dict[str, object]) -> dict[str, object]:
     """Write the folder; return the report with `folder`. Raises the errors of `check_target`.
 
-    Where a model passed the last phase unchanged, that model's folder is copied. A phase that gives no
+    If a model passed the last phase unchanged, that model's folder is copied. A phase that gives no
     models adds no folder.
     """
     out = check_target(out)
@@ -63,7 +63,7 @@ def write(home: Home, state: PipelineState, out: Path, report: dict[str, object]
 
 
 def documents(home: Home, run: str, head: str | None = None) -> dict[str, bytes]:
-    """Return name → content of the report for people, of a run up to the event with the hash `head`."""
+    """Return file name → content of the Markdown and HTML reports, up to the event with hash `head`."""
     with closing(home.open_store()) as store:
         rows = list(repository.history(store, run))
         ends = [place for place, row in enumerate(rows, start=1) if row.hash == head]
@@ -75,7 +75,7 @@ def documents(home: Home, run: str, head: str | None = None) -> dict[str, bytes]
 
 
 def put(place: Path, files: Mapping[str, bytes]) -> None:
-    """Write the files of a report into a folder. Raises UnavailableError."""
+    """Write files, name → content, into a folder. Raises UnavailableError."""
     try:
         place.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
@@ -91,7 +91,7 @@ def _child(home: Home, run: str) -> Any:
 
 
 def _copy(home: Home, run: str, model: MadeModel, out: Path) -> None:
-    """Copy the folder of a phase's model, made again if it is not on this machine."""
+    """Copy the folder of a phase's model to `out`; make it first if this machine lacks it."""
     child = _child(home, run)
     model_folder = home.folder / "models" / model.digest
     folder = kinds.of(child.kind).materialise(home, child, child.head, model.recipe_id, [model_folder])
@@ -100,7 +100,7 @@ def _copy(home: Home, run: str, model: MadeModel, out: Path) -> None:
 
 
 def document(folder: Path) -> dict[str, object] | None:
-    """Return the report in a folder; None if the folder has none. Raises DataError."""
+    """Return the report in a folder; None if there is none. Raises DataError for other JSON."""
     file = folder / REPORT
     if not file.is_file():
         return None
@@ -114,7 +114,7 @@ def document(folder: Path) -> dict[str, object] | None:
 def verify(
     home: Home, folder: Path, document: dict[str, object], state: PipelineState | None
 ) -> Iterator[Finding]:
-    """Yield a finding if a folder's report or result is another than the run's."""
+    """Yield a finding for each part of a folder's report or result that differs from the run."""
     if state is None:
         yield Finding("unchecked", "files", f"run {document['run']} is not in this log")
         return
@@ -128,9 +128,9 @@ def verify(
 def _report(
     home: Home, folder: Path, document: dict[str, Any], state: PipelineState
 ) -> Iterator[Finding]:
-    """Yield a finding if the report for people is not what the log says.
+    """Yield a finding for each report for people that differs from what the log gives.
 
-    Another version of the program may word it otherwise.
+    Reports of other versions of the program are not compared: their words may differ.
     """
     if document.get("written_by") != CODE_VERSION:
         by = document.get("written_by") or "an earlier version"
@@ -148,7 +148,7 @@ def _report(
 
 
 def _result(home: Home, folder: Path, state: PipelineState) -> Iterator[Finding]:
-    """Yield a finding if the result's folder has not what the last phase gave."""
+    """Yield a finding if the result's folder lacks what the last phase gave."""
     from agent_forge.weights.folders.checkpoint import holds
 
     number = len(state.numbers)

@@ -1,6 +1,6 @@
 """Quality and size of a pipeline's models along its phases, and what they gained. Pure.
 
-The report and the page tell the same rows and the same sentence: both are made here.
+The report and the page show the same rows and the same sentence: both are made here.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Rung:
     alone: Figure | None = None
 
     def cells(self) -> tuple[str, str, str, str, str]:
-        """Return the row of a table with `COLUMNS`."""
+        """Return the five cells of the model's row in a table with `COLUMNS`."""
         room = _told(self.size, "B") if self.number else ""
         bits = f"{_told(self.alone, '')} by its own run" if self.alone else _told(self.bits, "")
         return (self.name, bits, _told(self.kept, "share"), room, self.goes_on)
@@ -67,7 +67,7 @@ def ladder(state: PipelineState) -> list[Rung]:
 
 
 def unmeasured(state: PipelineState) -> list[PhaseEnded]:
-    """Return the phases with a model of which only their own runs have measured bits per byte."""
+    """Return the ended phases whose model only their own run has measured."""
     ends = [state.ended_phase(n) for n in state.numbers if not state.measured_phase(n)]
     return [ended for ended in ends if ended and ended.models and BITS in ended.figures]
 
@@ -88,7 +88,7 @@ def newest(state: PipelineState) -> Rung | None:
 
 
 def gain(state: PipelineState) -> str:
-    """Return what the newest model that goes on has gained in quality and size; empty if unknown."""
+    """Return sentences: quality and size that the newest model has gained; empty if unknown."""
     rungs = [rung for rung in ladder(state) if rung.number and rung.number not in state.passed]
     rung = next((rung for rung in reversed(rungs) if rung.kept), None)
     if rung is None or rung.kept is None:
@@ -102,7 +102,7 @@ def gain(state: PipelineState) -> str:
 
 
 def _quality(name: str, share: Figure) -> str:
-    """Return how many bits per byte a phase's model needs beside the best at the beginning."""
+    """Return a sentence: the bits per byte that a phase's model saves, with the interval."""
     what = f"{_saving(share.value)} than the best model that the pipeline began with"
     if share.low is None or share.high is None:
         return f"The model of phase {name} needs {what}."
@@ -116,7 +116,7 @@ def _quality(name: str, share: Figure) -> str:
 
 
 def goes_on(state: PipelineState, number: int) -> str:
-    """Return whether a phase's model goes on, in words."""
+    """Return "yes", or words that say why a phase's model does not go on or is the result."""
     if number in state.passed:
         return "no: its input goes on"
     stopped = any(gate.verdict == "stop" for gate in state.gates.get(number, ()))
@@ -128,11 +128,11 @@ def goes_on(state: PipelineState, number: int) -> str:
 
 
 def _told(figure: Figure | None, unit: str) -> str:
-    """Return a figure with its interval; a dash if there is none."""
+    """Return a figure with its interval as text; a dash if there is none."""
     return "–" if figure is None else measured(figure.value, unit, figure.low, figure.high)
 
 
 def _saving(ratio: float) -> str:
-    """Return in words how many bits per byte a model needs, by the rival's bits over its own."""
+    """Return words such as "3.1 % fewer bits per byte", by the rival's bits over the model's own."""
     share = 1 - 1 / ratio
     return f"{abs(share):.1%} {'fewer' if share >= 0 else 'more'} bits per byte".replace("%", " %")

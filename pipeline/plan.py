@@ -1,4 +1,4 @@
-"""Plan of a pipeline: its models by name, references to them, the phases' tasks and answers. Pure."""
+"""Plan of a pipeline: requests for its phases' runs, references to models, answers to tasks. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MEASURE, TEST = "measure", "test"
 
 
 def delegate(state: PipelineState, number: int, what: Work = "phase") -> Delegate:
-    """Return the task of a phase, or of its measurement: a run, named after the pipeline's."""
+    """Return the task of a phase or of its measurement: a run, named after the pipeline."""
     phase = state.submitted.config.phase(number)
     request = asked(state, phase) if what == "phase" else measurement(state, number)
     return Delegate(state.keys(number, what)[-1], child_name(state, number, what), request)
@@ -45,9 +45,9 @@ def child_name(state: PipelineState, number: int, what: Work = "phase") -> str:
 
 
 def test_items(config: PipelineConfig, number: int) -> tuple[str, ...] | None:
-    """Return what a phase's model is measured on, as the settings name it; None if nothing.
+    """Return the items to measure a phase's model on, as the settings name them; None: there are none.
 
-    Without `test`, the items of the first phase that pins items. Items of a later phase are nothing.
+    Without `test`, those of the first phase that pins items. A later phase's items do not exist yet.
     """
     if config.test:
         there = all((config.items_of(entry) or 0) <= number for entry in config.test)
@@ -67,8 +67,7 @@ def gates(state: PipelineState, number: int) -> tuple[GateConfig, ...]:
 def gates_of(config: PipelineConfig, number: int, models: int) -> tuple[GateConfig, ...]:
     """Return the gates of a phase that makes `models` models: its own, and the pipeline's.
 
-    The pipeline's apply where one model is made of models that were given, and there is something to
-    measure on.
+    The pipeline's apply if one model is made of given models, and there are items to measure on.
     """
     phase = config.phase(number)
     if not phase.given or models != 1 or test_items(config, number) is None:
@@ -78,7 +77,7 @@ def gates_of(config: PipelineConfig, number: int, models: int) -> tuple[GateConf
 
 
 def giver(kind: str, figure: str) -> Kind:
-    """Return the kind that gives a figure: that of the phase's run, or else that of measurements."""
+    """Return the kind that gives a figure: the phase's own kind, or else that of measurements."""
     run_kind = kinds.of(kind)
     return run_kind if figure in run_kind.figures_of else kinds.of(MEASURE)
 
@@ -95,7 +94,7 @@ def measures(config: PipelineConfig, number: int, models: int) -> bool:
 
 
 def to_measure(state: PipelineState, number: int) -> bool:
-    """Return True if a phase has ended whose model is to be measured."""
+    """Return True if a phase has ended and its model must be measured."""
     ended = state.ended_phase(number)
     return ended is not None and measures(state.submitted.config, number, len(ended.models))
 
@@ -107,11 +106,11 @@ def measuring(state: PipelineState, number: int) -> bool:
 
 
 def baselines(state: PipelineState, number: int) -> dict[str, float]:
-    """Return figure → its value for the phase's best input unchanged, on the items of the measurement.
+    """Return figure → its value for the phase's best input, on the items of the measurement.
 
     `retention` is bits per byte of the best input over those of the phase's model, and `size` its bytes
-    over those of the largest input; so they say the input's own numbers. A figure that the phase's run
-    has measured by itself has no baseline.
+    over those of the largest input; the input's own numbers follow from both. A figure that the phase's
+    run has measured itself has no baseline.
     """
     measured, ended = state.measured_phase(number), state.ended_phase(number)
     if measured is None or ended is None:
@@ -132,7 +131,7 @@ def baselines(state: PipelineState, number: int) -> dict[str, float]:
 
 
 def measurement(state: PipelineState, number: int) -> RunRequest:
-    """Return what the measurement of a phase's model is asked for."""
+    """Return the request for the run that measures a phase's model."""
     config, ended = state.submitted.config, state.ended_phase(number)
     assert ended
     (model,) = ended.models.values()
@@ -151,7 +150,7 @@ def _models(state: PipelineState, references: Sequence[str]) -> list[str]:
 
 
 def _all_of(ended: PhaseEnded | None) -> list[str]:
-    """Return all models of a phase that has ended."""
+    """Return the names of all models of an ended phase, "RUN:ID"."""
     return [f"{ended.child}:{model.recipe_id}" for model in ended.models.values()] if ended else []
 
 
@@ -159,7 +158,7 @@ def _all_of(ended: PhaseEnded | None) -> list[str]:
 
 
 def asked(state: PipelineState, phase: PhaseConfig) -> RunRequest:
-    """Return what a phase's run is asked for; the phases that it depends on have ended."""
+    """Return the request for a phase's run; the phases that it depends on have ended."""
     config = state.submitted.config
     settings = dict(phase.settings)
     if config.device != AUTO:
@@ -170,10 +169,9 @@ def asked(state: PipelineState, phase: PhaseConfig) -> RunRequest:
 
 
 def resolved(state: PipelineState, reference: str) -> tuple[str, MadeModel] | str | None:
-    """Return (run, model) that a reference means, through models that passed unchanged.
+    """Return (run, model) for a reference to a phase, else the model's name; None if not given.
 
-    Of a model of no phase, return its name as the settings have it; None if the phase that it names
-    gave no such model.
+    For a model of no phase, return its name in the settings; None if the phase gave no such model.
     """
     while (place := state.submitted.config.named(reference)) is not None:
         number, role = place
@@ -188,7 +186,7 @@ def resolved(state: PipelineState, reference: str) -> tuple[str, MadeModel] | st
 
 
 def _model(state: PipelineState, reference: str) -> str:
-    """Return the name under which a model is looked up: RUN:ID, a Hub id with revision, a folder."""
+    """Return the name under which a model is looked up: RUN:ID, a Hub id with revision, or a folder."""
     source = resolved(state, reference)
     assert source, "decided from a reference that `missing` tells of"
     if isinstance(source, tuple):
@@ -198,12 +196,12 @@ def _model(state: PipelineState, reference: str) -> str:
 
 
 def _name(reference: ModelReference) -> str:
-    """Return the name of a model of no phase, as it is looked up."""
+    """Return the Hub id with revision, or the path, of a model of no phase."""
     return f"{reference.hub_id}@{reference.revision}" if reference.hub_id else reference.path
 
 
 def missing(state: PipelineState, number: int) -> str:
-    """Return which model of a phase no phase before has given; empty if there is none."""
+    """Return a sentence about an input of a phase that no earlier phase gave; empty if all exist."""
     for reference in state.submitted.config.phase(number).given:
         if resolved(state, reference) is None:
             return f"it is given {reference}, and there is no such model"
@@ -211,7 +209,7 @@ def missing(state: PipelineState, number: int) -> str:
 
 
 def _data(state: PipelineState, place: str) -> str:
-    """Return the place of data, or RUN:items for the items of a phase's run."""
+    """Return the path of data, or RUN:items for the items of a phase's run."""
     number = state.submitted.config.items_of(place)
     if number is None:
         return place
@@ -224,7 +222,7 @@ def _data(state: PipelineState, place: str) -> str:
 
 
 def outgoing(state: PipelineState, number: int) -> dict[str, tuple[str, MadeModel]]:
-    """Return role → (run, model) of what goes on from a phase that has ended.
+    """Return role → (run, model) of the models that go on after a phase.
 
     A model that passes unchanged has the role "". It is left out if it is of no phase.
     """
@@ -238,7 +236,7 @@ def outgoing(state: PipelineState, number: int) -> dict[str, tuple[str, MadeMode
 def returned(
     state: PipelineState, task: Delegate, child: State
 ) -> PhaseEnded | PhaseMeasured | PhaseFailed:
-    """Return the answer to a phase's task whose run has ended."""
+    """Return the answer to a phase's task, from the ended run: ended, measured or failed."""
     kind, number = kinds.of(child.kind), number_of(task)
     place = {"child": child.run, "child_version": child.version, "child_head": child.head}
     name = state.named(number)
@@ -271,7 +269,7 @@ def returned(
 
 
 def unlike(state: PipelineState, task: Delegate, child: State) -> str | None:
-    """Return why an ended run is not what a phase asks for, as far as the logs tell.
+    """Return why an ended run is not the one that a task needs, None if it may be.
 
     Files of data and models of no phase are compared by what the run has pinned, not here.
     """
@@ -287,10 +285,10 @@ def unlike(state: PipelineState, task: Delegate, child: State) -> str | None:
 
 
 def asked_otherwise(state: PipelineState, task: Delegate, child: State) -> str | None:
-    """Return why a run's kind or settings are not those that a phase asks for; None if they are.
+    """Return why a run's kind or settings are not those that a task needs; None if they are.
 
-    The device that is asked for is left out: a fork may change it, and the pinned profile says what it
-    was. So are settings that the program did not have yet when the run was submitted.
+    The device is left out: a fork may change it, and the pinned profile records it. Settings that the
+    program did not have yet when the run was submitted are left out too.
     """
     request, settings = _wanted(state, task), child.submitted.config
     kind = kinds.of(request.kind)
@@ -303,9 +301,9 @@ def asked_otherwise(state: PipelineState, task: Delegate, child: State) -> str |
 
 
 def _unrecorded(child: State) -> dict[str, object]:
-    """Return the settings of a run that its submission does not have, as they are read today.
+    """Return name → today's value of settings that a run's submission does not record.
 
-    They are younger than the run, whose rules were others than today's defaults.
+    These settings are younger than the run, which did not follow today's defaults.
     """
     settings = child.submitted.config.model_dump(mode="json")
     for _, type_, data in child.lineage:
@@ -316,7 +314,7 @@ def _unrecorded(child: State) -> dict[str, object]:
 
 
 def _wanted(state: PipelineState, task: Delegate) -> RunRequest:
-    """Return what a phase's run, or its measurement, is asked for."""
+    """Return the request for a task's run: a phase's, or its measurement's."""
     number = number_of(task)
     if work_of(task) == "measure":
         return measurement(state, number)
@@ -328,7 +326,7 @@ def _phase_name(state: PipelineState, task: Delegate) -> str:
 
 
 def _digest(state: PipelineState, model: str) -> str | None:
-    """Return the digest of a model by the name that `_model` gives it; None if no log tells it."""
+    """Return the digest of a model by the name that `_model` gives it; None if no log has it."""
     digests = {_name(reference): reference.digest for reference in state.submitted.given.values()}
     for number in state.numbers:
         if (ended := state.ended_phase(number)) is not None:
@@ -340,7 +338,7 @@ def _digest(state: PipelineState, model: str) -> str | None:
 
 
 def refused(state: PipelineState, task: Delegate, why: str) -> PhaseFailed:
-    """Return the answer to a phase's task whose run could not be submitted."""
+    """Return the `phase_failed` answer to a task whose run could not be submitted."""
     number = number_of(task)
     return PhaseFailed(
         child=task.run,
@@ -355,7 +353,7 @@ def refused(state: PipelineState, task: Delegate, why: str) -> PhaseFailed:
 
 
 def retry_key(state: PipelineState, task: Delegate) -> str | None:
-    """Return the key of the retry that a phase's failed run gets for this task; None: it gets none."""
+    """Return the key of the retry of a phase's failed run; None if the run did not fail."""
     troubles = state.troubles(number_of(task), work_of(task))
     if not troubles or troubles[-1].status != "failed":
         return None
@@ -364,12 +362,12 @@ def retry_key(state: PipelineState, task: Delegate) -> str | None:
 
 
 def number_of(task: Delegate) -> int:
-    """Return the number of the phase that a task is about."""
+    """Return the number of a task's phase."""
     return int(task.key.split("/")[1])
 
 
 def work_of(task: Delegate) -> Work:
-    """Return whether a task is a phase's run or its measurement."""
+    """Return "phase" for a task of a phase's run, or "measure" for one of its measurement."""
     return "measure" if task.key.startswith("measure/") else "phase"
 
 
@@ -377,7 +375,7 @@ def work_of(task: Delegate) -> Work:
 
 
 def by_phase(state: PipelineState) -> dict[str, dict[str, tuple[str, MadeModel]]]:
-    """Return phase → role → (run, model), of the phases that have ended."""
+    """Return phase → role → (run, model) that goes on, of ended phases with models."""
     phases = state.submitted.config.phases if state.submitted else ()
     models_by_phase = {
         phase.name: outgoing(state, number) for number, phase in enumerate(phases, start=1)
@@ -392,7 +390,7 @@ def last(state: PipelineState) -> MadeModel | None:
 
 
 def find(state: PipelineState, name: str) -> tuple[str, MadeModel]:
-    """Return (run, model) that PHASE, PHASE:ROLE, a role of the last phase or an id means.
+    """Return (run, model) named by PHASE, PHASE:ROLE, a role of the last phase, or an id.
 
     An empty name means the result. Raises NotFoundError.
     """

@@ -1,8 +1,8 @@
-"""Report of a pipeline as Markdown: standing, quality, a section a phase, the result's family.
+"""Report of a pipeline in Markdown: standing, quality, a section for each phase, the result's family.
 
-The family is a tree of text: each model below the models that were made from it. A pipeline that is
-under way, or that has failed, has a report as well, of what is known so far. Pure, except for
-`gathered`, which reads the phases' runs from the log.
+The family is a tree of text: each model stands below the models that were made from it. An unfinished
+or failed pipeline also has a report, of what is known so far. Pure, except for `gathered`, which reads
+the phases' runs from the log.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from agent_forge.runs.system.plain_text import visible
 
 
 def markdown(state: PipelineState, rows: Sequence[Envelope], children: Mapping[str, Child]) -> str:
-    """Return the report; `rows` are the pipeline's, `children` what `gathered` returns."""
+    """Return the report as Markdown; `rows` are the pipeline's, `children` what `gathered` returns."""
     phases = state.submitted.config.phases
     names = " → ".join(phase.name for phase in phases)
     lines = [f"# Pipeline {state.run}: {names}", "", *_opening(state, rows, children), ""]
@@ -49,7 +49,7 @@ def markdown(state: PipelineState, rows: Sequence[Envelope], children: Mapping[s
 def _opening(
     state: PipelineState, rows: Sequence[Envelope], children: Mapping[str, Child]
 ) -> list[str]:
-    """Return how the pipeline stands, what it gained, and how long it took."""
+    """Return two paragraphs: the pipeline's standing and gain, and the time that it took."""
     phases = len(state.numbers)
     ended = sum(state.ended_phase(n) is not None for n in range(1, phases + 1))
     sentences = []
@@ -83,7 +83,7 @@ def _opening(
 
 
 def _result(state: PipelineState) -> str:
-    """Return which models the pipeline gives, and why if its last phase was passed by."""
+    """Return sentences that name the result, and why the last phase was passed by if it was."""
     number = len(state.numbers)
     last, name = plan.outgoing(state, number), state.named(number)
     if (passed := state.passed.get(number)) is not None:
@@ -100,7 +100,7 @@ def _result(state: PipelineState) -> str:
 
 
 def _worked_in_all(state: PipelineState, children: Mapping[str, Child]) -> float:
-    """Return the seconds that devices worked for the pipeline; runs taken over are left out."""
+    """Return the seconds of device time of the pipeline and its runs, without runs taken over."""
     reused = {
         answer.child
         for answer in state.answers.values()
@@ -111,7 +111,7 @@ def _worked_in_all(state: PipelineState, children: Mapping[str, Child]) -> float
 
 
 def _saved(state: PipelineState, children: Mapping[str, Child]) -> str:
-    """Return how much work was taken from runs that had ended; empty if none was."""
+    """Return a sentence: the work taken over from ended runs; empty if there was none."""
     taken = [
         children[answer.child].state.spent.device
         for answer in state.answers.values()
@@ -122,7 +122,7 @@ def _saved(state: PipelineState, children: Mapping[str, Child]) -> str:
 
 
 def _overview(state: PipelineState, children: Mapping[str, Child]) -> list[str]:
-    """Return the table of phases."""
+    """Return the lines of a Markdown table of the phases."""
     rows = [
         (
             str(number),
@@ -138,7 +138,7 @@ def _overview(state: PipelineState, children: Mapping[str, Child]) -> list[str]:
 
 
 def _worked(state: PipelineState, number: int, children: Mapping[str, Child]) -> str:
-    """Return the time that devices worked for a phase and its measurement."""
+    """Return the device time of a phase and its measurement as text; a dash if unknown."""
     ends = [state.ended_phase(number), state.measured_phase(number)]
     runs = [end.child for end in ends if end] or [plan.child_name(state, number)]
     done = [children[run].state.spent.device for run in runs if run in children]
@@ -146,7 +146,7 @@ def _worked(state: PipelineState, number: int, children: Mapping[str, Child]) ->
 
 
 def _judged(state: PipelineState, number: int) -> str:
-    """Return how many of a phase's gates were passed."""
+    """Return words such as "2 of 3 passed" for a phase's gates; "open" before it has ended."""
     decided = state.gates.get(number, ())
     if not decided:
         return "–" if state.ended_phase(number) else "open"
@@ -155,7 +155,7 @@ def _judged(state: PipelineState, number: int) -> str:
 
 
 def _ladder(state: PipelineState) -> list[str]:
-    """Return the quality of the models along the phases; empty if none was measured."""
+    """Return the lines of the section on quality along the phases; empty if none was measured."""
     rows = [rung.cells() for rung in ladder.ladder(state)]
     if not rows:
         return []
@@ -164,7 +164,7 @@ def _ladder(state: PipelineState) -> list[str]:
 
 
 def _family(state: PipelineState, children: Mapping[str, Child]) -> list[str]:
-    """Return what the result was made of, as a tree; empty if no phase has given a model."""
+    """Return the lines of the section with the result's family tree; empty without models."""
     graph = lineage(state, [*children.values()])
     if graph is None:
         return []
@@ -173,7 +173,7 @@ def _family(state: PipelineState, children: Mapping[str, Child]) -> list[str]:
 
 
 def _checking(state: PipelineState) -> list[str]:
-    """Return the commands that check what the report says, and the digests that it stands on."""
+    """Return lines: the commands that check the report, and the digests behind it."""
     lines = [
         "Every number above is in the log, which is a chain of hashes.",
         "",
@@ -191,13 +191,13 @@ def _checking(state: PipelineState) -> list[str]:
 
 
 def _written(state: PipelineState) -> bool:
-    """Return True if a folder was asked for whose name a shell takes as it is."""
+    """Return True if the result's folder is written, and its name needs no quotes in a shell."""
     folder = state.submitted.output_dir
     return bool(state.completed and folder and re.fullmatch(r"[\w./-]+", folder))
 
 
 def tree(graph: Graph) -> list[str]:
-    """Return lines from the newest model that goes on back to what the pipeline began with.
+    """Return lines of a text tree, from the newest models back to what the pipeline began with.
 
     A model that several others were made of stands once with all behind it, and then with `…`.
     """
@@ -216,7 +216,7 @@ def _lines(
     first: str,
     rest: str,
 ) -> Iterator[str]:
-    """Yield a node and what is behind it; `first` stands before its line, `rest` before the others."""
+    """Yield the lines of a node and its sources; `first` begins its own line, `rest` the others."""
     node = nodes[id_]
     again = id_ in shown_ids and bool(behind[id_])
     name = visible(" ".join(node.name.split()))
@@ -238,7 +238,7 @@ _VERDICTS = {"pass": "passed", "pass unchanged": "input passes on unchanged", "s
 def section(
     state: PipelineState, children: Mapping[str, Child], number: int, phase: PhaseConfig
 ) -> list[str]:
-    """Return the section of a phase."""
+    """Return the Markdown lines of a phase's section."""
     kind = kinds.of(phase.kind)
     what = f"{kind.line[:1].upper()}{kind.line[1:]} (kind {code(phase.kind)})."
     lines = [
@@ -257,7 +257,7 @@ def section(
 
 
 def _wanted(phase: PhaseConfig) -> list[str]:
-    """Return what the phase was asked for, as the pipeline's file has it."""
+    """Return list items: the models, data and settings that the pipeline's file gives a phase."""
     lines = [f"- {plain(role)}: {', '.join(map(code, names))}" for role, names in phase.models.items()]
     if phase.data:
         lines.append(f"- data: {', '.join(map(code, phase.data))}")
@@ -268,7 +268,7 @@ def _wanted(phase: PhaseConfig) -> list[str]:
 
 
 def _course(state: PipelineState, number: int, children: Mapping[str, Child]) -> list[str]:
-    """Return the phase's runs, and what went wrong on the way."""
+    """Return one line: the phase's runs, and what went wrong on the way."""
     lines = [
         f"Run {code(trouble.child)} {trouble.status}: {plain(trouble.reason)}."
         for what in ("phase", "measure")
@@ -303,7 +303,7 @@ def _under_way(name: str, child: Child) -> str:
 
 
 def _models(models: Mapping[str, MadeModel], child: Child | None) -> list[str]:
-    """Return the table of the phase's models."""
+    """Return the lines of a Markdown table of the phase's models."""
     if not models:
         return []
     parameters: dict[str, int] = {}
@@ -322,7 +322,7 @@ def _models(models: Mapping[str, MadeModel], child: Child | None) -> list[str]:
 
 
 def _figures(state: PipelineState, number: int) -> list[str]:
-    """Return the phase's figures, each with what it is."""
+    """Return list items: the phase's figures, each with its meaning."""
     lines = []
     for name, figure in state.figures(number).items():
         kind = plan.giver(state.submitted.config.phase(number).kind, name)
@@ -333,13 +333,13 @@ def _figures(state: PipelineState, number: int) -> list[str]:
 
 
 def _own_words(child: Child) -> list[str]:
-    """Return what the phase's run says of itself."""
+    """Return the lines in which the phase's run summarises itself."""
     lines = child.kind.summary(child.state, child.rows)
     return [*lines, ""] if lines else []
 
 
 def _gates(state: PipelineState, number: int) -> list[str]:
-    """Return the verdicts of the phase's gates, and who went on behind one."""
+    """Return list items: the verdicts of the phase's gates, and who overrode one."""
     kind = state.submitted.config.phase(number).kind
     lines = [f"- {_gate(decided, kind)}" for decided in state.gates.get(number, ())]
     if (passed := state.passed.get(number)) is not None:
@@ -351,7 +351,7 @@ def _gates(state: PipelineState, number: int) -> list[str]:
 
 
 def _gate(decided: GateDecided, kind: str) -> str:
-    """Return a gate's verdict in words, with the figure of the phase's input if that is known."""
+    """Return a gate's verdict as Markdown, with the figure of the phase's input if known."""
     text, before, figure = decide.in_words(decided, kind), decided.baseline, decided.gate.metric
     unit = figure_metric(plan.giver(kind, figure), figure).unit
     beside = "" if before is None else f" (its input's is {measured(before, unit)})"
@@ -359,7 +359,7 @@ def _gate(decided: GateDecided, kind: str) -> str:
 
 
 def stands(state: PipelineState, number: int) -> str:
-    """Return how a phase stands, in a few words."""
+    """Return the state of a phase in a few words, such as "ended, passed unchanged"."""
     ended, troubles = state.ended_phase(number), state.troubles(number)
     if ended is None:
         before = number == 1 or state.ended_phase(number - 1) is not None
@@ -398,7 +398,7 @@ class Child:
 
 
 def gathered(log: Log, state: PipelineState) -> dict[str, Child]:
-    """Return run → child of a pipeline's phases and measurements, also of those under way."""
+    """Return run → child, for all runs of the phases and measurements that the log has."""
     children: dict[str, Child] = {}
     for number in state.numbers:
         ends = {"phase": state.ended_phase(number), "measure": state.measured_phase(number)}
@@ -412,6 +412,6 @@ def gathered(log: Log, state: PipelineState) -> dict[str, Child]:
 
 
 def _candidates(state: PipelineState, number: int, what: Any) -> list[str]:
-    """Return the names of runs that a phase without an end has had, the newest last."""
+    """Return the names of the runs that an unfinished phase has had, the newest last."""
     tried = [trouble.child for trouble in state.troubles(number, what)]
     return list(dict.fromkeys([*tried, plan.child_name(state, number, what)]))

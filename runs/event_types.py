@@ -38,7 +38,7 @@ Pinned = Annotated[str, Field(pattern=rf"^({_HEX})?$"), _TEXT]
 
 
 def checked(digest: str) -> str:
-    """Return a digest that may name a file. Raises TamperedError."""
+    """Return `digest` as it is. Raises TamperedError if it is not 64 hex digits: it names a file."""
     if not re.fullmatch(_HEX, digest):
         raise TamperedError(f"{digest[:80]!r} is no digest: a file cannot be named by it.")
     return digest
@@ -131,7 +131,7 @@ class Profile(Part):
         return self.evaluation or self.dtype
 
     def unlike(self, pinned: Profile) -> list[str]:
-        """Return how this profile differs from a pinned one; [] if numbers come out bit for bit."""
+        """Return a line for each field that differs from `pinned`; [] if numbers come out equal."""
         fields = self.model_dump()
         return [
             f"{name} is {fields[name] or 'not set'}, not {value or 'unset'}"

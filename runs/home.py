@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def threads() -> int | None:
-    """Return FORGE_THREADS; without it a process's share of the cores, None if there is one process.
+    """Return FORGE_THREADS; if not set, the share of cores of one of several processes, else None.
 
     Raises ConfigError.
     """
@@ -33,7 +33,7 @@ def threads() -> int | None:
 
 
 def processes() -> int:
-    """Return FORGE_PROCESSES: how many carry a run on at a terminal. Raises ConfigError."""
+    """Return FORGE_PROCESSES, the number of processes that do a run; else 1. Raises ConfigError."""
     return _number("FORGE_PROCESSES", "processes") or 1
 
 
@@ -48,7 +48,7 @@ def _number(name: str, what: str, most: int = 4096) -> int | None:
 
 
 def segment_steps(step_seconds: float) -> int:
-    """Return how many steps a segment of a training has, if a step takes `step_seconds`; at least 1.
+    """Return the number of steps of a training's segment, if a step takes `step_seconds`; at least 1.
 
     FORGE_SEGMENT_STEPS is the number. Without it, as many steps as last FORGE_SEGMENT_SECONDS, by
     default 60. Raises ConfigError.
@@ -81,14 +81,14 @@ class Home:
 
     @classmethod
     def default(cls) -> Home:
-        """Return the home that the environment names. Raises UnavailableError if it names none."""
+        """Return the home that the environment names, else the default one. Raises UnavailableError."""
         folder = Path(os.environ.get("FORGE_HOME") or _usual()).absolute()
         store = os.environ.get("FORGE_ARTIFACT_STORE") or None
         return cls(folder, os.environ.get("FORGE_DATABASE_URL") or None, store)
 
     @classmethod
     def at(cls, place: Home | str | Path | None) -> Home:
-        """Return the home in a folder; None: the one that the environment names; a home itself."""
+        """Return the home in the folder `place`; the environment's home for None; a Home as it is."""
         if isinstance(place, Home):
             return place
         return cls(Path(place).absolute()) if place else cls.default()
@@ -104,9 +104,9 @@ class Home:
         return self.folder / "artifacts"
 
     def exports(self, run: str, model: str = "") -> Path:
-        """Return the folder that a run's result, or a model of it, is exported to. Raises ConfigError.
+        """Return the folder that a run's result, or its model `model`, is exported to.
 
-        No run's name has an @.
+        No run's name has an @. Raises ConfigError for a name that a run cannot have.
         """
         folder = self.folder / "exports"
         if not model:
@@ -121,7 +121,7 @@ class Home:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def open_store(self) -> EventStore:
-        """Open the log, creating folder and file if they are missing. Raises UnavailableError."""
+        """Return the store of the log; create folder and file if missing. Raises UnavailableError."""
         from agent_forge.events import StoreUnavailableError
 
         try:
@@ -152,7 +152,7 @@ class Home:
         return sqlite.open_store(Path(place))
 
     def _parsed(self) -> tuple[str, str]:
-        """Return the kind of database, and its URL or file. Raises ConfigError."""
+        """Return ("postgresql", URL) or ("sqlite", file). Raises ConfigError for another address."""
         scheme, _, rest = (self.url or f"sqlite:///{self.database}").partition("://")
         kind = scheme.partition("+")[0]
         if kind in ("postgresql", "postgres") and _is_address(f"postgresql://{rest}"):
@@ -166,7 +166,7 @@ class Home:
 
 
 def _usual() -> Path:
-    """Return the home without a FORGE_HOME. Raises UnavailableError if the user has no home folder."""
+    """Return the home's default folder, in XDG_DATA_HOME or ~/.local/share. Raises UnavailableError."""
     data = os.environ.get("XDG_DATA_HOME")
     folder = Path(data) if data else home("FORGE_HOME") / ".local" / "share"
     return folder / "agent-forge"
@@ -210,7 +210,7 @@ def expanded(text: str | Path, error: type[ForgeError] = ConfigError) -> Path:
 
 
 def check_hub_cache() -> None:
-    """Raise UnavailableError if the Hub's cache would be in a home folder that there is none of.
+    """Raise UnavailableError if the Hub's cache belongs into a home folder and the user has none.
 
     The Hub's library would then make a folder with the name ~ where the program was started.
     """

@@ -9,13 +9,13 @@ import numpy as np
 
 
 def key(*parts: str | int) -> int:
-    """Return 128 bits from the parts, e.g. (run seed, purpose, generation, slot)."""
+    """Return a 128-bit integer from the parts, e.g. (run seed, purpose, generation, slot)."""
     text = json.dumps(parts, separators=(",", ":"))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "big")
 
 
 def seed(*parts: str | int) -> int:
-    """Return 63 bits from the parts: a seed that fits every integer column."""
+    """Return a 63-bit integer from the parts: a seed that fits every integer column."""
     return key(*parts) >> 65
 
 

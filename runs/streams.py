@@ -24,7 +24,7 @@ def run_of(stream: str) -> str:
 
 
 def check_name(run: str) -> str:
-    """Return the run's name. Raises ConfigError if a run may not have the name."""
+    """Return the name as it is. Raises ConfigError if no run can have it."""
     if NAME.fullmatch(run) is None:
         raise ConfigError(
             f"run name {run[:100]!r} cannot be used: give 1 to 100 letters (a to z, A to Z), digits or "

@@ -29,7 +29,7 @@ def dominates(a: Point, b: Point) -> bool:
 
 
 def fronts(points: Sequence[Point]) -> list[list[int]]:
-    """Return the points' indices, front by front; no point dominates one of the first front."""
+    """Return the points' indices as lists, front by front; no point dominates one of the first."""
     left, layers = list(range(len(points))), []
     while left:
         front = [i for i in left if not any(dominates(points[j], points[i]) for j in left)]
@@ -39,7 +39,7 @@ def fronts(points: Sequence[Point]) -> list[list[int]]:
 
 
 def crowding(points: Sequence[Point]) -> list[float]:
-    """Return each point's crowding distance; infinite at the ends of an objective.
+    """Return the crowding distance of each point, in order; infinite at the ends of an objective.
 
     The distance between a point's two neighbours in an objective, relative to the objective's
     range, is summed over objectives.
@@ -85,7 +85,7 @@ class Survivor(NamedTuple):
 
 
 def survivors(points: Mapping[str, Point]) -> list[Survivor]:
-    """Return all candidates, the better fronts first, in a front the least crowded first.
+    """Return all candidates with front and crowding: better fronts first, then the less crowded.
 
     `points` are objectives to maximise by id. Among equals the smaller id is first.
     """
@@ -98,7 +98,7 @@ def survivors(points: Mapping[str, Point]) -> list[Survivor]:
 
 
 def tournament(parents: Sequence[Survivor], draws: Draws) -> str:
-    """Return the better one of two parents that are drawn with replacement."""
+    """Return the id of the better one of two parents that are drawn with replacement."""
     drawn = [draws.below(len(parents)) for _ in range(2)]
     return min((parents[i] for i in drawn), key=lambda p: (p.front, -p.crowding, p.id)).id
 
@@ -127,7 +127,7 @@ def layer_wise(
 
 
 def blended(a: Sequence[float], b: Sequence[float], draws: Draws) -> list[float]:
-    """Return a random point on the line between the two parents."""
+    """Return a child: a random point on the line between the two parents."""
     share = draws.uniform()
     return [x + share * (y - x) for x, y in zip(a, b, strict=True)]
 

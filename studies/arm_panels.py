@@ -16,19 +16,19 @@ from agent_forge.studies.run import Run, words
 from agent_forge.studies.training_panels import BITS
 
 Seen = Mapping[str, Observed]
-#: Said of arms whose trainings are alike.
+#: Sentence about arms whose trainings are alike.
 SAME_WINDOWS = "All trainings read the same windows."
 
 
 def lead(figure: Figure) -> Lead:
-    """Return the lead that a figure with an interval is."""
+    """Return a figure and its interval as a lead, with the verdict that follows from them."""
     assert figure.low is not None
     assert figure.high is not None
     return training_panels.lead(figure.value, figure.low, figure.high)
 
 
 def headline(run: Run, name: str, words: Mapping[str, str], baseline: str) -> Result | None:
-    """Return our arm's figure beside the baseline's; None until both are measured.
+    """Return our arm's figure as the run's result, beside the baseline's; None until both are measured.
 
     The baseline itself, as a result, stands beside nothing.
     """
@@ -56,7 +56,7 @@ def figured(
     over: str | None = None,
     lead: Lead | None = None,
 ) -> Result:
-    """Return a figure of a completed run as its result, beside the alternative `over`."""
+    """Return a figure of a completed run as the run's result, beside the alternative `over`."""
     model, on = run.state.completed.models[MODEL].recipe_id, f"{comparison.TEST} slice"
     fields = {"name": name, "model": model, "metric": metric, "over": over, "lead": lead, "on": on}
     return Result.model_validate({**fields, **figure.model_dump()})
@@ -80,7 +80,7 @@ def arms(
     cost: Metric | None = None,
     costs: Mapping[str, float] = MappingProxyType({}),
 ) -> Arms:
-    """Return the arms with the leads of the arm `own_arm` over them; `words`: arm → what it is.
+    """Return the panel of arms with the leads of `own_arm` over them; `words`: arm → what it is.
 
     `note` is a sentence on all of them; `costs`: arm → what it cost, by the metric `cost`.
     """
@@ -110,7 +110,7 @@ def arms(
 
 
 def domains(words: Mapping[str, str], observations: Seen, own_arm: str) -> Matrix:
-    """Return bits per byte by domain and arm."""
+    """Return the matrix of bits per byte by domain (rows) and arm (columns)."""
     count, read = (
         comparison.windows(observations[own_arm]),
         sum(map(sum, observations[own_arm].sizes.values())),
@@ -132,7 +132,7 @@ def groups_by_arm(
     own_arm: str | None = None,
     band: tuple[float, float] | None = None,
 ) -> Matrix:
-    """Return the figures by group and arm; the groups are those of `own_arm`, or of the first arm."""
+    """Return the matrix of figures by group and arm; its groups are those of `own_arm` or the first."""
     own_arm = own_arm if own_arm in observations else None
     groups = tuple(observations[own_arm or next(iter(observations))].values)
     values = tuple(tuple(arm.values.get(g) for arm in observations.values()) for g in groups)
@@ -152,7 +152,7 @@ def groups_by_arm(
 def compared(
     run: Run, table: Mapping[str, StudyArm], result: str, baseline: str, title: str, note: str
 ) -> Sequence[Panel]:
-    """Return the panels of the arms of a run, once the arm `result` is measured."""
+    """Return (panel of arms, matrix by domain) of a run whose arm `result` is measured."""
     arm_words = words(table)
     shown = (arm_words, run.seen, run.leads, groups(table), result, baseline)
     return arms(title, *shown, note), domains(arm_words, run.seen, result)

@@ -35,7 +35,7 @@ def mean(event: Observed) -> float:
 
 
 def draws(items: Mapping[str, int], *key: str | int) -> dict[str, Counts]:
-    """Return domain → how often each of its items is in each resample; `items`: their numbers."""
+    """Return domain → counts, [resamples, items]; `items`: domain → its number of items."""
     return {domain: bootstrap.draws(items[domain], *key, domain) for domain in sorted(items)}
 
 
@@ -55,7 +55,7 @@ def resampled(event: Observed, drawn: Mapping[str, Counts]) -> Counts:
 def measurements(
     answers: Iterable[object], recipe_ids: Collection[str], *key: str | int
 ) -> list[Measurement]:
-    """Return the bits per byte that were observed of a model with one of the ids, with intervals.
+    """Return the measured bits per byte of a model with one of the ids, with intervals.
 
     Each observation gives the mean over domains, if there are several, and every domain's. Measures
     that are of more than one model, such as losses along a line, are left out.
@@ -68,7 +68,7 @@ def measurements(
 
 
 def _measured(event: Observed, *key: str | int) -> Iterator[Measurement]:
-    """Yield the measurements of an observation."""
+    """Yield the mean over domains, if there are several, and each domain's bits per byte."""
     name, sizes = (
         WORDS[event.measure],
         {domain: len(items) for domain, items in event.items.items()},
@@ -83,12 +83,12 @@ def _measured(event: Observed, *key: str | int) -> Iterator[Measurement]:
 
 
 def figure(point: float, resamples: Counts, n: int) -> Figure:
-    """Return a figure with the interval of what was `resamples` in the resamples."""
+    """Return the figure `point` of `n` items; its interval is the middle 95 % of `resamples`."""
     low, high = np.quantile(resamples, [0.025, 0.975])
     return Figure(value=point, low=float(low), high=float(high), n=n)
 
 
-#: Slices that are measured on: what is chosen by, and what all arms are compared on.
+#: Slices: the one that candidates are chosen on, and the one that all arms are compared on.
 CHOOSING, TEST = "selection", "test"
 
 Seen = Mapping[str, Observed]
@@ -97,7 +97,7 @@ Drawn = Mapping[str, Counts]
 
 
 def observed(state: State, tasks: Mapping[str, Observe]) -> dict[str, Observed]:
-    """Return arm → what was observed, of the tasks that are done."""
+    """Return arm → its `Observed` event, of the tasks that are done."""
     answers = {arm: state.answers.get(task.key) for arm, task in tasks.items()}
     return {arm: event for arm, event in answers.items() if isinstance(event, Observed)}
 
@@ -108,7 +108,7 @@ def windows(event: Observed) -> int:
 
 
 def drawn(observations: Seen, purpose: str, seed: int) -> Drawn:
-    """Return arm → bits per byte in each resample of the windows, which all arms have in common."""
+    """Return arm → bits per byte in each resample; all arms have the same resamples of the windows."""
     counts = {domain: len(items) for domain, items in next(iter(observations.values())).items.items()}
     resamples = draws(counts, purpose, seed)
     return {arm: resampled(event, resamples) for arm, event in observations.items()}
@@ -134,7 +134,7 @@ BITS_PER_BYTE = Scale(BITS, mean, windows, drawn)
 def leads(
     observations: Seen, own_arm: str, purpose: str, seed: int, scale: Scale = BITS_PER_BYTE
 ) -> dict[str, Figure]:
-    """Return arm → what it needs more than the arm `own_arm`, with the interval."""
+    """Return other arm → its figure minus that of `own_arm`, with interval; {} if that is unknown."""
     if own_arm not in observations:
         return {}
     arm_draws, own_mean = (
@@ -156,7 +156,7 @@ def drift(before: Observed, after: Observed) -> float:
 
 
 def arms(observations: Seen) -> dict[str, Arm]:
-    """Return arm → what was compared, as the event of the end has it."""
+    """Return arm → its recipe id and bits per byte, as the event of the run's end has them."""
     return {
         arm: Arm(recipe_id=event.recipe_id, bits_per_byte=event.values)
         for arm, event in observations.items()
@@ -175,6 +175,6 @@ def table(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
 
 
 def lead_line(name: str, words: str, more: Figure, own_name: str, unit: str = "bits per byte") -> str:
-    """Return how much an arm needs more than `own_name`, with the interval."""
+    """Return a line of text: how much more the arm `name` needs than `own_name`, with interval."""
     span = f"{more.value:+.4f} [{more.low:+.4f}, {more.high:+.4f}]"
     return f"{name}, {words}: {span} {unit} more than {own_name}"

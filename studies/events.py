@@ -90,12 +90,12 @@ def bits_per_byte(items: Items, sizes: Sizes) -> dict[str, float]:
 
 
 def nats_per_token(items: Items, sizes: Sizes) -> dict[str, float]:
-    """Return group → nats a token: what all items have, over their tokens."""
+    """Return group → nats a token: the sum of its items' nats over the sum of their tokens."""
     return {group: math.fsum(items[group]) / sum(sizes[group]) for group in sorted(items)}
 
 
 def losses_along(items: Items, sizes: Sizes) -> dict[str, float]:
-    """Return place → mean over domains of −log p in nats a token. Groups are "PLACE/DOMAIN"."""
+    """Return place → loss in nats a token, the mean over domains. Groups are "PLACE/DOMAIN"."""
     places: dict[str, list[float]] = {}
     for group in sorted(items):
         loss = math.fsum(items[group]) / sum(sizes[group])
@@ -104,14 +104,14 @@ def losses_along(items: Items, sizes: Sizes) -> dict[str, float]:
 
 
 def solved(items: Items, sizes: Sizes) -> dict[str, float]:
-    """Return cell → share of its items that are solved. Items are scores from 0 to 1, of size 1."""
+    """Return cell → share of its items that are solved. An item is a score from 0 to 1, of size 1."""
     return {cell: math.fsum(items[cell]) / sum(sizes[cell]) for cell in sorted(items)}
 
 
-#: Measure → the rule that its figures follow from its items by. `int8-bits-per-byte` is of a ternary
-#: model whose linear layers read their inputs as int8, `prompt-divergence` from the
-#: given model under prompts, whose replies are the items. `hard-tokens` are of documents, in parts:
-#: the tokens that are hard, and all; of a model that thinks, pauses or has its thoughts exchanged, too.
+#: Measure → the rule that computes its figures from its items. `int8-bits-per-byte` is of a ternary
+#: model whose linear layers read their inputs as int8. `prompt-divergence` is from the given model
+#: under prompts, whose replies are the items. `hard-tokens` are of documents: the hard tokens, and all
+#: tokens; also of a model that thinks, that pauses, or whose thoughts are exchanged.
 RULES: dict[str, Callable[[Items, Sizes], dict[str, float]]] = {
     "behaviour@1": solved,
     "bits-per-byte@1": bits_per_byte,
@@ -131,7 +131,7 @@ RULES: dict[str, Callable[[Items, Sizes], dict[str, float]]] = {
 
 
 def answered(task: Observe, items: Items, sizes: Sizes, began: float) -> Observed:
-    """Return the answer to a task whose measure has a rule; `began` is when the measuring began."""
+    """Return the `Observed` event of a task whose measure has a rule; `began`: start by `monotonic`."""
     return Observed(
         recipe_id=task.recipe_id,
         measure=task.measure,
@@ -180,27 +180,27 @@ class Result(Part):
 
 
 def without_watch(data: Plain) -> Plain:
-    """Return what was asked for with the setting `divergence`: it ended no earlier training."""
+    """Return a request's data with the setting `divergence` None: it ended no earlier training."""
     return {**data, "config": {**data["config"], "divergence": None}}
 
 
 def all_weights(data: Plain) -> Plain:
-    """Return what was asked for with the setting `train`: earlier trainings were of all weights."""
+    """Return a request's data with the setting `train` "full": it was so of all earlier trainings."""
     return {**data, "config": {**data["config"], "train": "full"}}
 
 
 def without_adapters(data: Plain) -> Plain:
-    """Return `started` with `trainable`: earlier trainings were of all weights."""
+    """Return the data of `started` with `trainable` None: earlier trainings had no adapters."""
     return {**data, "trainable": None}
 
 
 def not_divided(data: Plain) -> Plain:
-    """Return `started` with `accumulation`: in earlier runs the settings alone said the parts."""
+    """Return the data of `started` with `accumulation` None: earlier the settings alone gave it."""
     return {**data, "accumulation": None}
 
 
 def not_rounded(data: Plain) -> Plain:
-    """Return `started` with `dtype`: the results of earlier runs are float32."""
+    """Return the data of `started` with `dtype` None: the results of earlier runs are float32."""
     return {**data, "dtype": None}
 
 
@@ -268,12 +268,12 @@ def history(
     upcasters: Mapping[tuple[str, int], Upcaster] = MappingProxyType({}),
     kept_by: tuple[type[Event], ...] = (),
 ) -> type[MakingState]:
-    """Return the state of a kind of run, with the registry of its events.
+    """Return the class of the states of a kind of run, with the registry of its events.
 
-    Its `forked`, and events of making and measuring, are there in any case. `requests` and `starts`
-    read the schemas 1, 2 … of `submitted` and `forked`, and of `started`, as the next one; `upcasters`
-    are of `further` events. Answers are found under their tasks' keys. Events of the types `kept_by`
-    keep what is remembered of a state.
+    The registry also gets `forked` and the events of making and measuring. `requests` are upcasters
+    from the schemas 1, 2 … of `submitted` and `forked`, `starts` of `started`, `upcasters` of the
+    `further` events. Answers are found under their tasks' keys. Events of the types `kept_by` leave
+    the cache of a state as it is.
     """
     forked = _forked(submitted)
     reading = dict(upcasters)
@@ -294,7 +294,7 @@ def history(
 
 
 def _forked(submitted: type[common.Submitted]) -> type[common.Forked]:
-    """Return the event that a run was branched from another, with the settings of `submitted`."""
+    """Return the class of the event `forked` whose settings are those of the class `submitted`."""
     settings: Any = (submitted.model_fields["config"].annotation, ...)
     forked = create_model(
         "Forked", __base__=common.Forked, __doc__=common.Forked.__doc__, config=settings

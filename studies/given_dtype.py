@@ -29,8 +29,8 @@ def rounded(
 ) -> Making:
     """Return the recipe of a model in the dtype of the given one, which is `started.model` by default.
 
-    Each tensor gets the dtype that it has in the given model. `dtype` is the dtype of tensors that the
-    given model lacks; None: `started.dtype`. The recipe itself if results are float32.
+    If results are float32, it is `recipe` itself. Each tensor gets the dtype that it has in the given
+    model. `dtype` is the dtype of tensors that the given model lacks; None: `started.dtype`.
     """
     if started.dtype is None:
         return recipe
@@ -45,9 +45,9 @@ def with_rounded(
     source: SourceRecord | None = None,
     dtype: str | None = None,
 ) -> dict[str, Making]:
-    """Return name → recipe of the rounded models, each after NAME-float32, which it is rounded from.
+    """Return name → recipe of the rounded models, after NAME-float32 → recipe that each is made from.
 
-    The recipes as they are if results are float32. `source` and `dtype` are those of `rounded`.
+    If results are float32, the recipes are returned as they are. `source` and `dtype`: see `rounded`.
     """
     if started.dtype is None:
         return dict(recipes)
@@ -84,7 +84,7 @@ def halves(recipes: Mapping[str, Making]) -> int:
 
 
 def stored(started: object, models: int, rounded: int, numbers: int) -> tuple[int, str]:
-    """Return the bytes of a run's models of `numbers` numbers each, and the models in words.
+    """Return (bytes of a run's models of `numbers` numbers each, the models in words).
 
     `models` are in float32; if results are not, `rounded` models of 16 bits come on top.
     """

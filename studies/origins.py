@@ -27,7 +27,7 @@ def find(state: MakingState, recipes: Recipes, name: str) -> str:
 
 
 def every(state: MakingState, recipes: Recipes) -> list[str]:
-    """Return the recipe ids of all models that are made."""
+    """Return the recipe ids of all models that are made, each once."""
     ids = dict.fromkeys(recipe.id for recipe in recipes.values())
     return [id_ for id_ in ids if id_ in state.made]
 
@@ -51,7 +51,7 @@ def origin(state: MakingState, recipes: Recipes, name: str, written: Sequence[st
 
 
 def ancestry(state: MakingState, recipes: Recipes, name: str) -> list[Ancestor]:
-    """Return a model's recipe and those it was made from, back to the model that was given."""
+    """Return a model's ancestors: itself first, then those that it was made from, given ones last."""
     recipes_by_id: dict[str, tuple[str, Making]] = {}
     for role, recipe in recipes.items():
         recipes_by_id.setdefault(recipe.id, (role, recipe))
@@ -70,7 +70,7 @@ def ancestry(state: MakingState, recipes: Recipes, name: str) -> list[Ancestor]:
 
 
 def _before(recipe: Making) -> list[str]:
-    """Return the ids of what a recipe is made from, the one that it changes last."""
+    """Return the ids of the recipes that a recipe is made from; the one that it changes is the last."""
     if isinstance(recipe, Train):
         return [recipe.start]
     base_id = _of(recipe)
@@ -98,7 +98,7 @@ def _given(state: MakingState) -> tuple[SourceRecord, ...]:
 
 
 def _words(recipe: Making, names: Mapping[str, str]) -> str:
-    """Return a recipe in words; `names`: recipe id → name."""
+    """Return a recipe in words, such as "average of 3 snapshots, …"; `names`: recipe id → name."""
 
     def named(id_: str) -> str:
         return names.get(id_) or id_[:12]
@@ -120,7 +120,7 @@ def _words(recipe: Making, names: Mapping[str, str]) -> str:
 
 
 def objective(recipe: Train) -> str:
-    """Return a training's objective, and the rank of its adapters if it has any."""
+    """Return a training's objective in words, with the rank of its adapters if it has any."""
     params = recipe.params
     if "rank" not in params:
         return recipe.objective

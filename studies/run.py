@@ -1,9 +1,9 @@
 """A run of a study: its script, the steps of scripts, and the table of arms and figures. Pure.
 
 A script is a generator. It yields what the run needs next and is sent the recorded answers. A run is
-decided by running its script over the log until an answer is missing. A `Run` holds what the script has
-said until then, and views read it: what is not known yet is not in it. Answers are found by key, so
-the order of the code is no part of the history.
+decided by running its script over the log until an answer is missing. A `Run` holds what the script
+has named until then, and views read it; it has nothing that is not known yet. Answers are found by
+key, so the order of the code is no part of the history.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Table(Figured, Protocol):
         ...
 
     def script(self, run: Run) -> Script:
-        """Run the study; at its end return the function that gives the fields of `completed`."""
+        """Yield the study's steps; at the end return the function that gives `completed` its fields."""
         ...
 
 
@@ -105,7 +105,7 @@ class Run:
         recipes: Mapping[str, Making] | None = None,
         tasks: Mapping[str, Observe] | None = None,
     ) -> None:
-        """Name what the run will make and measure, as far as it is known now."""
+        """Add recipes and measurements to those that the run is known to need; no step is made."""
         self.recipes |= recipes or {}
         self.observations |= {task.key: task for task in (tasks or {}).values()}
 
@@ -131,7 +131,7 @@ class Run:
         return self.ask(arms)
 
     def on(self, name: str, measure: str, slice_: str = CHOOSING) -> Observe:
-        """Return the measurement of a model by its name among the recipes."""
+        """Return the task that measures a model, by the model's name among the recipes."""
         return Observe(self.recipes[name].id, measure, slice_)
 
     # ---- what is known -----------------------------------------------------------------------
@@ -171,7 +171,7 @@ class Run:
         return {} if self.ours is None else self.leads_of(self.ours)
 
     def leads_of(self, arm: str) -> dict[str, Figure]:
-        """Return other arm → what it needs more than `arm`, with the interval."""
+        """Return other arm → its figure minus that of `arm`, with the interval."""
         observed = self.seen
         key = arm, *observed
         if key not in self._leads:
@@ -202,14 +202,14 @@ class Run:
         return [model.digest for model in self.state.completed.models.values()]
 
     def models(self) -> dict[str, Result]:
-        """Return role → model of a run whose models are made."""
+        """Return role → recipe id and digest, of a run whose models are made."""
         ids = {role: self.named[role].id for role in self.study.result_roles}
         events = self.state.made
         return {role: Result(recipe_id=id_, digest=events[id_].digest) for role, id_ in ids.items()}
 
     @cached_property
     def figures(self) -> dict[str, Figure]:
-        """The figures of a run whose arms are all measured."""
+        """Name → figure, of a run whose arms are all measured."""
         values = {name: rule.value(self) for name, rule in self.study.figure_rules.items()}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -225,7 +225,7 @@ class Run:
         return self.ending()
 
     def due(self, completed: type[Completed]) -> Decision:
-        """Return what the script waits for, or the event that ends the run."""
+        """Return the decision: what the script waits for, or at its end the event `completed`."""
         if self.ending is None:
             return self.decision
         state = self.state
@@ -235,7 +235,7 @@ class Run:
         return Decision(facts=[New(done, f"{state.run}/completed")])
 
     def contradictions(self) -> Iterator[str]:
-        """Yield what `completed` says that the events before it contradict."""
+        """Yield a sentence for each field of `completed` that the events before it contradict."""
         if self.ending is None:
             yield "the run does not end with the events before"
             return
@@ -244,7 +244,7 @@ class Run:
                 yield f"the {name} are not those of the events before"
 
     def extent(self) -> Extent:
-        """Return how much there is to do in all, by what a run that has just started foresees."""
+        """Return the numbers of steps, models and measurements of a run that has just started."""
         rounded = given_dtype.halves(self.recipes)
         return Extent(
             steps=sum(recipe.upto for recipe in self.trainings.values()),
@@ -255,7 +255,7 @@ class Run:
 
 
 def best(answers: Mapping[str, Observed]) -> str:
-    """Return the candidate with the fewest bits per byte, mean over domains; of equals the first."""
+    """Return the name of the candidate with the fewest bits per byte; of equals the first."""
     return min(answers, key=lambda name: mean(answers[name]))
 
 
@@ -263,7 +263,7 @@ class Step(Protocol):
     """Something that a run needs before its script goes on."""
 
     def missing(self, state: Any) -> Decision:
-        """Return the facts or tasks that are open; an empty decision if there are none."""
+        """Return a decision with the facts or tasks that are open; an empty one if there are none."""
         ...
 
     def answer(self, state: Any) -> Any:
@@ -281,12 +281,12 @@ class Make:
     recipes: Sequence[Making]
 
     def missing(self, state: MakingState) -> Decision:
-        """Return the trainings that have ended as facts, or else what is to make."""
+        """Return a decision: a fact for each training that has ended, or else the tasks to make."""
         segment = getattr(state.started, "segment", 0)  # a run without trainings has none
         return making.next_of(state, self.recipes, segment)
 
     def answer(self, state: MakingState) -> None:
-        """Return nothing: a recipe says what was made."""
+        """Return None: the recipe says what was made."""
 
 
 @dataclass(frozen=True)
@@ -296,12 +296,12 @@ class Ask:
     tasks: Mapping[str, Task]
 
     def missing(self, state: State) -> Decision:
-        """Return the tasks without an answer; tasks of one key once."""
+        """Return a decision with the tasks that have no answer yet; tasks of one key once."""
         tasks_by_key = {task.key: task for task in self.tasks.values()}
         return Decision(tasks=[task for key, task in tasks_by_key.items() if key not in state.answers])
 
     def answer(self, state: State) -> dict[str, Event]:
-        """Return name → answer."""
+        """Return name → the event that answers the task."""
         return {name: state.answers[task.key] for name, task in self.tasks.items()}
 
 
@@ -317,7 +317,7 @@ class Note:
     event: Event | Callable[[], Event]
 
     def missing(self, state: State) -> Decision:
-        """Return the fact until it is recorded."""
+        """Return a decision with the fact; an empty one once the fact is recorded."""
         if self.key in state.answers:
             return Decision()
         event = self.event if isinstance(self.event, Event) else self.event()
@@ -335,11 +335,11 @@ class Fail:
     reason: str
 
     def missing(self, state: State) -> Decision:
-        """Return the failure."""
+        """Return a decision with one fact: the run has failed."""
         return Decision(facts=[failure(state, self.reason)])
 
     def answer(self, state: State) -> None:
-        """Return nothing: no script goes on after it."""
+        """Return None: no script goes on after the failure."""
 
 
 @dataclass(frozen=True)
@@ -350,7 +350,7 @@ class Together:
     _returned: Plain = field(default_factory=dict[str, Any], repr=False)
 
     def missing(self, state: State) -> Decision:
-        """Return the facts of all scripts, or else their tasks; those of one key once."""
+        """Return a decision with the facts of all scripts, or else their tasks; of one key once."""
         facts, tasks = dict[str, New](), dict[str, Task]()
         for name, script in self.scripts.items():
             missing, self._returned[name] = follow(script, state)
@@ -413,7 +413,7 @@ share = partial(FigureRule, unit="share")
 
 
 def bits(words: str, unit: str = "bits/byte") -> FigureRule:
-    """Return the rule of our arm's own figure: by default its bits per byte."""
+    """Return the rule of our arm's own figure, in `unit`: by default its bits per byte."""
 
     def rule(run: Run) -> Figure:
         assert run.ours is not None
@@ -434,7 +434,7 @@ def ratio(over: str, words: str) -> FigureRule:
 
 
 def lead(over: str, words: str, unit: str = "bits/byte", arm: str | None = None) -> FigureRule:
-    """Return the rule of what an arm needs more than another one: by default ours."""
+    """Return the rule of the figure of the arm `over` minus that of `arm`, by default our arm's."""
 
     def rule(run: Run) -> Figure:
         ahead = str(arm or run.ours)
@@ -450,7 +450,7 @@ def count(of: Callable[[Any], float], words: str, unit: str = "") -> FigureRule:
 
 
 def derive(study: Any, types: Mapping[str, type[Event]]) -> None:
-    """Give a class of studies its events and settings from its state, its figures from their rules."""
+    """Set the attributes of a class of studies: its events and settings by `types`, its figures."""
     study.submitted, study.forked, study.completed = (
         types[name] for name in ("submitted", "forked", "completed")
     )

@@ -62,7 +62,7 @@ class Adapted(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _rated(cls, given: object) -> object:
-        """Write out the learning rate of adapters if there is none: they need a larger one."""
+        """Return the settings; if adapters have no learning rate, with a rate that suits them."""
         if not isinstance(given, dict):
             return given  # pyright: ignore[reportUnknownVariableType]  # the check says nothing of it
         settings = cast("dict[str, object]", given)
@@ -89,14 +89,14 @@ Domain = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$")]
 
 
 def distinct(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return names. Raises ValueError if one of them stands twice."""
+    """Return the names as they are. Raises ValueError if a name stands twice."""
     if len(set(names)) < len(names):
         raise ValueError("give each name once")
     return names
 
 
 def weighted(mix: dict[str, float] | None) -> dict[str, float] | None:
-    """Return the weights of domains. Raises ValueError if there are none."""
+    """Return `mix` as it is. Raises ValueError if it has no domain; None is allowed."""
     if mix == {}:
         raise ValueError("give at least one domain its weight, or leave it out")
     return mix
@@ -207,7 +207,7 @@ class TextConfig(StepsConfig):
     _mixed = field_validator("mix")(weighted)
 
     def reads(self, context: int) -> int:
-        """Return the tokens of ordinary text that a training reads."""
+        """Return the number of tokens of ordinary text that a training reads."""
         return self.steps_of(context) * self.batch * context
 
 

@@ -50,7 +50,7 @@ def plan(
 
 
 def of_model(kind: AnyKind, request: RunRequest, lookup: Lookup) -> tuple[Any, ModelReference]:
-    """Return the settings of a run of one `model`, and the model.
+    """Return (settings, the model) of a run of one `model`.
 
     Raises ConfigError or UnavailableError.
     """
@@ -69,7 +69,7 @@ def of_model(kind: AnyKind, request: RunRequest, lookup: Lookup) -> tuple[Any, M
 
 
 def opened(plan: Plan) -> Checkpoint:
-    """Open the given model (header only). Raises SourceError; ConfigError for a window too long."""
+    """Return the given model's checkpoint, header only. Raises SourceError, ConfigError."""
     from agent_forge.weights.folders import model_config
     from agent_forge.weights.folders.checkpoint import open_checkpoint
 
@@ -82,9 +82,9 @@ def opened(plan: Plan) -> Checkpoint:
 
 
 def trainable(config: Adapted, settings: Mapping[str, object]) -> int | None:
-    """Return the parameters of the adapters for a model by its config.json; None without adapters.
+    """Return the number of parameters of the adapters for a model; None without adapters.
 
-    Raises ConfigError for layers that the model lacks, and a rank that they have not.
+    `settings` is the model's config.json. Raises ConfigError for layers or a rank that it cannot have.
     """
     if config.train == "full":
         return None
@@ -94,7 +94,7 @@ def trainable(config: Adapted, settings: Mapping[str, object]) -> int | None:
 
 
 def checked(plan: Plan, checkpoint: Checkpoint) -> Checked:
-    """Open tokenizer and data; raise the errors that a start would raise."""
+    """Return warnings, parameters and documents; raise the errors that a start would raise."""
     from agent_forge.evaluation.training_text.kept_text import given_tokenizer
 
     given_tokenizer(Path(plan.fields["model"].path))

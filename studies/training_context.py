@@ -75,7 +75,7 @@ class TrainingContext(TaskContext[S]):
 
     @property
     def record(self) -> SourceRecord | None:
-        """The record of the given model in `started`."""
+        """The record of the given model in `started`; None if no model was given."""
         raise NotImplementedError
 
     @property
@@ -105,7 +105,7 @@ class TrainingContext(TaskContext[S]):
         raise NotImplementedError
 
     def canary(self, started: Any, first: Model) -> tuple[str, float]:
-        """Return the digest of a training's first steps here, and the seconds that they took."""
+        """Return (digest after a training's first steps here, the seconds that they took)."""
         raise NotImplementedError
 
     # ---- what is the same for all ----------------------------------------------------------------
@@ -114,7 +114,7 @@ class TrainingContext(TaskContext[S]):
     stepping = 0.0
 
     def step_seconds(self) -> float:
-        """Return the seconds of the canary's steps: the start's own or, if short, the less of two."""
+        """Return the seconds of the canary's steps: the start's or, if short, the less of two times."""
         if self.stepping > PATIENCE:
             return self.stepping
         again = self.canary(self.state.started, self.initial(self.state.started))[1]
@@ -178,7 +178,7 @@ class TrainingContext(TaskContext[S]):
         return {} if self.dtype is None else {"dtype": self.dtype}
 
     def fitted(self, started: Pinned, start: Model, rows: int, parts: int) -> tuple[Pinned, str, float]:
-        """Return `started` with as few parts of a step as fit in memory, and canary and seconds.
+        """Return (`started` with the fewest parts of a step that fit in memory, canary, its seconds).
 
         A step has `rows` windows in each process, and at least `parts` parts. On a processor a part of
         several windows keeps at most `room.KEPT_BYTES` for its gradients. Raises OutOfMemoryError if
@@ -217,7 +217,7 @@ class TrainingContext(TaskContext[S]):
     def tidy(self) -> None:
         """Remove the snapshots of trainings that have ended and whose weights are kept.
 
-        From this machine if it keeps the weights, from the shared store if that does.
+        This machine and the shared store each drop the snapshots of weights that they have.
         """
         ended: dict[str, list[str]] = {}
         for recipe in self.trainings.values():
@@ -248,12 +248,12 @@ class TrainingContext(TaskContext[S]):
         return machine_profile(self.device, self.state.submitted.config.precision, "sdpa")
 
     def unlike(self) -> list[str]:
-        """Return how this process differs from the run's profile; [] if it does not."""
+        """Return a line for each field of the profile that differs in this process; [] if none does."""
         return self.profile().unlike(self.state.started.profile)
 
     @override
     def check_unchanged(self) -> None:
-        """Check text, profile and canary against `started`.
+        """Raise an error if text, profile or canary is not the one that `started` has.
 
         Raises DataError for other text, UnavailableError for another profile, UnreproducedError for
         another canary under the same profile.
@@ -291,11 +291,11 @@ class GivenContext(TrainingContext[S]):
         return ()
 
     def window(self, opened: Checkpoint) -> int:
-        """Return the tokens of a window of the opened model. Raises ConfigError for too many."""
+        """Return the number of tokens of a window. Raises ConfigError if the model takes fewer."""
         return training_plan.window(self.state.submitted.config, opened.positions)
 
     def pinned(self, common: Plain) -> GivenStarted:
-        """Return `started`: the fields that all kinds have, and the kind's own."""
+        """Return the event `started` of the kind: with the `common` fields and the kind's own."""
         raise NotImplementedError
 
     # ---- what is opened when it is first used ----------------------------------------------------
@@ -337,7 +337,7 @@ class GivenContext(TrainingContext[S]):
             self.text.held_out(started.context, on)
 
     def notes(self, started: TextStarted) -> Sequence[str]:
-        """Return what users are to know of the text before anything is trained."""
+        """Return sentences for users about the text, before anything is trained; may be empty."""
         return training_plan.readings(self.state.submitted, started, self.unread)
 
     # ---- started ---------------------------------------------------------------------------------
@@ -376,7 +376,7 @@ class GivenContext(TrainingContext[S]):
         return started.model_copy(update={"canary": canary, "segment": segment, "warnings": notes})
 
     def _fitting(self, started: GivenStarted) -> tuple[GivenStarted, str, float]:
-        """Return `started`, canary and seconds; if `started` has `accumulation`, it is found here."""
+        """Return (`started`, canary, its seconds); `accumulation`, if a field, is determined here."""
         config, start = self.state.submitted.config, self.initial(started)
         if hasattr(started, "accumulation"):
             return self.fitted(started, start, config.batch, config.accumulation)
@@ -399,7 +399,7 @@ def make(
     sizes: Mapping[str, object],
     added: Sequence[str] = (),
 ) -> Text:
-    """Make the text by the settings, keep it under its address, share it; return it.
+    """Make the text by the settings; return it, once it is stored under its address and shared.
 
     `donor` is the folder of the given model. Raises DataError, SourceError, UnavailableError.
     """
@@ -414,7 +414,7 @@ def pinned(
     sizes: Callable[[], Mapping[str, object]],
     added: Sequence[str] = (),
 ) -> Text:
-    """Return the text that a run has pinned: this machine's, the store's, or made again.
+    """Return the text that a run has pinned: from this machine, from the store, or made again.
 
     Raises DataError if the text that is made here is another.
     """
@@ -433,7 +433,7 @@ def fill(
     sizes: Mapping[str, object],
     added: Sequence[str] = (),
 ) -> Sequence[str]:
-    """Write streams, items, tokenizer and configuration; return notes on how files were read."""
+    """Write streams, items, tokenizer, configuration to `folder`; return notes on the files read."""
     config, notes = submitted.config, ()
     if submitted.data:
         texts = training_texts.read(submitted.data)

@@ -23,9 +23,9 @@ def speed(segment: Advanced) -> float | None:
 
 
 def newest(state: MakingState, recipes: Iterable[Making]) -> float | None:
-    """Return the tokens a second of the newest segments of trainings that are begun and unfinished.
+    """Return the mean tokens a second of the newest segments of unfinished trainings; None: none has.
 
-    It is their mean: what a device does. None without any.
+    A mean over trainings is the speed of one device.
     """
     begun = [
         segments(state, recipe)[-1]
@@ -43,13 +43,12 @@ def outlook(
     under_way: Sequence[tuple[str, float]],
     unit: str,
 ) -> Outlook:
-    """Return how far a started run is: its steps, and the seconds that steps and measuring have left.
+    """Return how far a started run is: steps done and in all, share done, seconds left if known.
 
-    A step costs what the training's own steps took on average; one of a training that has not begun
-    costs what those of its objective took, or any, for windows of the same size. A measure that was
-    never taken has no price: it is left out, and `besides` says so. `under_way` has the tasks of
-    devices, each with its seconds: devices share what is left, and no training ends sooner than its own
-    steps.
+    A step costs the average seconds of the training's own steps. If the training has not begun, it is
+    the average of the trainings of its objective, or of all, for windows of the same size. A measure
+    that was never taken has no price: it is left out, and `besides` says so. `under_way` has the tasks
+    of devices, each with its seconds. Devices share the rest; no training ends before its own steps.
     """
     done, of = sum(map(state.steps, trainings)), sum(recipe.upto for recipe in trainings)
     if state.completed:
@@ -57,7 +56,7 @@ def outlook(
     ahead = _trainings(state, trainings)
     prices = _prices(state)
     tasks = [task for task in observations if task.key not in state.answers]
-    measuring = [prices[task.measure] for task in tasks if task.measure in prices]
+    measuring = [left for task in tasks if (left := _left(state, task, prices)) is not None]
     besides = len(measuring) < len(tasks)
     if ahead is None or (besides and not ahead and not measuring):
         return Outlook(done, of, done / of if of else None, None, unit)
@@ -68,6 +67,7 @@ def outlook(
     left = max(0.0, whole - begun)
     spent = math.fsum(e.seconds for recipe in trainings for e in segments(state, recipe))
     spent += math.fsum(e.seconds for e in state.answers.values() if isinstance(e, Observed))
+    spent += math.fsum(part.seconds for parts in state.parts.values() for part in parts.values())
     share = 1 - left / (spent + whole) if spent + whole else 1.0
     hands = max(1, len(under_way))
     alone = max(ahead, default=0.0) - begun if hands > 1 else 0.0
@@ -75,7 +75,7 @@ def outlook(
 
 
 def _trainings(state: MakingState, trainings: Sequence[Train]) -> list[float] | None:
-    """Return the seconds that each unfinished training has left; None if no step has a price."""
+    """Return the seconds left of each unfinished training; None if a training's steps have no price."""
     prices = {recipe.stem: _price(state, [recipe]) for recipe in trainings}
     every = _price(state, trainings)
     left: list[float] = []
@@ -94,7 +94,7 @@ def _trainings(state: MakingState, trainings: Sequence[Train]) -> list[float] | 
 
 
 def _price(state: MakingState, trainings: Iterable[Train]) -> float | None:
-    """Return the mean seconds of a place of a window by the log; None if no step was done."""
+    """Return the mean seconds for one token of a window, by the log; None if no step was done."""
     costs = [
         (event.seconds, (event.step - event.begin) * recipe.batch * recipe.context)
         for recipe in trainings
@@ -105,16 +105,26 @@ def _price(state: MakingState, trainings: Iterable[Train]) -> float | None:
 
 
 def _prices(state: MakingState) -> Mapping[str, float]:
-    """Return measure → mean seconds of its measurements so far."""
+    """Return name of a measure → mean seconds of its measurements so far."""
     seconds: dict[str, list[float]] = {}
-    for event in state.answers.values():
+    for key, event in state.answers.items():
         if isinstance(event, Observed):
-            seconds.setdefault(event.measure, []).append(event.seconds)
+            spent = math.fsum(part.seconds for part in state.parts.get(key, {}).values())
+            seconds.setdefault(event.measure, []).append(event.seconds + spent)
     return {measure: fmean(times) for measure, times in seconds.items()}
 
 
+def _left(state: MakingState, task: Observe, prices: Mapping[str, float]) -> float | None:
+    """Return the seconds that a measurement has left, by its own parts or by others; None: not known."""
+    parts = state.parts.get(task.key, {}).values()
+    if done := sum(part.end - part.begin for part in parts):
+        pieces = max(part.of for part in parts)
+        return math.fsum(part.seconds for part in parts) / done * (pieces - done)
+    return prices.get(task.measure)
+
+
 def _longest(state: MakingState) -> float:
-    """Return the seconds of the longest segment: a task under way has spent no more of the rest."""
+    """Return the seconds of the longest recorded segment; 0 without one."""
     return max(
         (e.seconds for advances in state.advanced.values() for e in advances.values()), default=0.0
     )

@@ -28,12 +28,12 @@ BITS = Metric(name="bits per byte", better="down")
 STEPS = Axis(name="step", whole=True)
 
 Curves = Mapping[str, list[Plain]]
-#: Said of models without other words.
+#: Sentence about models without other words.
 MADE = "All that the run makes; `forge lineage` has the recipes."
 
 
 def lead(value: float, low: float, high: float) -> Lead:
-    """Return the bits per byte that a model needs less than another, with the interval's ends."""
+    """Return a lead: the bits per byte that a model needs less than another, and the verdict."""
     return Lead(value=value, low=low, high=high, verdict=verdict(low, high))
 
 
@@ -43,7 +43,7 @@ def curves(
     state: MakingState,
     recipes: Mapping[str, Making],
 ) -> list[Panel]:
-    """Return loss, speed, norm of the gradient and learning rate along the steps of every training."""
+    """Return the panels of loss, speed, gradient norm and learning rate along all trainings' steps."""
     if not any(points_by_name.values()):
         return []
     return [
@@ -55,7 +55,7 @@ def curves(
 
 
 def speed(state: MakingState, recipes: Iterable[Making]) -> tuple[Fact, ...]:
-    """Return the speed of the trainings that are under way; none if none is."""
+    """Return one fact, the speed of the trainings that are under way; empty if there are none."""
     pace = training_pace.newest(state, recipes)
     return (Fact(name="training at", value=round(pace), unit="tokens/s"),) if pace else ()
 
@@ -63,7 +63,7 @@ def speed(state: MakingState, recipes: Iterable[Making]) -> tuple[Fact, ...]:
 def _speed(
     state: MakingState, recipes: Mapping[str, Making], references: Collection[str]
 ) -> list[Panel]:
-    """Return the tokens a second of every training's segments; nothing if no time was measured."""
+    """Return one panel, tokens a second of all trainings' segments; [] if no time was measured."""
     series: list[Series] = []
     for name, recipe in recipes.items():
         segments = training_pace.segments(state, recipe) if isinstance(recipe, Train) else []
@@ -102,7 +102,7 @@ def models(
     says: str = MADE,
     chains: Mapping[str, Chain] = MappingProxyType({}),
 ) -> Units:
-    """Return all models with their steps and weights; `says` tells what they are.
+    """Return the table of all models with their steps, time and weights; `says` is its sentence.
 
     `chains` are the trainings of models that are made of a training's, or by several.
     """
@@ -148,9 +148,9 @@ NAMES = (
 def rows(
     state: MakingState, groups: Sequence[Group], after: int, last: Mapping[str, int] | None = None
 ) -> list[tuple[int, Plain]]:
-    """Return (step, row) of steps above `after`: the groups one after the other.
+    """Return (step, row for the tracker) pairs of the steps above `after`, group after group.
 
-    A step is told once every model of its group is behind it, and a group once the one before has
+    A step has a row once every model of its group is behind it, and a group once the one before it has
     ended: several devices may train at once, and a tracker takes no earlier step afterwards.
     `last`: model → its last step, if its chain does not say it yet.
     """
@@ -175,7 +175,7 @@ def rows(
 
 
 def _reached(state: MakingState, chain: Chain) -> int:
-    """Return the step that a model is at: 0 before its first training has advanced."""
+    """Return the number of steps that a model has done: 0 before its first training has advanced."""
     return max(
         (state.steps(training) for training in chain if state.advanced.get(training.stem)),
         default=0,

@@ -1,7 +1,7 @@
 """Recipes of trainings from a given model: a function of settings and of what was pinned. Pure.
 
 `submitted` has `config` (`TextConfig`) and `data`; `started` has `streams`, `tokens`, `context`.
-Constants are what no setting changes; optimisers have all of their parameters written out.
+No setting changes the constants here; optimisers have all of their parameters written out.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def mix(submitted: GivenSubmitted, started: TextStarted) -> dict[str, float]:
 
 
 def window(config: StepsConfig, positions: int | None) -> int:
-    """Return the tokens of a window. `positions` is the longest sequence that the model takes.
+    """Return the number of tokens of a window; `positions`: the longest sequence of the model.
 
     Raises ConfigError if the user asks for more.
     """
@@ -62,7 +62,7 @@ def readings(
 
 
 def tokens(training: Train) -> int:
-    """Return the tokens that a training reads."""
+    """Return the number of tokens that a training reads."""
     return training.steps * training.batch * training.context
 
 
@@ -72,7 +72,7 @@ def as_float32(started: Any) -> Transform:
 
 
 def adapted(config: Adapted, objective: str, params: Plain) -> tuple[str, Plain]:
-    """Return objective and parameters of a training, of adapters if the settings say so.
+    """Return (objective, parameters) of a training, of adapters if the settings say so.
 
     `params` must be complete.
     """
@@ -180,7 +180,7 @@ OPTIMISERS = {
 
 
 def divided(windows: int, requested_parts: int, parts: int) -> list[str]:
-    """Return a note if a step's windows are computed in more parts than the settings ask for."""
+    """Return one note if a step is computed in more parts than the settings ask for, else []."""
     if parts <= requested_parts:
         return []
     whole = "at once" if requested_parts == 1 else f"in {requested_parts} parts"

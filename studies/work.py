@@ -1,7 +1,7 @@
 """The work of a study: pin model and text, make, measure, write; verify weights; forecast costs.
 
-A study is asked for its own part (`Part`, `Costs`); the rest is the same for all studies. An audit
-makes models again and compares them. A forecast does the start and some steps and records nothing.
+Each study adds its own part (`Part`, `Costs`); the rest is the same for all studies. An audit makes
+models again and compares them. A forecast does the start and some steps and records nothing.
 
 Folders of the models of a run that trains: written, found again, made again.
 
@@ -97,7 +97,7 @@ class Context(GivenContext[Any]):
         return Model(self.settings, self.weights(recipe))
 
     def loaded(self, model: Model, measure: str, is_given: bool = False) -> ResidentModel:
-        """Return a model, ready to be measured; all but the given one share an object."""
+        """Return a module with a model's weights, to be measured; all but the given one share it."""
         shape = is_given, measure
         if shape not in self._residents:
             module = modules.build(model, self.device).eval()
@@ -129,7 +129,7 @@ class Context(GivenContext[Any]):
         return started(**common, **self.study.pinned_fields(self, common))
 
     def _slowest(self, started: GivenStarted) -> tuple[Train, Mapping[str, Making]]:
-        """Return the training that recognises a machine, and id → recipe of what it may read."""
+        """Return (the slowest training, whose canary tells machines apart; recipe id → recipe)."""
         models = self.study.models_of(self.state.submitted, started)
         training = self.study.slowest_of(models)
         assert training is not None, "a study that pins by a canary names its slowest training"
@@ -151,7 +151,7 @@ class Context(GivenContext[Any]):
         inputs: Mapping[str, Model] | None = None,
         streams: Mapping[str, Ids] | None = None,
     ) -> tuple[str, float]:
-        """Return the digest of a training's first steps here, and the seconds they took."""
+        """Return (digest after a training's first steps here, the seconds that they took)."""
         streams = self.text.streams if streams is None else streams
         with bounded():
             return canary(recipe, first, streams, inputs=inputs, device=self.device)
@@ -234,7 +234,7 @@ def document(kind: str, folder: Path) -> Plain | None:
 def folder(
     state: MakingState | None, recipes: Mapping[str, Making], place: Path, document: Plain
 ) -> Iterator[Finding]:
-    """Compare what is in a result's folder with the models of a run; None: the log lacks it."""
+    """Yield an error for each model in a result's folder that is not the run's; state None: no log."""
     events = {} if state is None else state.made
     digests = {role: events[m.id].digest for role, m in recipes.items() if m.id in events}
     yield from model_files.folder(place, document, None if state is None else digests)
@@ -273,7 +273,7 @@ class Costs:
 
 
 def begun(kind: AnyKind, work: type[C], submitted: Submitted, cache: Artifacts) -> tuple[C, float]:
-    """Return the context of a run whose start is done here, and the seconds that it took.
+    """Return (context of a run whose start is done here, the seconds that the start took).
 
     `work` is the kind's class of contexts. Raises the errors of a start.
     """
@@ -285,7 +285,7 @@ def begun(kind: AnyKind, work: type[C], submitted: Submitted, cache: Artifacts) 
 
 
 def of_steps(study: Any, context: TrainingContext[Any]) -> Costs:
-    """Return the costs of a run by its steps, timed as those of the slowest training."""
+    """Return the costs of a run: seconds of its steps, timed as the slowest training's, and models."""
     extent, stepping = study.extent(study.run(context.state)), context.step_seconds()
     counted = extent.counted or f"there are {extent.steps:,} steps in all, none slower"
     took = f"{STEPS} steps of {study.slowest_words} took {duration(stepping)}"
@@ -301,7 +301,7 @@ def of_steps(study: Any, context: TrainingContext[Any]) -> Costs:
 def forecast(
     study: Any, work: type[Context], submitted: Submitted, cache: Artifacts, folder: Path
 ) -> Forecast:
-    """Return what a run of a study costs here. Raises the errors of a start."""
+    """Return the time, disk and memory that a run needs on this machine. Raises a start's errors."""
     context, opening = begun(study, work, submitted, cache)
     started, costs = context.state.started, study.costs(context)
     timings = [*(part.how for part in costs.parts), f"the start {duration(opening)}"]
@@ -345,9 +345,9 @@ def publish_model(
     card: str | None = None,
     more: Callable[[Path], None] = lambda folder: None,
 ) -> None:
-    """Write one model's folder, whole or not at all; with a card, its README too.
+    """Write the folder `place` of one model, whole or not at all; with a card, its README, too.
 
-    `more` writes further files into it.
+    `more` writes further files into the folder.
     """
     state, recipe = context.state, context.recipes[role]
     weights = context.weights(recipe)
@@ -377,7 +377,7 @@ def publish_model(
 def write(
     study: Any, work: type[TrainingContext[Any]], home: Home, state: MakingState, out: Path
 ) -> Plain:
-    """Write every folder of a `Study`, whole or not at all, the items, last the report; return it.
+    """Write the folder of each model, whole or not at all, the items and the report; return the report.
 
     `work` is its class of contexts. Raises the errors of `check_target`.
     """
@@ -410,7 +410,7 @@ def materialise(
     recipe_id: str,
     folders: Sequence[Path],
 ) -> str:
-    """Return a folder with a model of the run; write it into the last of `folders` if need be.
+    """Return the path of a folder with a model of the run; if need be, write the last of `folders`.
 
     `head` is the head of the run's chain. Raises ForgeError.
     """
@@ -427,7 +427,7 @@ def materialise(
 def files(
     context: TrainingContext[Any], cache: Artifacts, roles: Sequence[str]
 ) -> list[tuple[str, Path]]:
-    """Return (name in an archive, file) of the models, made again if the cache lacks them."""
+    """Return (name in an archive, file) pairs of the models, made again if the cache lacks them."""
     recipes = [context.recipes[role] for role in roles]
     models = {
         context.state.made[recipe.id].digest: partial(context.weights, recipe) for recipe in recipes

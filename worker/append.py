@@ -41,7 +41,7 @@ def actor() -> str:
 
 
 def project(store: EventStore) -> None:
-    """Bring the run list up to date; log a failure and go on, because the run has not failed."""
+    """Bring the run list up to date; if that fails, only log a warning: the run has not failed."""
     try:
         catch_up(store, Runs())
     except (EventsError, ForgeError, SQLAlchemyError) as error:
@@ -54,14 +54,14 @@ _LISTED = ENDED | {Submitted.type, Forked.type}
 
 
 def project_after(store: EventStore, rows: Sequence[Envelope]) -> None:
-    """Bring the run list up to date if it shows one of these events of a run."""
+    """Bring the run list up to date if it shows one of these new rows of a run."""
     kind = kinds.kind_of(rows[0].stream) if rows else None
     if kind is not None and any(row.type in _LISTED | kind.listed for row in rows):
         project(store)
 
 
 def append_facts(store: EventStore, state: State, new: list[New], context: Context) -> None:
-    """Append facts at the version that they were decided at.
+    """Append new events of a run at the version that they were decided at.
 
     If another process appended first, append nothing: the caller folds and decides again. Raises
     ForgeError if the log has the facts within the state's version but the state does not: the

@@ -31,7 +31,7 @@ from agent_forge.worker.commands.accounts import Role, User
 
 
 class Buckets:
-    """A token bucket for each name; the least recently used are forgotten."""
+    """Token buckets, one for each name, that limit requests; the least recently used are forgotten."""
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate, self._burst, self._clock = rate, burst, clock
@@ -52,7 +52,7 @@ class Buckets:
 
 
 class Access:
-    """Finds the user of a token, and counts requests."""
+    """The users by their tokens, and a limit on the requests of each."""
 
     def __init__(self, store: EventStore, options: Options) -> None:
         self._store = store
@@ -114,7 +114,7 @@ def same_origin(connection: HTTPConnection, options: Options) -> bool:
 
 
 async def somebody(request: Request) -> User:
-    """Return the user who asks: `Guard` has looked at the token before all else."""
+    """Return the user who asks, whom `Guard` has found by the token. Raises Problem 401 without one."""
     user: User | None = getattr(request.state, "user", None)
     if user is None:
         raise unauthorized("Send `Authorization: Bearer TOKEN`.")
@@ -122,12 +122,12 @@ async def somebody(request: Request) -> User:
 
 
 def unauthorized(detail: str) -> Problem:
-    """Return the answer to a request without a valid token."""
+    """Return Problem 401, for a request without a valid token; `detail` is its sentence."""
     return Problem(401, "Unauthorized", detail, {"WWW-Authenticate": "Bearer"})
 
 
 def at_least(role: Role) -> Callable[..., Awaitable[User]]:
-    """Return a dependency that yields the user, and raises Problem 403 for a role below `role`."""
+    """Return a dependency that returns the user, and raises Problem 403 for a role below `role`."""
 
     async def check(user: User = Depends(somebody)) -> User:
         need(user, role)
@@ -193,7 +193,7 @@ class Tickets:
         return token if valid else None
 
 
-#: What a browser may do with what we send.
+#: Headers that say what a browser may do with an answer.
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; connect-src 'self' ws: wss:; frame-ancestors 'none'; base-uri 'none'; "
@@ -202,22 +202,22 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
 }
 
-#: What is answered without a token.
+#: Paths that are answered without a token.
 PUBLIC = ("/", "/health", "/openapi.json")
 ASSETS = "/assets/"
 
 
 class Guard:
-    """Checks host, token, size, kind and characters of a request, in this order; dresses answers.
+    """Middleware that checks host, token, size, kind and characters of a request; it adds headers.
 
-    An error that a route did not foresee is logged once and answered like every other one.
+    An error that a route did not foresee is logged once and answered like every other error.
     """
 
     def __init__(self, app: ASGIApp, options: Options) -> None:
         self._app, self._options = app, options
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
+        """Pass a request on to the application, or answer it with a problem."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
@@ -248,7 +248,7 @@ class Guard:
             await answer(problem)(scope, receive, dressed)
 
     async def _check(self, scope: Scope) -> None:
-        """Raise Problem for a request that is not to be read any further."""
+        """Raise Problem if host, token, size or characters are wrong; keep the user for the routes."""
         headers = Headers(scope=scope)
         if not self._options.answers_for(host := headers.get("host", "")):
             detail = (
@@ -275,7 +275,7 @@ class Guard:
 
 
 def _token(asks: HTTPConnection) -> str | None:
-    """Return the token of the header, or the token that the query's ticket stands for."""
+    """Return the token of the header, else the one that the query's ticket stands for; or None."""
     ticket = asks.query_params.get("ticket")
     if ticket is None or asks.scope["method"] != "GET":
         return bearer(asks)

@@ -1,4 +1,4 @@
-"""Connections that stay open: places for those who have not asked yet, seats for those who watch."""
+"""Limits of open connections: places for clients that have not asked yet, seats for live events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class WaitingRoom:
         return self._count
 
     def enter(self, address: str, let_go: Callable[[], object]) -> tuple[str, object]:
-        """Take a place; `let_go` is called if the place is needed by others. Return the ticket."""
+        """Take a place; return its ticket (address, key). `let_go` is called if the room drops it."""
         if len(self._waiting.get(address, ())) >= self._per_address:
             self._drop_oldest(address)
         elif self._count >= self._places:
@@ -50,14 +50,14 @@ class WaitingRoom:
 
 
 class Seats:
-    """Counts the live connections of each user. Used by the event loop's thread alone."""
+    """The number of live connections of each user. Used by the event loop's thread alone."""
 
     def __init__(self, seats: int, per_user: int) -> None:
         self._seats, self._per_user = seats, per_user
         self._taken: Counter[str] = Counter()
 
     def why_none(self, user: str) -> str | None:
-        """Return why this user cannot have one more; None if there is one."""
+        """Return the reason why this user gets no further live connection; None if there is room."""
         if self._taken[user] >= self._per_user:
             return f"{user} has {self._per_user} live connections already: close one."
         if self._taken.total() >= self._seats:
@@ -65,10 +65,10 @@ class Seats:
         return None
 
     def take(self, user: str) -> None:
-        """Count one more."""
+        """Count one more live connection of the user."""
         self._taken[user] += 1
 
     def give_back(self, user: str) -> None:
-        """Count one less."""
+        """Count one live connection of the user less."""
         self._taken[user] -= 1
         self._taken += Counter()  # forgets users who have none

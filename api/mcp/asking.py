@@ -1,4 +1,4 @@
-"""Tools that ask for something: a run to start, a run to pause. The user is the event's actor."""
+"""MCP tools that check, start, pause and otherwise change runs. The user is the event's actor."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def start_run(call: Call, request: inputs.Started) -> tool.Started:
 
 
 def tool_of(command: Control) -> Tool:
-    """Return the tool that asks a run for something."""
+    """Return the tool by which a user gives a run this command, such as pause."""
     fields: Any = {"run": (inputs.RunName, ...), "key": (inputs.Key | None, None)}
     body = schemas.BODIES[command.word]
 

@@ -30,7 +30,7 @@ PATH = "/mcp"
 
 
 def create(home: Home, options: Options) -> Starlette:
-    """Create the application of one log."""
+    """Return the application that serves the log of `home` to MCP clients at `PATH`."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -60,7 +60,7 @@ class _Endpoint:
         self._options = options
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Answer one request. Raises Problem 403 for a page of another site."""
         if not same_origin(HTTPConnection(scope), self._options):
             detail = "Pages of this origin may not ask: see FORGE_API_ORIGINS."
             raise Problem(403, "Forbidden", detail)
@@ -68,6 +68,6 @@ class _Endpoint:
 
 
 def _user(context: ServerRequestContext[object]) -> User:
-    """Return the user whom the guard has found by the request's token."""
+    """Return the user whom `Guard` has found by the request's token."""
     assert context.request is not None
     return context.request.state.user

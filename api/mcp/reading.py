@@ -84,7 +84,7 @@ async def follow_run(call: Call, request: inputs.FollowInput) -> Activity:
 
 
 async def _followed(call: Call, request: inputs.FollowInput) -> Json:
-    """Return the run's activity once it has news, or the time is up."""
+    """Return the run's activity, as `children.head` has it, once it has news or the time is up."""
     clock = asyncio.get_running_loop().time
     name = await asyncio.to_thread(call.desk.name, request.run)
     head = await asyncio.to_thread(heads.head, call.desk, name)
@@ -101,7 +101,7 @@ async def _followed(call: Call, request: inputs.FollowInput) -> Json:
 
 
 def _words(activity: dict[str, object]) -> str:
-    """Return a run's activity in a few words."""
+    """Return a run's activity in a few words: "training base, 40% done"."""
     share = "" if activity["inside"] is None else f", {activity['inside']:.0%} done"
     waits = f"waits for {activity['waits_for']}" if activity["waits_for"] else activity["status"]
     return f"{activity['doing'] or waits}{share}"
@@ -128,7 +128,7 @@ def read_events(call: Call, request: inputs.History) -> tool.Events:
 
 
 def _event(row: Json, with_data: bool) -> tool.Event:
-    """Return an event; its data if it is wanted and not too large."""
+    """Return an event for a tool's answer, with its data if it is wanted and not too large."""
     size = len(json.dumps(row["data"], ensure_ascii=False))
     content = row["data"] if with_data and size <= EVENT else None
     names = ("place", "type", "actor", "recorded_at", "gist")

@@ -48,7 +48,7 @@ _ADDRESS = re.compile(r"forge://runs/([^/]+)/([^/]+)")
 
 
 def templates() -> list[types.ResourceTemplate]:
-    """Return the forms of a report."""
+    """Return a template of addresses for each form of a report."""
     return [
         types.ResourceTemplate(
             name=form.file,
@@ -61,7 +61,7 @@ def templates() -> list[types.ResourceTemplate]:
 
 
 def listed(desk: RunReader) -> list[types.Resource]:
-    """Return the reports of the newest runs that have completed."""
+    """Return the reports of the newest completed runs as resources, one for each form."""
     rows = page_of_runs(desk, LISTED, None, status="completed")["runs"]
     return [
         types.Resource(
@@ -76,7 +76,7 @@ def listed(desk: RunReader) -> list[types.Resource]:
 
 
 def read(desk: RunReader, uri: str) -> types.TextResourceContents:
-    """Return a report. Raises NotFoundError, ConflictError, Problem 404 for another address."""
+    """Return the report at an address. Raises NotFoundError, ConflictError, Problem 404."""
     match = _ADDRESS.fullmatch(uri)
     form = next((entry for entry in FORMS if match and entry.file == match[2]), None)
     if match is None or form is None:

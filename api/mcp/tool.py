@@ -33,7 +33,7 @@ LARGEST = 200_000
 
 
 class Untitled(GenerateJsonSchema):
-    """JSON Schema without a title for each field: a client's model reads all of it."""
+    """JSON Schema without a title for each field: a client's language model reads the whole schema."""
 
     def field_title_should_be_set(self, schema: object) -> bool:
         """Return False: the title would be the field's name again."""
@@ -114,7 +114,7 @@ class Tool:
 async def answered(
     tool: Tool, call: Call, arguments: Mapping[str, object] | None
 ) -> types.CallToolResult:
-    """Return a tool's answer, or its refusal in words; the user's role is looked at first."""
+    """Return a tool's answer, or its error in words; the user's role is checked first."""
     try:
         need(call.user, tool.role)
         request = parsed(tool.takes, arguments or {})
@@ -132,7 +132,7 @@ async def answered(
 
 
 def parsed(model: type[BaseModel], arguments: Mapping[str, object]) -> BaseModel:
-    """Return the input of a call. Raises Problem 422 that names each wrong field."""
+    """Return a call's arguments as an instance of `model`. Raises Problem 422, which names faults."""
     try:
         return model.model_validate(arguments)
     except ValidationError as error:
@@ -145,7 +145,7 @@ def parsed(model: type[BaseModel], arguments: Mapping[str, object]) -> BaseModel
 
 
 def as_json(data: object, largest: int = LARGEST) -> str:
-    """Return an answer as JSON without characters that steer a terminal.
+    """Return an answer as JSON text without characters that steer a terminal.
 
     Raises Problem 422 for an answer that is too large for a client to read.
     """
@@ -160,7 +160,7 @@ def as_json(data: object, largest: int = LARGEST) -> str:
 
 
 def words(problem: Problem) -> str:
-    """Return a problem in one line: its title and its sentence."""
+    """Return a problem in one line: "TITLE: DETAIL"."""
     sentence = f"{problem.body['title']}: {problem.body['detail']}"
     return plain_text.visible(plain_text.for_reader(sentence))
 

@@ -43,7 +43,7 @@ DRAWING = 60.0
 
 
 class Readers:
-    """The processes, by the kind of their work."""
+    """The reading processes, by the kind of their work."""
 
     def __init__(self, options: Options) -> None:
         env = dict(os.environ) if options.anywhere else child_environment("reader", hub=options.hub)
@@ -56,7 +56,7 @@ class Readers:
         self._lanes["draw_report"] = self._lanes["draw"]
 
     async def ask(self, order: str, user: str, **more: object) -> Json:
-        """Return what a process says to an order. Raises ForgeError, Problem."""
+        """Return a process's answer to an order of the user. Raises ForgeError, Problem."""
         reply = await self._lanes[order].ask(user, {"order": order, **more})
         if "answer" in reply:
             return reply["answer"]
@@ -64,7 +64,7 @@ class Readers:
         raise RuntimeError(reply["detail"]) if kind is None else kind(reply["detail"])
 
     def stop(self) -> None:
-        """End them all."""
+        """End all processes."""
         for lane in set(self._lanes.values()):
             lane.stop()
 
@@ -82,14 +82,14 @@ class Lane:
         self._busy: set[Reader] = set()
 
     async def ask(self, user: str, order: dict[str, object]) -> Json:
-        """Wait for a place, and for the answer. Raises ForgeError, Problem."""
+        """Wait for a place; return a process's reply to an order. Raises ForgeError, Problem."""
         async with self._place(user):
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._threads, self._carry, order)
 
     @asynccontextmanager
     async def _place(self, user: str) -> AsyncIterator[None]:
-        """Hold the user's turn and a place. Raises Problem 503 where others keep them for long."""
+        """Hold the user's turn and a place in the `with` block. Raises Problem 503 after `PATIENCE`."""
         turn = self._users.setdefault(user, asyncio.Lock())
         async with contextlib.AsyncExitStack() as held:
             try:
@@ -102,7 +102,7 @@ class Lane:
             yield
 
     def _carry(self, order: dict[str, object]) -> dict[str, object]:
-        """Have a process answer the order; keep the process for the next order."""
+        """Return a process's reply to the order; keep the process for the next order."""
         reader = self._take()
         try:
             reply = reader.ask(order, self._seconds)
@@ -141,7 +141,7 @@ class Lane:
 
 
 class Reader:
-    """One process."""
+    """One reading process."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
@@ -155,7 +155,7 @@ class Reader:
         self._killed = False
 
     def ask(self, order: dict[str, object], seconds: float) -> Json:
-        """Return its answer. Raises ForgeError where it dies, Problem where it takes too long."""
+        """Return the process's reply. Raises ForgeError if it dies, Problem if it takes too long."""
         assert self._process.stdin
         assert self._process.stdout
         self.end_after(seconds)
@@ -173,14 +173,14 @@ class Reader:
         raise _death(self._process.wait())
 
     def end_after(self, seconds: float) -> None:
-        """Kill it then, and no sooner, unless it is kept before."""
+        """Kill the process after `seconds`, unless `kept` or a later `end_after` stops the clock."""
         self._stop_clock()
         self._clock = threading.Timer(seconds, self.kill)
         self._clock.daemon = True
         self._clock.start()
 
     def kept(self) -> bool:
-        """Stop its clock; return False if it has ended."""
+        """Stop the clock; return True if the process lives; else end it and return False."""
         self._stop_clock()
         if not self._killed and self._process.poll() is None:
             return True
@@ -210,7 +210,7 @@ class Reader:
 
 
 def _death(code: int) -> errors.ForgeError:
-    """Return what the death of a process that read says about what it has read."""
+    """Return the error for a reading process that has ended by itself with an exit code."""
     if code == -signal.SIGBUS:
         return errors.SourceError(
             "a file became shorter while it was read. Wait until it is written, then ask again."
@@ -224,19 +224,19 @@ def _death(code: int) -> errors.ForgeError:
 
 #: Seconds in which a failure answers further requests, too.
 REMEMBERED = 60.0
-#: Of one kind, under way or waiting.
+#: Jobs of one kind, running or waiting, at most.
 WAITING = 16
-#: The same of one user.
+#: Jobs of one kind and one user, running or waiting, at most.
 WAITING_OF_USER = 4
-#: Seconds that one may take.
+#: Seconds that one job may take.
 LONGEST = 3600.0
-#: Processes that are remembered.
+#: Jobs that are remembered.
 KEPT = 256
 
 
 @dataclass
 class Job:
-    """One process, waiting, running or ended."""
+    """One background job: a process that waits, runs or has ended."""
 
     by: str = ""
     task: asyncio.Task[None] | None = None
@@ -252,12 +252,12 @@ class Job:
     mark: Hashable = None
 
     def since(self) -> float:
-        """Return the seconds since the job ended; 0 while it runs."""
+        """Return the seconds since the job ended; 0 if it has not ended."""
         return 0.0 if self.ended is None else time.monotonic() - self.ended
 
 
 class Work:
-    """Processes by what they are for."""
+    """Background jobs by name. The first word of a name is the job's kind."""
 
     def __init__(self) -> None:
         self._jobs: OrderedDict[str, Job] = OrderedDict()
@@ -329,16 +329,16 @@ class Work:
         what: str,
         mark: Callable[[str], Hashable],
     ) -> str:
-        """Return the last line that a process writes.
+        """Return the last line that a job's process has written.
 
-        The process is started, unless it runs or its outcome is known. A result is known as long as
-        its `mark` stays the one that it had when it was first given; the mark None is of no result. A
-        failure is known for `REMEMBERED` seconds after it was first given. So a request for several
-        outcomes ends, however long they take together and however seldom it is made.
+        The job is started, unless it runs or its outcome is known. A result is known as long as its
+        `mark` is the one that it had when it was first given; the mark None means no result. A failure
+        is known for `REMEMBERED` seconds after it was first given. So a request for several outcomes
+        ends, however long they take together and however seldom it is made.
 
-        Raise Problem 503 if it takes longer than `patience` seconds: it goes on, and the request, made
-        again, gets what it wrote. `what` names the result in that error. Raise Problem 503 if too many
-        processes of the user `by` wait, Problem 422 if the process failed.
+        Raise Problem 503 if the job takes longer than `patience` seconds: it goes on, and a repeated
+        request gets its line. `what` names the result in that error. Raise Problem 503 if too many
+        jobs of the user `by` wait, Problem 422 if the process failed.
         """
         job = self._jobs.get(name)
         if job is None or await asyncio.to_thread(_forgotten, job, mark):
@@ -357,7 +357,7 @@ class Work:
         return job.told
 
     def status(self, name: str) -> str:
-        """Return "none", "running", "done" or "failed"."""
+        """Return a job's status: "none", "running", "done" or "failed"."""
         job = self._jobs.get(name)
         if job is None:
             return "none"
@@ -371,7 +371,7 @@ class Work:
         return None if job is None or job.ended is None else job.error
 
     async def stop(self) -> None:
-        """End everything."""
+        """End all jobs, and wait for their ends."""
         tasks = [job.task for job in self._jobs.values() if job.task and not job.task.done()]
         for task in tasks:
             task.cancel()
@@ -389,7 +389,7 @@ def _forgotten(job: Job, mark: Callable[[str], Hashable]) -> bool:
 
 
 def _progress(job: Job, what: str) -> str:
-    """Return what a job that has not ended does, and for how long."""
+    """Return a sentence on what a job that has not ended does, and for how long already."""
     now = time.monotonic()
     if job.started is None:
         waited = now - job.requested

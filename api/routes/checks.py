@@ -60,7 +60,7 @@ def _shown(check: checks.Check) -> Json:
 
 
 def _changed(desk: RunReader, run: str, history: list[checks.Check]) -> str | None:
-    """Return how the last event that a check found intact differs now; None if it does not."""
+    """Return a sentence if the last event that a check found intact differs now; None if not."""
     check = next((c for c in history if c.event.head and c.event.outcome != "broken"), None)
     if check is None or check.event.head is None:
         return None

@@ -47,7 +47,9 @@ router = APIRouter(tags=["asking"])
 async def plan_of(
     state: State, body: schemas.Wanted, user: User, opened: bool, patience: float
 ) -> tuple[Plan, Json]:
-    """Return the plan that a body asks for, and what was found where models and data are `opened`.
+    """Return (the plan that a body asks for, the report of the process that checked the body).
+
+    If `opened`, that process opens models and data.
 
     Everything that the body and the log tell is checked before any model is read: a wrong setting,
     role or name is answered at once. `state` is the application's; `patience` is that of `locate`.
@@ -98,7 +100,7 @@ def _order(
 
 
 def _settings(kind: Kind, body: schemas.Wanted) -> tuple[Json, dict[str, str]]:
-    """Return the settings that a body gives, those of a file among them, and its aliases.
+    """Return (settings of a body or of its file, its aliases: other name → name of a model).
 
     For a thread beside the event loop: a file may be large. Raises ConfigError.
     """
@@ -130,9 +132,9 @@ def _roles(body: schemas.Wanted) -> dict[str, list[str]]:
 
 
 def planned(kind: str, report: Json, references: dict[str, ModelReference]) -> Plan:
-    """Return the plan that a process beside the server has made.
+    """Return the plan in the `report` of a process beside the server.
 
-    `references` has models that were found by name, by their paths.
+    `references`: path → model, of models that were found by name.
     """
     fields = {"run": "", "owner": "", **report["submitted"]}
     return asked.renamed(
@@ -151,7 +153,7 @@ def _check_fields(kind: str, config: Json) -> None:
 
 
 def _wrong_fields(kind: Kind, error: ValidationError, where: str) -> list[dict[str, str]]:
-    """Return the settings that are wrong, by their places below `where` in the body."""
+    """Return {field, message} for each wrong setting; the field is its place below `where`."""
     faults = [kind.fault(e) for e in error.errors()]
     return [{"field": ".".join(filter(None, [where, name])), "message": what} for name, what in faults]
 
@@ -163,10 +165,7 @@ async def check(request: Request, wanted: schemas.Wanted, user: User = Depends(S
 
 
 async def checked(state: State, body: schemas.Wanted, user: User) -> Json:
-    """Return what a check finds: warnings, parameters, items, settings. Raises ConfigError, Problem.
-
-    `state` is the application's.
-    """
+    """Return {ok, warnings, parameters, items, config} of a check. Raises ConfigError, Problem."""
     plan, report = await plan_of(state, body, user, True, inputs.CHECK_PATIENCE)
     waits = await asyncio.to_thread(_waits, state.desk, plan, body.labels)
     return {
@@ -179,7 +178,7 @@ async def checked(state: State, body: schemas.Wanted, user: User) -> Json:
 
 
 def _waits(desk: RunReader, plan: Plan, labels: list[str]) -> list[str]:
-    """Return a warning if no connected worker could take the run."""
+    """Return one warning if no connected worker could take the run, else []."""
     row = {"run": "", "device": plan.config.device, "labels": " ".join(labels)}
     row, devices = {**row, "paused": None, "profile": None}, desk.roster.devices()
     if not (why := activity.reason(row, devices)):
@@ -202,10 +201,7 @@ async def start(
 
 
 async def submitted(state: State, body: schemas.Wanted, key: str | None, user: User) -> JSONResponse:
-    """Submit a run; answer 201 with the new run, or 200 with the run that this key has started.
-
-    `state` is the application's.
-    """
+    """Submit a run; return the answer: 201 with the new run, 200 with the earlier run of the key."""
     run, fresh, warnings = await recorded(state, body, key, user)
     answer = {"run": run, "warnings": warnings}
     return JSONResponse(answer, 201 if fresh else 200, {"Location": f"/runs/{run}"})
@@ -214,7 +210,7 @@ async def submitted(state: State, body: schemas.Wanted, key: str | None, user: U
 async def recorded(
     state: State, body: schemas.Wanted, key: str | None, user: User
 ) -> tuple[str, bool, list[str]]:
-    """Submit a run; return its name, False if this key has started it before, and warnings.
+    """Submit a run; return (its name, False if this key has started it before, warnings).
 
     `state` is the application's. Raises ConfigError, ConflictError, Problem.
     """
@@ -229,7 +225,7 @@ async def recorded(
 
 
 def _keyed(store: EventStore, key: str | None, user: User) -> Envelope | None:
-    """Return the row that a user's key has recorded; None if there is none."""
+    """Return the first row of the run that a user has started with this key; None without one."""
     if key is None:
         return None
     stream = stream_of(store, submit.keyed_name(key, user.name))
@@ -237,7 +233,7 @@ def _keyed(store: EventStore, key: str | None, user: User) -> Envelope | None:
 
 
 def _digest(body: schemas.Wanted) -> str:
-    """Return the digest of a body as it was asked: what a name in it means may change later."""
+    """Return the SHA-256 of a body as it was sent: the meaning of its names may change later."""
     # Earlier versions did not have these fields.
     later = {field for field in ("file", "name") if getattr(body, field) is None}
     later |= {"checked"} if body.checked else set()
@@ -333,7 +329,7 @@ def exported(
 
 
 def _deliverable(desk: RunReader, run: str, model: str, user: User) -> tuple[str, str]:
-    """Return the run's name and the folder to write. Raises ConflictError, NotFoundError, Problem."""
+    """Return (id of the run, folder to write). Raises ConflictError, NotFoundError, Problem."""
     name = owned(desk, run, user)
     with desk.state(name) as state:
         refused = refusal(state, events.Exported(recipe_id="", folder="", digest="0" * 64))

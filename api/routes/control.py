@@ -1,4 +1,4 @@
-"""Routes that ask something of a run: those of `runs.kinds.controls`, and its name, note and tags."""
+"""Routes that give a run a command of `runs.kinds.controls`, or change its name, note and tags."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ def ask(
     reason: str | None = None,
     key: str | None = None,
 ) -> schemas.Asked:
-    """Record what a user asks of a run. Raises Problem 403 for a run of others, ForgeError."""
+    """Record a user's command for a run; return the run's id, its status before and the command.
+
+    Raises ForgeError, and Problem 403 for a run of another user.
+    """
     name = owned(desk, run, user)
     before = control.ask(desk.store, desk.home, name, word, value, reason, user.name, key)
     answer = getattr(CONTROLS[word].event, "type", word)
@@ -53,8 +56,8 @@ def owned(desk: RunReader, run: str, user: User) -> str:
     return name
 
 
-def _route(command: Control) -> None:
-    """Add the route that asks a run for something."""
+def _add_route(command: Control) -> None:
+    """Add the route of a command, such as POST /runs/{run}/pause, to the router."""
 
     def answer(
         request: Request,
@@ -73,7 +76,7 @@ def _route(command: Control) -> None:
 
 
 for control_ in CONTROLS.values():
-    _route(control_)
+    _add_route(control_)
 
 
 @router.patch("/runs/{run}", response_model=schemas.Asked)

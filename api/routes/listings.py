@@ -116,9 +116,9 @@ def shown(request: Request, id: str) -> Json:
 
 
 def _lanes(desk: RunReader, runs: set[str]) -> dict[str, str]:
-    """Return run → what it is called: as a task of another run its stage, else its name.
+    """Return run → name of its lane: the stage of a run that is another's task, else its name.
 
-    Stages of several runs stand behind the names of these.
+    If the stages are of several runs, the run's name stands before each stage.
     """
     parts = {run: part for run in sorted(runs) if (part := children.part_of(desk, run))}
     several = len({part["run"] for part in parts.values()}) > 1
@@ -127,7 +127,7 @@ def _lanes(desk: RunReader, runs: set[str]) -> dict[str, str]:
 
 
 def in_words(store: EventStore, generations: list[family.Generation]) -> Json:
-    """Return the ancestors of a model run by run, in words, without their recipes; each once."""
+    """Return {"runs": a group for each run: its ancestors of a model, without recipes, each once}."""
     groups, names = [], queries.names(store, {generation.run for generation in generations})
     for run, ancestors in family.by_run(generations).items():
         rows = [{k: v for k, v in asdict(a).items() if k != "recipe"} for a in ancestors]
@@ -266,7 +266,7 @@ def settings_of(kind: str) -> Json:
 
 
 def _taken(submitted: Any) -> list[str]:
-    """Return what runs are submitted with: the roles of models, and data if there are any."""
+    """Return the roles of models that a kind's runs take, and "data" if they take data."""
     return [*asked.roles(submitted), *(["data"] if "data" in submitted.model_fields else [])]
 
 

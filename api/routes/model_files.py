@@ -72,7 +72,7 @@ def _config(folder: Path | None) -> Json:
 
 
 def _job(request: Request, name: str, done: bool) -> Json:
-    """Return the state of the process that writes a model's files."""
+    """Return {status, error} of the job that writes a model's files; `done`: the files exist."""
     work = request.app.state.work
     status = work.status(name)
     if status in ("none", "done"):  # what it wrote may have been removed since
@@ -166,7 +166,7 @@ async def gguf_types(request: Request, id: str, user: User = Depends(SUBMITTER))
 
 
 def _readable(request: Request, id: str) -> tuple[Json, Path]:
-    """Return a model's entry, and its folder with nothing in it that may not be read.
+    """Return (entry, folder) of a model whose folder has nothing that may not be read.
 
     Raises ConflictError, NotFoundError.
     """

@@ -29,7 +29,7 @@ from agent_forge.worker.commands.accounts import User
 
 router = APIRouter(prefix="/phases", tags=["phases"])
 
-#: The phase that a request means which names none: the one that the documents describe.
+#: The phase of a request that names none: the phase that the source documents describe.
 PHASE = "evomerge"
 
 KIND = Path(max_length=64, description="A kind of run: see `GET /kinds`.")
@@ -59,7 +59,10 @@ async def start_phase(
 
 
 async def started(state: State, body: schemas.Phase, key: str | None, user: User) -> JSONResponse:
-    """Start it and answer with the documents' fields too. `state` is the application's."""
+    """Submit a run; return the answer of `submitted` with the source documents' fields, too.
+
+    `state` is the application's.
+    """
     response = await submitted(state, body.plain(), key, user)
     answer = json.loads(bytes(response.body))
     run = answer["run"]
@@ -74,7 +77,7 @@ def _status(state: State, run: str) -> str:
 
 
 def _known(kind: str) -> str:
-    """Return the kind. Raises NotFoundError naming the known ones."""
+    """Return the kind as it is. Raises NotFoundError, which names the known kinds, for another."""
     if kind not in kinds.table():
         names = ", ".join(sorted(kinds.table()))
         raise NotFoundError(f"there is no phase {kind!r}: there are {names}.")
@@ -82,7 +85,7 @@ def _known(kind: str) -> str:
 
 
 def _named(request: Request, kind: str, run: str | None) -> str:
-    """Return the whole name of the run, or of the newest of the kind. Raises NotFoundError."""
+    """Return the id of the run, or of the newest of the kind if `run` is None. Raises NotFoundError."""
     desk = desk_of(request)
     if run is None:
         rows, _ = queries.page(desk.store, 1, kind=_known(kind))
@@ -117,7 +120,7 @@ def _status_of(desk: RunReader, name: str) -> Json:
 
 
 def _message(head: Json) -> str:
-    """Return what the run does, or waits for, or how it ended, in words."""
+    """Return in words the task that a run does, or what it waits for, or its status."""
     if head["doing"]:
         return head["doing"]
     return f"waiting for {head['waits_for']}" if head["waits_for"] else head["status"]
@@ -168,7 +171,7 @@ def results(request: Request, kind: str = KIND, run: str | None = COMPLETED) -> 
 
 @contextmanager
 def completed(desk: RunReader, run: str) -> Iterator[tuple[RunState, list[Envelope]]]:
-    """Yield the state and the history of a run that has completed. Raises ConflictError otherwise."""
+    """Yield (state, rows of the history) of a completed run. Raises ConflictError for another."""
     with desk.state(run) as state:
         if state.completed is None:
             raise ConflictError(f"run {run} is {state.status}: there is no result.")

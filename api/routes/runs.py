@@ -40,7 +40,7 @@ def desk_of(request: Request) -> RunReader:
 
 
 def tagged(request: Request, body: object) -> Response:
-    """Return the answer with its entity tag, or 304 if the client has it (RFC 9110, 13.1.2)."""
+    """Return `body` as JSON with its entity tag, or 304 if the client has it (RFC 9110, 13.1.2)."""
     answer = JSONResponse(body)
     quoted = f'"{hashlib.sha256(answer.body).hexdigest()[:32]}"'
     headers = {"ETag": quoted, "Cache-Control": "private, no-cache"}
@@ -52,7 +52,7 @@ def tagged(request: Request, body: object) -> Response:
 
 
 def told(row: Json) -> Json:
-    """Return a row of the list of runs, without its internal columns."""
+    """Return a row of the run list as answers have it: lists for labels, tags, curve; no internals."""
     hidden = ("first", "started", "paused", "ended", "profile", "head", "first_id", "reason")
     hidden += ("stages", "quality", "bytes", "key")
     plain = {k: v for k, v in row.items() if k not in hidden}
@@ -88,7 +88,7 @@ def runs(
 
 
 def page_of_runs(desk: RunReader, limit: int, before: int | None, **chosen: Any) -> Json:
-    """Return a page of the list of runs; `chosen`: filters and order, as `queries.page` has them."""
+    """Return {runs, total, next}, a page of the run list; `chosen`: arguments of `queries.page`."""
     page = queries.page(desk.store, limit + 1, before, **chosen)
     rows, total = page[0][:limit], page[1]
     in_order = chosen.get("sort") is not None
@@ -145,7 +145,7 @@ def run(request: Request, run: str, at: int | None = AT, upto: int | None = UPTO
 
 
 def _with_origin(desk: RunReader, body: Json) -> Json:
-    """Return a run as it is shown, with the name of the run that it was forked from."""
+    """Return a run's answer, with the name of the run that it was forked from if it is a fork."""
     origin = body["forked_from"]
     if origin is None:
         return body
@@ -153,7 +153,7 @@ def _with_origin(desk: RunReader, body: Json) -> Json:
 
 
 def _words(row: Json | None, run: str) -> Json:
-    """Return what users have said about a run; by its row of the list of runs."""
+    """Return {name, note, tags, key} of a run by its row of the run list; blanks without a row."""
     if row is None:
         return {"name": run, "note": "", "tags": [], "key": None}
     return {**{word: row[word] for word in ("name", "note", "key")}, "tags": row["tags"].split()}
@@ -183,7 +183,7 @@ def events(
 
 
 def page_of_events(desk: RunReader, run: str, after: int, before: int | None, limit: int) -> Json:
-    """Return a part of a run's history, as `Desk.events` cuts it, and the place to go on from."""
+    """Return {events, total, next}, a part of a run's history as `RunReader.events` cuts it."""
     name = desk.name(run)
     with desk.state(name) as state:
         names = wording.names(state)
@@ -226,7 +226,7 @@ def population(
 
 
 def _part(state: State, name: str, **options: object) -> Json:
-    """Return a part of a run's page that its kind has. Raises NotFoundError."""
+    """Return the data of the part `name` of a run's page, by its kind. Raises NotFoundError."""
     return kinds.of(state.kind).part(state, name, **options)
 
 
@@ -338,7 +338,7 @@ async def report_page(request: Request, run: str, user: User = Depends(VIEWER)) 
 
 
 def _report(desk: RunReader, run: str) -> tuple[str, str]:
-    """Return (what a run is called, its report as Markdown). Raises NotFoundError."""
+    """Return (name of a run, its report as Markdown). Raises NotFoundError."""
     id_ = desk.name(run)
     name = queries.name(desk.store, id_)
     return name, tables.called(children.report(desk, id_), id_, name)
@@ -363,7 +363,7 @@ def compare(
 
 
 def compared(desk: RunReader, runs: list[str]) -> SideBySide:
-    """Return runs side by side, their panels thinned. Raises NotFoundError, ConfigError."""
+    """Return the comparison of the runs, their panels thinned. Raises NotFoundError, ConfigError."""
     views: list[ComparedRun] = []
     undecided: list[str] = []
     for name in dict.fromkeys(map(desk.name, runs)):

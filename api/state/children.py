@@ -31,7 +31,7 @@ from agent_forge.worker.queue.reporting.activity import Watched
 
 
 def overview(desk: RunReader, run: str, at: int | None, upto: int | None) -> tuple[Panels, bool]:
-    """Return head and panels of a run at a moment, and True if they are those of now.
+    """Return (head and panels of a run at a moment, True if the moment is now).
 
     `at` is a place of the run's history, `upto` a position in the log; None for both is now. The runs
     that it delegates are shown as they were at the same position. Raises ConfigError, NotFoundError.
@@ -72,7 +72,7 @@ def report(desk: RunReader, run: str) -> str:
 
 
 def pictured(desk: RunReader, run: str) -> Json | None:
-    """Return kind and report of a completed run whose report has a picture. Raises NotFoundError."""
+    """Return {kind, report} of a completed run with a picture, else None. Raises NotFoundError."""
     id_ = desk.name(run)
     with desk.state(id_) as state:
         kind = kinds.of(state.kind)
@@ -83,9 +83,9 @@ def pictured(desk: RunReader, run: str) -> Json | None:
 
 
 def part_of(desk: RunReader, run: str) -> Json | None:
-    """Return the run that a run is a task of, its stage there, and the runs before and after it.
+    """Return {run, name, stage, previous, next} of the run that a run is a task of; None without one.
 
-    None for a run that is a task of none.
+    `stage` is the run's own stage there; `previous` and `next` are the runs of the stages beside it.
     """
     parent = desk.journals.parent(run)
     if parent is None:
@@ -111,7 +111,7 @@ def part_of(desk: RunReader, run: str) -> Json | None:
 
 
 def moments(desk: RunReader, run: str, after: int, limit: int) -> tuple[list[Json], int]:
-    """Return (a page of events of a run and of the runs that it started, the number of all of them).
+    """Return (a page of events of a run and of the runs that it delegates, the number of all).
 
     The page has at most `limit` events after the position `after`, in the order of the log. Raises
     NotFoundError.
@@ -127,20 +127,20 @@ def moments(desk: RunReader, run: str, after: int, limit: int) -> tuple[list[Jso
 
 
 def _newer(run: str, lines: Sequence[Line], after: int) -> Iterator[tuple[str, Line]]:
-    """Yield the events of one run behind a position."""
+    """Yield (run, line) for each event of one run behind a position."""
     first = bisect_right(lines, after, key=lambda line: line.position)
     return ((run, line) for line in islice(lines, first, None))
 
 
 def _told(run: str, line: Line, is_own: bool) -> Json:
-    """Return an event; only those of the run itself end units of it."""
+    """Return an event as plain data; only the run's own events have a `unit`, of others it is None."""
     names = ("position", "place", "type", "inside", "actor", "recorded_at", "gist")
     fields = {name: getattr(line, name) for name in names}
     return {"run": run, **fields, "unit": line.unit if is_own else None}
 
 
 def head(desk: RunReader, run: str) -> Json:
-    """Return what the run does now, and what it waits for if nothing of it is under way."""
+    """Return a run's status and progress, its tasks under way now, or what it waits for."""
     with _watched(desk, run) as (watched, parts):
         state, outlook = watched.state, watched.outlook
         waits, helps = activity.waits_for(watched, named_devices(desk.store, desk.roster), parts)
@@ -173,14 +173,14 @@ def head(desk: RunReader, run: str) -> Json:
 
 
 def live(desk: RunReader, run: str) -> Live | None:
-    """Return the same for the head of the run's panels; None if the run has ended."""
+    """Return a run's current activity for the head of its panels; None if the run has ended."""
     with _watched(desk, run) as (watched, parts):
         return activity.live(watched, named_devices(desk.store, desk.roster), parts)
 
 
 @contextmanager
 def _watched(desk: RunReader, run: str) -> Iterator[tuple[Watched, list[Watched]]]:
-    """Give a run, and the runs of its open tasks, with the hands that work on them now."""
+    """Yield (a run, the runs of its open tasks), each with the devices that work on it now."""
     with desk.state(run) as state, desk.journals.children(state) as children:
         parts = activity.open_parts(state, children)
         yield (_one(desk, state, ""), [_one(desk, child.state, child.task) for child in parts])
@@ -196,7 +196,7 @@ def _hands(desk: RunReader, state: State) -> list[Hand]:
 
 
 def _elapsed(state: State, row: Mapping[str, Any] | None) -> float | None:
-    """Return seconds since the start, pauses left out; before it, since the run was submitted."""
+    """Return seconds since the start without pauses, or since a run was submitted; None: unknown."""
     now = datetime.now(UTC).isoformat()
     if state.started is None:
         return elapsed(row["submitted_at"], now).total_seconds() if row and not state.ended else None

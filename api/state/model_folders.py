@@ -31,7 +31,7 @@ def may_read(state: State, place: Path) -> bool:
 
 
 def origin_of(state: State, id_: str) -> tuple[Json, Origin | None]:
-    """Return a model's entry of the registry, and its origin. Raises ForgeError."""
+    """Return (entry of the registry, origin or None) of a model. Raises ForgeError."""
     entry = model_origin.entry(state.desk.store, id_)
     return entry, model_origin.find(state.desk.store, entry["id"])
 
@@ -45,14 +45,14 @@ def readable(state: State, entry: Json, origin: Origin | None) -> list[Path]:
 
 
 def folder_of(state: State, id_: str) -> tuple[Json, Path | None]:
-    """Return a model's entry, and its first folder that is there. Raises ForgeError."""
+    """Return (registry entry of a model, first folder with its weights or None). Raises ForgeError."""
     entry, origin = origin_of(state, id_)
     places = readable(state, entry, origin)
     return entry, next((p for p in places if p.exists() and _agrees(p, entry["digest"])), None)
 
 
 def _agrees(place: Path, digest: str) -> bool:
-    """Return False if the folder says itself that its weights have another digest.
+    """Return True unless a file of the folder says that its weights have another digest.
 
     A later result may have been written to the same folder.
     """
@@ -67,7 +67,7 @@ def _agrees(place: Path, digest: str) -> bool:
 
 
 def files(state: State, folder: Path | None) -> list[Path]:
-    """Return a folder's files by name; no hidden ones, and no links to where no file may be read."""
+    """Return the files of a folder, or the file itself: by name, without hidden or forbidden ones."""
     if folder is None:
         return []
     places = sorted(folder.iterdir()) if folder.is_dir() else [folder]
@@ -81,7 +81,7 @@ def weight_bytes(places: list[Path]) -> int | None:
 
 
 def sized(state: State, entry: Json) -> Json:
-    """Return a registry's entry with the bytes of its files: own ones, as recorded, a copy's."""
+    """Return the entry with `bytes`: of its files, else as recorded, else of a copy in the home."""
     places = Path(entry["path"] or ""), state.desk.home.folder / "models" / entry["digest"]
     there = (p if p.is_absolute() and may_read(state, p) and p.exists() else None for p in places)
     size, copy = (weight_bytes(files(state, place)) for place in there)
@@ -89,18 +89,18 @@ def sized(state: State, entry: Json) -> Json:
 
 
 def plain_name(entry: Json) -> str:
-    """Return a name for a folder or file of a model, of letters that every system takes."""
+    """Return a model's name for a folder or file, of letters that every system takes; else its id."""
     return re.sub(r"[^A-Za-z0-9_.+-]+", "-", entry["name"]).strip("-.") or entry["id"]
 
 
 class _Pipe:
-    """A file that is written and never read again: what was written since the last `taken`."""
+    """A file object that keeps the bytes written to it until `taken` returns them."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
 
     def write(self, part: bytes) -> int:
-        """Keep a part until it is taken."""
+        """Keep a part until it is taken; return its number of bytes."""
         self._parts.append(bytes(part))
         return len(part)
 
@@ -108,13 +108,13 @@ class _Pipe:
         """Do nothing: parts are taken as they are."""
 
     def taken(self) -> bytes:
-        """Return what was written, and forget it."""
+        """Return the bytes that were written since the last call, and forget them."""
         parts, self._parts = self._parts, []
         return b"".join(parts)
 
 
 def zipped(name: str, places: list[Path]) -> Iterator[bytes]:
-    """Yield a zip of files below a folder of this name, a piece at a time; weights are not packed."""
+    """Yield the bytes of a zip of the files, in a folder `name`, piece by piece; none is compressed."""
     pipe: Any = _Pipe()
     with zipfile.ZipFile(pipe, "w", zipfile.ZIP_STORED) as archive:
         for place in places:

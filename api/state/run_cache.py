@@ -39,18 +39,18 @@ KEPT = 64
 
 
 class RunReader:
-    """One process's view of the log."""
+    """The log as one process reads it: the store, folded runs, journals and cached views."""
 
     def __init__(self, home: Home) -> None:
         self.home = home
         self.store = home.open_store()
         self.runs = RunCache(self.store, KEPT, showing=True)
         self.journals = Journals(self.store, self.runs, KEPT)
-        #: (run, view) → what it said at which version.
+        #: (run, view) → (version, the view then).
         self._views: dict[tuple[str, str], tuple[tuple[int, object], object]] = {}
 
     def name(self, run: str) -> str:
-        """Return the run's whole name. Raises NotFoundError."""
+        """Return the id of the run of this id, name or beginning of an id. Raises NotFoundError."""
         return run if run in self.runs else finding.full_name(self.store, run)
 
     @contextmanager
@@ -67,9 +67,9 @@ class RunReader:
     def events(
         self, run: str, after: int = 0, before: int | None = None, limit: int = 200
     ) -> tuple[list[tuple[int, Envelope]], int]:
-        """Return (place, row) of a part of a run's history, and the number of its events.
+        """Return ((place, row) pairs of a part of a run's history, the number of all its events).
 
-        With `before`, the last ones in front of it, the newest first.
+        With `before`, the part is the last events before that place, the newest first.
         """
         with self.state(run) as state:
             total, version = state.place, state.version
@@ -91,9 +91,9 @@ class RunReader:
         return (placed_events[::-1] if before is not None else placed_events), total
 
     def seen(self, run: str, view: str, state: State, make: Any, more: object = None) -> Any:
-        """Return a view of the newest state, made once for each version of the run.
+        """Return `make(state)`, called once for each version of the run, by the name of the view.
 
-        `more` tells apart versions of what else the view shows.
+        `more` is the version of the other things that the view shows.
         """
         entry, version = self._views.get((run, view)), (state.version, more)
         if entry is None or entry[0] != version:
@@ -101,7 +101,7 @@ class RunReader:
         return entry[1]
 
     def place(self, run: str, at: int | None, upto: int | None) -> int | None:
-        """Return the place that `at` or a position in the log means; None for neither.
+        """Return the place `at`, or the place at the log's position `upto`; None without both.
 
         Raises ConfigError for both, and NotFoundError if the run had not begun at the position.
         """
@@ -125,7 +125,7 @@ class RunReader:
         return Rehearsals()
 
     def end(self) -> int:
-        """Return the position of the newest event."""
+        """Return the position of the newest event in the log; 0 if it is empty."""
         return self.store.end()
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class RunReader:
         self.store.close()
 
 
-#: What a user may ask of a run in some states → an event that asks it; its fields do not matter.
+#: Command that a user may give a run in some states → its event; the event's fields do not matter.
 ASKED = {
     **{
         word: command.event.model_construct()
@@ -147,7 +147,7 @@ ASKED = {
 
 
 def run(state: State) -> Json:
-    """Return all of a run but what depends on when it is asked for."""
+    """Return a run as plain data, without the fields that depend on the time of the request."""
     submitted, started = state.submitted, state.started
     assert submitted
     kind = kinds.of(state.kind)
@@ -184,27 +184,27 @@ def run(state: State) -> Json:
 
 
 def _results(kind: Kind, state: State) -> dict[str, str]:
-    """Return role → id in the model registry of what a completed run gives."""
+    """Return role → model id in the registry, of a completed run's results; else {}."""
     results = kind.results(state) if state.completed else {}
     return {role: id_of(model.digest) for role, model in results.items()}
 
 
 def _allowed(state: State, undecided: bool) -> Iterator[str]:
-    """Yield what a user may ask of a run; a retry does not help one that waits for a decision."""
+    """Yield the words of the commands that a user may give a run; no retry if it is `undecided`."""
     for name, event in ASKED.items():
         if refusal(state, event) is None and not (undecided and name == "retry"):
             yield name
 
 
 def _origin(state: State) -> Json | None:
-    """Return where a fork was branched: the place in its parent, the version of the stream there."""
+    """Return {run, place, version} at which a fork left its parent; None if the run is no fork."""
     fork = state.forked
     place_ = state.place - state.version
     return {"run": fork.parent, "place": place_, "version": fork.version} if fork else None
 
 
 def _words(state: State, keys: list[str]) -> dict[str, str]:
-    """Return what is next, failed or quarantined in words, by its key."""
+    """Return task key → the task in words."""
     names = wording.names(state)
     return {key: wording.next_step(state.kind, key, names) for key in keys}
 
@@ -217,7 +217,7 @@ def _reason(state: State) -> str | None:
 
 
 def event(row: Envelope, place_: int, names: wording.Names | None = None) -> Json:
-    """Return one event in full; `names`: names by recipe id, for its one-line summary."""
+    """Return one event as plain data, its content included; `names`: recipe id → name, for its gist."""
     data, kind = json.loads(row.data), kinds.kind_of(row.stream)
     return {
         "place": place_,

@@ -1,4 +1,4 @@
-"""`forge merge --adapters`: options of a merge of adapters into an adapter, and what is said of it."""
+"""Options and action of `forge merge --adapters`, which merges adapters into an adapter."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _OPTIONS = (
 
 
 def adapter_options(command: Command) -> Command:
-    """Return the command with the options of a merge of adapters."""
+    """Return the command with the options of a merge of adapters added."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 def numbers(weights: str | None) -> list[float]:
-    """Return the numbers of --weights; none without the option. Raises ConfigError."""
+    """Return the numbers of --weights, an empty list without the option. Raises ConfigError."""
     from agent_forge.runs.errors import ConfigError
 
     try:
@@ -64,7 +64,7 @@ def merge_adapters(
     rank: int | None,
     sign: str | None,
 ) -> None:
-    """Merge adapters into an adapter, and say so. Raises ConfigError."""
+    """Merge adapters into an adapter at `out`, and print the result. Raises ConfigError."""
     from agent_forge.runs.errors import ConfigError
     from agent_forge.weights.adapters import merging
     from agent_forge.weights.folders.sources import resolve_adapter

@@ -1,7 +1,7 @@
 """`forge evo`, `check` and `submit`: merging runs from options, a config file or a genome file.
 
-Options and config file become a checked plan, which `forge evo` starts and `forge check` prints. Of
-mergekit-evolve's genome files a run takes what it can and reports the rest.
+Options and config file become a checked plan, which `forge evo` starts and `forge check` prints. From
+mergekit-evolve's genome files a run takes what it can, and reports the rest.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from agent_forge.worker.commands.submit import check
 
 
 def model_options(function: Callable) -> Callable:
-    """Add the options that name a run's models and data to a command."""
+    """Return the command with the options added that name a run's models and data."""
     options: list[Callable[[Callable], Callable]] = [
         click.option(
             "--base-models",
@@ -167,7 +167,7 @@ def evo_command(
 
 
 def _checkpoint(home: Home, text: str) -> str:
-    """Return the run to go on with; of a checkpoint of the source documents, the run that it means."""
+    """Return the name of the run to resume, also for a checkpoint of the source documents."""
     from agent_forge.evomerge.run.views import checkpoints
     from agent_forge.worker.commands.fork import fork, plan
 
@@ -185,7 +185,7 @@ def _checkpoint(home: Home, text: str) -> str:
 
 
 def _estimate(options: Json, resume: bool, detach: bool, as_json: bool) -> None:
-    """Print what a run would cost; nothing is recorded."""
+    """Print the estimated cost of a run; record nothing."""
     from agent_forge.evomerge.run import events
     from agent_forge.evomerge.tasks.estimate import estimate
     from agent_forge.runs.errors import ConfigError
@@ -206,7 +206,7 @@ def _estimate(options: Json, resume: bool, detach: bool, as_json: bool) -> None:
 
 
 def estimated(estimates: Json) -> list[str]:
-    """Return an estimate as lines of text."""
+    """Return an estimate as lines of text for a terminal."""
     tasks = ", ".join(f"{count} {kind}" for kind, count in sorted(estimates["tasks"].items()))
     items = ", ".join(
         f"{count:,} {kind}" for kind, count in sorted(estimates["items"].items()) if count
@@ -263,7 +263,7 @@ ABOUT_MODELS = ("base_models", "base_model", "data", "output_dir")
 
 
 def read_file(path: str | None) -> Json:
-    """Return a config file's content, or that of a genome file of mergekit-evolve.
+    """Return the settings in a config file, or those in a genome file of mergekit-evolve.
 
     Raises ConfigError.
     """
@@ -276,7 +276,7 @@ def read_file(path: str | None) -> Json:
 
 
 def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
-    """Make the plan that options and config file ask for; see `worker.commands.submit.plan`.
+    """Return the plan that options and config file ask for; see `worker.commands.submit.plan`.
 
     Raises ConfigError if no model is named.
     """
@@ -318,12 +318,12 @@ def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
 
 
 def _without(file: Mapping[str, object], chosen: Mapping[str, object]) -> Json:
-    """Return a file's settings without those that options give, under whichever of their names."""
+    """Return a file's settings without those that options give, by their present or former names."""
     meant = {RENAMED.get(name, name) for name in chosen}
     return {name: value for name, value in file.items() if RENAMED.get(name, name) not in meant}
 
 
-#: merge_method of a genome that has another name here, and why.
+#: merge_method of a genome → its name here, if that differs.
 _SAID_BY = {"linear": "task_arithmetic"}
 #: Why a key has no effect.
 _INSTEAD = {
@@ -337,7 +337,7 @@ _INSTEAD = {
 
 
 def read(document: dict[str, object], file: str) -> tuple[Json, list[str]]:
-    """Return settings and models of a genome file, and warnings. Raises ConfigError."""
+    """Return (settings and models of a genome file, warnings). Raises ConfigError."""
     genome = document.get("genome")
     if not isinstance(genome, dict):
         raise ConfigError(f"{file}: genome is a mapping with models, merge_method and base_model.")
@@ -384,7 +384,7 @@ def read(document: dict[str, object], file: str) -> tuple[Json, list[str]]:
 
 
 def _model(entry: object, where: str) -> str:
-    """Return a model; mergekit writes a text, or a mapping with `model`. Raises ConfigError."""
+    """Return a model's name; mergekit writes a text, or a mapping with `model`. Raises ConfigError."""
     if isinstance(entry, dict):
         if entry.get("lora"):
             raise ConfigError(

@@ -94,7 +94,7 @@ def init_command(
 
 
 def told(file: str, inputs: Inputs) -> list[str]:
-    """Return what was written, and the next two commands, as lines for a user."""
+    """Return lines for a terminal: the file, its models and data, and the next two commands."""
     from agent_forge.evomerge.data_settings import SCORED_ON
 
     check, evo = following(file)
@@ -110,15 +110,15 @@ def told(file: str, inputs: Inputs) -> list[str]:
 
 
 def following(file: str) -> list[str]:
-    """Return the two commands that a user gives next: check the file, start its run."""
+    """Return the next two commands: check the file, start its run."""
     name = shlex.quote(file)
     return [f"forge check --config {name}", f"forge evo --config {name}"]
 
 
 def content(inputs: Inputs, strategy: str) -> str:
-    """Return the file: settings of the run, the common ones commented out (`#name = value`).
+    """Return the text of the file: settings, the common ones commented out (`#name = value`).
 
-    Raises ConfigError for a strategy that is not known.
+    Raises ConfigError for an unknown strategy.
     """
     from agent_forge.evomerge import config, search
     from agent_forge.evomerge.settings_table import settings
@@ -150,7 +150,7 @@ def content(inputs: Inputs, strategy: str) -> str:
 
 
 def _models(inputs: Inputs) -> Iterator[str]:
-    """Yield the lines that name models and data; those that are missing are commented examples."""
+    """Yield the lines that name models and data; missing ones are commented examples."""
     from agent_forge.weights.folders.sources import ALIASES
 
     aliases = ", ".join(sorted(ALIASES))
@@ -165,14 +165,14 @@ def _models(inputs: Inputs) -> Iterator[str]:
 
 
 def _about(name: str, table: Json) -> list[str]:
-    """Return the first sentence of a setting's description as comments."""
+    """Return the first sentence of a setting's description as comment lines."""
     words = table[name].description.partition(". ")[0].rstrip(".")
     unset = " (default: unset)" if table[name].default is None else ""
     return textwrap.wrap(f"{words}{unset}.", WIDTH, initial_indent="# ", subsequent_indent="# ")
 
 
 def _toml(value: object) -> str:
-    """Return a setting's value as TOML; the keys of an object are the names of settings."""
+    """Return a setting's value as TOML; a mapping becomes an inline table."""
     if isinstance(value, dict):
         inner = ", ".join(f"{name} = {_toml(part)}" for name, part in value.items())
         return f"{{ {inner} }}" if inner else "{}"
@@ -182,7 +182,7 @@ def _toml(value: object) -> str:
 
 
 def _inputs(inputs: Inputs) -> Inputs:
-    """Return the models and data that are given, completed by those that are found here."""
+    """Return the given models and data, completed by those that are found in folders here."""
     if inputs.sources:
         return inputs
     for place in PLACES:
@@ -198,7 +198,7 @@ def _inputs(inputs: Inputs) -> Inputs:
 
 
 def _folders(place: str) -> list[str]:
-    """Return the folders directly below a place, sorted; hidden ones left out."""
+    """Return the paths of the folders directly in a place, sorted; hidden ones left out."""
     try:
         names = sorted(entry.name for entry in Path(place).iterdir() if entry.is_dir())
     except OSError:
@@ -215,5 +215,5 @@ def _is_model(folder: Path) -> bool:
 
 
 def _same(name: str, other: str | None) -> bool:
-    """Return True if both are one folder."""
+    """Return True if both names mean one folder."""
     return other is not None and Path(name).resolve() == Path(other).resolve()

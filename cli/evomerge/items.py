@@ -1,4 +1,4 @@
-"""`forge items`, `layers` and `recipe`: a candidate's wins and losses, its layers, how it was made.
+"""`forge items`, `layers` and `recipe`: a candidate's wins and losses, its layers, its recipe.
 
 `forge recipe` prints the candidate in the form that `forge merge` takes.
 """
@@ -91,7 +91,7 @@ def items_command(
 
 
 def _plain(comparison: HeadToHead, tallies: list[Tally], contests: list[Contest]) -> dict[str, object]:
-    """Return the comparison as plain data, for --json."""
+    """Return the comparison as JSON data."""
     return {
         "candidate": comparison.mine,
         "against": comparison.name,
@@ -105,7 +105,7 @@ def _plain(comparison: HeadToHead, tallies: list[Tally], contests: list[Contest]
 
 
 def _names(home: Home, state: RunState, slice_: Slice) -> Names | None:
-    """Return the items' ids if models and data are at hand; else print why not, and return None."""
+    """Return the items' ids; None, with a warning printed, if models or data are missing or changed."""
     from agent_forge.evaluation.data.items import digest
     from agent_forge.evomerge.tasks.context import MergeContext
     from agent_forge.evomerge.tasks.score import names
@@ -124,7 +124,7 @@ def _names(home: Home, state: RunState, slice_: Slice) -> Names | None:
 
 
 def _ends(contests: list[Contest], limit: int) -> list[Contest]:
-    """Return the clearest wins and the clearest losses of every domain and kind, `limit` of each."""
+    """Return the clearest wins and losses of every domain and kind, `limit` of each."""
     result: list[Contest] = []
     for group in dict.fromkeys((c.domain, c.kind) for c in contests):
         group_contests = sorted(

@@ -1,4 +1,4 @@
-"""`forge merge`: models are merged by a config file, or by options without one, into a new model."""
+"""`forge merge`: merges models into a new model, by a config file or by options."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _OPTIONS = (
 
 
 def method_options(command: Command) -> Command:
-    """Return the command with the options of a merge without a config."""
+    """Return the command with the options of a merge without a config added."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -61,7 +61,7 @@ def method_options(command: Command) -> Command:
 def merge_kind(
     paths: Sequence[str], words: Mapping[str, object], of_models: bool
 ) -> Literal["adapters", "config", "method"]:
-    """Return what is to be merged: adapters, models by a config, or models by a method.
+    """Return which kind of merge is asked for: "adapters", "config" or "method".
 
     `words` are the values of these options and of those of adapters; `of_models` is True if another
     option was given that merges of adapters lack. Raises ConfigError for options of another kind of
@@ -113,7 +113,7 @@ def config_text(
     data: Sequence[str],
     parameter: Sequence[str],
 ) -> str:
-    """Return the config that options say, as YAML. Raises ConfigError."""
+    """Return the config that the options stand for, as YAML text. Raises ConfigError."""
     import yaml
 
     from agent_forge.evomerge.mergekit.method_map import METHODS
@@ -232,7 +232,7 @@ def merge_command(
 
 
 def _documents(paths: tuple[str, ...], words: Json) -> list[Document]:
-    """Return the merges of a config file, or the one that options say."""
+    """Return the merges of a config file, or the single one that the options stand for."""
     from agent_forge.evomerge.tasks import merge
 
     if (method := words["method"]) is None:
@@ -243,7 +243,7 @@ def _documents(paths: tuple[str, ...], words: Json) -> list[Document]:
 
 
 def _check(out: Path, must_load: bool) -> None:
-    """Load the result with transformers, if the user asks for it."""
+    """Load the written model with transformers if `must_load`; raise an error if that fails."""
     if must_load:
         from agent_forge.evomerge.tasks.results.champion import check_loads
 
@@ -280,7 +280,7 @@ def _merged(
     strict: bool,
     quiet: bool,
 ) -> list[dict[str, object]]:
-    """Merge every document of a config, one after the other."""
+    """Merge every document of a config in turn; return name, folder and digest of each."""
     from agent_forge.evomerge.tasks import merge
 
     named = _names()
@@ -317,7 +317,7 @@ def _merged(
 def _rebuilt(
     file: Path, out: Path, model: tuple[str, ...], size: int, dry_run: bool, as_json: bool
 ) -> None:
-    """Rebuild the candidate of a recipe file, which holds all settings."""
+    """Rebuild the candidate of a recipe file, which holds all settings, and print its digest."""
     from agent_forge.evomerge.tasks.results.rebuild import rebuild
     from agent_forge.runs.errors import ConfigError
 
@@ -333,7 +333,7 @@ def _rebuilt(
 
 
 def _names() -> Finder:
-    """Return what finds the models of the log, which tells the user of each."""
+    """Return a finder of models in the log, which prints a line for each that it finds."""
     from agent_forge.runs.home import Home
     from agent_forge.weights.storage.model_origin import Finder
 
@@ -341,7 +341,7 @@ def _names() -> Finder:
 
 
 def shard_bytes(text: str) -> int:
-    """Return the bytes of a size like 500MB. Raises ConfigError."""
+    """Return the bytes of a size such as "500MB". Raises ConfigError."""
     from agent_forge.runs.errors import ConfigError
 
     units = {"kb": 10**3, "mb": 10**6, "gb": 10**9}

@@ -1,4 +1,4 @@
-"""`forge mergeability`: what can be measured of a merge before a search."""
+"""`forge mergeability`: measurements of how well models may merge, before a search."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _resolved(models: Sequence[str]) -> list[ModelReference]:
 
 
 def _told_apart(names: Sequence[str]) -> list[str]:
-    """Return names; those that occur again get their number behind them."""
+    """Return distinct names: one that occurs again gets its number as a suffix."""
     return [name if names.count(name) == 1 else f"{name}-{place}" for place, name in enumerate(names)]
 
 
@@ -104,7 +104,7 @@ def _tell(what: str) -> None:
 def _measured(
     references: list[ModelReference], names: list[str], options: Json
 ) -> tuple[Relations, list[Point] | None, dict[str, int]]:
-    """Return relations, points (None without losses) and tokens by domain."""
+    """Return (relations of weights, points of losses or None without losses, domain → tokens)."""
     from agent_forge.evaluation.data import domains
     from agent_forge.evaluation.loading import load_items, load_tokenizer
     from agent_forge.evomerge.mergeability import lines
@@ -156,7 +156,7 @@ def _show(
 
 
 def of_check(plan: Plan) -> tuple[Relations | None, list[str], str]:
-    """Return relations (None if they would take long), names, and what `forge check` left out."""
+    """Return (relations, or None if slow; names; a sentence on what `forge check` left out)."""
     from agent_forge.evomerge.mergeability import lines
     from agent_forge.evomerge.mergeability.relations import relations
     from agent_forge.weights.folders.sources import open_family

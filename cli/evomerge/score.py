@@ -1,4 +1,4 @@
-"""`forge score`: any model, alone."""
+"""`forge score`: measures any models, without a run."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _show(model_score: Score, show_items: bool) -> None:
 
 
 def _row(domain: str, model_score: Score) -> list[str]:
-    """Return a domain's row; shares are counts ("5 of 8"), so that the number of items can be seen."""
+    """Return the cells of a domain's row; shares are counts ("5 of 8"), so that sizes show."""
     outcomes = model_score.outcomes[domain]
     bits = sum(outcomes.nll) / 0.6931471805599453 / sum(outcomes.bytes) if sum(outcomes.bytes) else None
     tokens = sum(outcomes.tokens)
@@ -162,7 +162,7 @@ def _row(domain: str, model_score: Score) -> list[str]:
 
 
 def _show_speeds(scores: list[Score], speeds: list[SpeedComparison]) -> None:
-    """Print cost by arithmetic and as measured; nothing if no speeds were asked for."""
+    """Print a table of computed cost and measured speed; nothing if no speeds were measured."""
     if not speeds:
         return
     rows = []

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from agent_forge.events import Envelope
     from agent_forge.evomerge.run.state import RunState
 
-#: Columns beside a curve: its name, its last value and what is said behind it.
+#: Columns beside a curve: its name, its last value and the text behind it.
 BESIDE = 62
-#: Curve → what it is of. Scores of other items have another scale.
+#: Curve → its meaning. Scores on other items have another scale.
 CURVES = {"best": "best on its draw", "mean": "mean on its draw", "champion": "champion, selection"}
 WIDE = max(map(len, CURVES.values()))
 #: Why the best candidate of a generation need not be the champion.
@@ -55,7 +55,7 @@ _LEVEL_STYLES = {"healthy": "green", "low": "yellow", "critical": "red"}
 
 @dataclass(frozen=True)
 class Snapshot(Frame):
-    """Values of a merging run that the live view shows."""
+    """The values of a merging run that the live view shows."""
 
     #: Curve → value of every closed generation.
     curves: dict[str, tuple[float | None, ...]]
@@ -97,7 +97,7 @@ def snapshot(
 
 
 def draw(shown: Snapshot, width: int, height: int, now: datetime, plain: bool = False) -> Group:
-    """Draw the picture: at most `height` lines of `width` columns."""
+    """Return the picture of a snapshot: at most `height` lines of `width` columns."""
     from rich.console import Group
 
     curves = _curves(shown, width, LEVELS if not plain else PLAIN_LEVELS)
@@ -109,7 +109,7 @@ def draw(shown: Snapshot, width: int, height: int, now: datetime, plain: bool = 
 
 
 def _curves(shown: Snapshot, width: int, levels: str) -> list[Text]:
-    """Return the curves: fitness on draws, on the selection slice, and diversity from 0."""
+    """Return lines with sparklines: fitness on draws and on the selection slice, and diversity."""
     if not shown.diversity:
         return []
     columns = max(4, width - BESIDE)
@@ -135,13 +135,13 @@ def _curves(shown: Snapshot, width: int, levels: str) -> list[Text]:
 
 
 def _ends(values: Sequence[float | None]) -> tuple[float, float]:
-    """Return the lowest and the highest value; 0 and 0 if there is none."""
+    """Return (lowest value, highest value); (0.0, 0.0) if all are None."""
     numbers = [value for value in values if value is not None]
     return min(numbers, default=0.0), max(numbers, default=0.0)
 
 
 def _population(shown: Snapshot, room: int) -> list[Text]:
-    """Return a heading and one line a slot; if `room` is too small, only the best slots."""
+    """Return a heading and a line for each slot; only for the best slots if `room` is too small."""
     if room < 3 or not shown.population:
         return []
     rows = list(shown.population)
@@ -164,16 +164,16 @@ def _population(shown: Snapshot, room: int) -> list[Text]:
 
 
 class EvoMergeView(View):
-    """Texts of a merging run."""
+    """Texts of a merging run for a terminal."""
 
     @override
     def summary(self, state: RunState, rows: list[Envelope]) -> Json:
-        """Return the report, as far as the run is."""
+        """Return the report as JSON data, as far as the run has come."""
         return self.kind.report(state, rows)
 
     @override
     def about(self, state: RunState) -> list[tuple[str, str]]:
-        """Return the models that the run began with, and the run that it is a fork of."""
+        """Return (word, text) of models, base, fork and method."""
         from agent_forge.evomerge.recipes.recipe import label
         from agent_forge.evomerge.reports import report
 
@@ -190,7 +190,7 @@ class EvoMergeView(View):
 
     @override
     def announce(self, state: RunState, data: Json, name: str) -> None:
-        """Print the champion beside its rivals on the test slice."""
+        """Print the champion beside its rivals on the test slice, and where the report is."""
         click.echo(f"run {name} completed: champion {short(state.champion)}")
         test = data["test"]
         champion_cells = ["champion", number(test["score"])]
@@ -288,7 +288,7 @@ class EvoMergeView(View):
 
     @override
     def after(self, state: RunState, group: Sequence[Envelope]) -> str | None:
-        """Return the newest generation in a line, after an append of several events."""
+        """Return a line about the newest generation after an append that closed it; or None."""
         if not state.generation or group[-1].type == group[0].type:
             return None
         done = state.generations[state.generation - 1]

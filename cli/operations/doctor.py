@@ -1,4 +1,4 @@
-"""`forge doctor`: is this machine fit? First form."""
+"""`forge doctor`: checks this machine's packages, device, disk and database."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _device() -> Iterator[Finding]:
 
 
 def _home() -> Iterator[Finding]:
-    """Check that the home folder takes a write, a sync and a rename, and has space."""
+    """Yield findings: whether the home folder takes a write, a sync and a rename, and has space."""
     from agent_forge.runs.home import Home
 
     home = Home.default()
@@ -98,7 +98,7 @@ def _home() -> Iterator[Finding]:
 
 
 def _modes(folder: Path, database: Path) -> Iterator[Finding]:
-    """Yield a line on which other users of this machine can open the home's files."""
+    """Yield a warning if other users of this machine can open the home's files; else "ok"."""
     files = [Path(f"{database}{end}") for end in ("", "-journal", "-wal", "-shm")]
     wide = [path for path in (folder, *files) if path.exists() and path.stat().st_mode & 0o077]
     if wide:

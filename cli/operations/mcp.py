@@ -64,7 +64,7 @@ def _check_installed() -> None:
 
 
 def _answer(roots: tuple[str, ...], role: Role) -> None:
-    """Answer the client on standard input and output."""
+    """Serve the MCP client on standard input and output until it ends."""
     import asyncio
 
     from agent_forge.api.mcp.server import serve
@@ -85,7 +85,7 @@ def _answer(roots: tuple[str, ...], role: Role) -> None:
 
 
 def _listen(host: str, port: int, roots: tuple[str, ...]) -> None:
-    """Answer users with tokens over HTTP."""
+    """Serve MCP clients of users with tokens over HTTP until a signal comes."""
     from agent_forge.api.mcp.over_http import PATH, create
     from agent_forge.api.options import Options
     from agent_forge.cli.operations.serve import address, listen, serve, warn_of_clear_text

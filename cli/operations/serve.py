@@ -52,19 +52,19 @@ def serve_command(host: str, port: int, roots: tuple[str, ...]) -> None:
 
 
 def address(host: str, listening: socket.socket) -> str:
-    """Return the beginning of the addresses of a server that listens on a host."""
+    """Return a server's URL without its path, such as "http://127.0.0.1:8083"."""
     shown = f"[{host}]" if ":" in host else host
     return f"http://{shown}:{listening.getsockname()[1]}"
 
 
 def warn_of_clear_text(host: str) -> None:
-    """Warn if others than this machine can connect: there is no TLS."""
+    """Print a warning if other machines can connect: there is no TLS."""
     if host not in ("127.0.0.1", "::1", "localhost"):
         click.echo("warning: tokens travel in the clear here: put TLS in front of it", err=True)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on the address. Raises UnavailableError."""
+    """Return a new socket that listens on the address. Raises UnavailableError."""
     from agent_forge.runs.errors import UnavailableError
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -83,10 +83,9 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def _first(home: Home) -> str | None:
-    """Create the first user; return a token.
+    """Create the first user, an admin; return the token, or None if there are users already.
 
-    None if there are users already, or if stderr is no terminal: Docker and systemd would keep the
-    token in their logs.
+    None also if stderr is no terminal: Docker and systemd would keep the token in their logs.
     """
     from agent_forge.worker.append import actor
     from agent_forge.worker.commands import accounts
@@ -105,7 +104,7 @@ def _first(home: Home) -> str | None:
 
 
 def serve(app: Any, options: Any, listening: socket.socket) -> None:
-    """Serve an application on a socket that listens, within the options' limits."""
+    """Serve an application on a listening socket, within the options' limits, until a signal comes."""
     from agent_forge.api.serving import server
 
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a client that goes away must not end the server

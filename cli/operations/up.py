@@ -89,7 +89,7 @@ def up_command(
 
 
 def _run(home: Home, postgres: bool, port: int | None, options: list[str], signals: list[int]) -> None:
-    """Start everything, watch over it, and stop it. Raises ConflictError if an earlier one is left."""
+    """Start all parts, watch over them, stop them. Raises ConflictError if earlier parts still run."""
     from agent_forge.worker.devices.local_servers import PartsFile
 
     env: dict[str, str] = dict(os.environ)
@@ -116,7 +116,7 @@ def _servers(
     started: list[Redis | Postgres | ServerProcess],
     running: PartsFile,
 ) -> None:
-    """Start those that are wanted and not named, and name them."""
+    """Start PostgreSQL if asked for, and Redis if none is named; put their URLs into `env`."""
     from agent_forge.worker.devices.local_servers import Postgres, Redis
 
     if postgres:
@@ -131,7 +131,7 @@ def _servers(
 
 
 class ServerProcess:
-    """`forge serve` as a process beside the worker, which goes on if this process ends."""
+    """`forge serve` as a process beside the worker; the worker goes on if it ends."""
 
     def __init__(self, port: int, env: dict[str, str]) -> None:
         command = [sys.executable, "-c", "from agent_forge.cli.main import main; main()", "serve"]
@@ -143,7 +143,7 @@ class ServerProcess:
         self._said = False
 
     def say_where_ended(self) -> None:
-        """Print once that the process has ended by itself, if so."""
+        """Print a message, once, if the process has ended by itself."""
         if self._process.poll() is not None and not self._said:
             self._said = True
             click.echo(
@@ -153,7 +153,7 @@ class ServerProcess:
             )
 
     def stop(self) -> None:
-        """Ask the process to end, and make sure that it does."""
+        """Terminate the process; kill it if it has not ended after 10 seconds."""
         self._process.terminate()
         try:
             self._process.wait(10)
@@ -163,7 +163,7 @@ class ServerProcess:
 
 
 class Endings:
-    """The runs that have ended since it was made, by the log, in words: a look every `LOOK` seconds."""
+    """A follower of the log that reports ended runs, with a look every `LOOK` seconds."""
 
     def __init__(self, home: Home) -> None:
         self._store = home.open_store()
@@ -192,7 +192,7 @@ class Endings:
         return [visible(f"run {names[row.stream]} {row.type}") for row in ends]
 
     def close(self) -> None:
-        """Close the log."""
+        """Close the log's database."""
         self._store.close()
 
 
@@ -244,7 +244,7 @@ def _carry(
 
 
 def _again(server: Redis) -> None:
-    """Start Redis again after it died; without Redis the workers go on, a little slower."""
+    """Start Redis again after its death; without Redis the workers go on, a little slower."""
     from agent_forge.runs.errors import UnavailableError
 
     click.echo("Redis has died and is started again", err=True)

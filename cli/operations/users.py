@@ -1,4 +1,4 @@
-"""`forge users`: who may use the API."""
+"""`forge users`: users of the API, their roles and tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`forge wandb`: runs at Weights & Biases."""
+"""`forge wandb`: sends runs to Weights & Biases."""
 
 from __future__ import annotations
 

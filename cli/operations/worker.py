@@ -1,4 +1,4 @@
-"""`forge worker`, `workers`, `limits`: who works, and how it is shared."""
+"""`forge worker`, `workers`, `limits`: workers and devices, and how users share them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent_forge.worker.command")
 
-#: Seconds after which a device that still starts is none.
+#: Seconds after which a device that is still starting does not count.
 STARTING = 300
 
 
@@ -128,7 +128,7 @@ def workers_command(check: bool, as_json: bool) -> None:
 
 
 def _row(device: Device) -> dict[str, object]:
-    """Return one device as a row, for the table and for JSON."""
+    """Return one device as a row, field → value, for the table and for JSON."""
     refuses = {run: why for run, (until, why) in device.refused.items() if until > device.now}
     return {
         "device": device.name,

@@ -1,4 +1,4 @@
-"""Carrying a run of any kind on: recorded, resumed, followed to its end, its result announced."""
+"""Carrying out a run of any kind: recorded, resumed, followed to its end, its result announced."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def tracked(flag: bool = False, elsewhere: bool = False) -> bool:
-    """Return True if W&B is to follow the run that this process carries. Raises ConfigError."""
+    """Return True if W&B should follow the run of this process. Raises ConfigError."""
     from agent_forge.runs.errors import ConfigError
     from agent_forge.worker.exports import wandb_follower
 
@@ -42,9 +42,9 @@ def _warn(text: str) -> None:
 def carry_on(
     home: Home, run: str, output: str | None, as_json: bool, followed: bool | None = None
 ) -> None:
-    """Carry a run to its end, write its result's folder and announce the result.
+    """Carry out a run to its end, write its result's folder and print the result.
 
-    W&B follows it where that was found to be wanted; by default where FORGE_WANDB says so.
+    W&B follows the run if `followed` is True; None: if FORGE_WANDB asks for it.
     """
     from agent_forge.cli.runs import export
     from agent_forge.worker.exports import wandb_follower
@@ -67,10 +67,10 @@ def begin(
     config_file: str | None = None,
     followed: bool | None = None,
 ) -> None:
-    """Record a run and carry it to its end; only record it with `detach`, only try it with `dry_run`.
+    """Record a run and carry it out; only record it with `detach`, only try it with `dry_run`.
 
-    The same request goes on with its run after an interruption. A run that is given no name is called
-    after the file of its settings. `followed` is that of `carry_on`.
+    After an interruption an equal request continues its run. A run without a given name is named after
+    its config file. `followed` is that of `carry_on`.
     """
     if dry_run:
         _tried(plan, detach, as_json)
@@ -89,7 +89,7 @@ def begin(
 
 
 def _tried(plan: Plan, detach: bool, as_json: bool) -> None:
-    """Try the work of a run and print time, disk and memory, and what each number is derived from.
+    """Try the work of a run and print time, disk and memory, each with its derivation.
 
     Raises UsageError with `detach`, and the errors of a submission and of a start.
     """
@@ -122,7 +122,7 @@ def _tried(plan: Plan, detach: bool, as_json: bool) -> None:
 
 
 def _written(home: Home, state: State, output: str | None) -> Json:
-    """Write the folder of a run's result; return the report, without a folder if it has no result."""
+    """Write the folder of a run's result; return the report, without `folder` if there is no result."""
     from agent_forge.runs import kinds
     from agent_forge.runs.history.repository import history
     from agent_forge.worker.exports import delivery
@@ -141,12 +141,12 @@ def _written(home: Home, state: State, output: str | None) -> Json:
 
 
 def _folder(kind: Kind, run: str) -> str:
-    """Return the name of the folder for the result of a run that names none."""
+    """Return the default name of the folder for a run's result."""
     return f"{run}-{kind.result_name}"
 
 
 def recorded(home: Home, plan: Plan, queued: Json, config_file: str | None = None) -> tuple[str, str]:
-    """Check a plan and record the run, or find that of the same request; return its id and name.
+    """Check a plan and record its run, or find an equal request's; return (id, name).
 
     `queued` has the options of the queue. Raises ConfigError, ConflictError, UnavailableError.
     """
@@ -173,14 +173,14 @@ def recorded(home: Home, plan: Plan, queued: Json, config_file: str | None = Non
 
 
 def _found(name: str, status: str, key: str | None) -> str:
-    """Return what a user is told if a request means a run that is there already."""
+    """Return the message for a request that means an existing run."""
     whose = "the same request" if key is None else f"key {key!r}"
     another = "; --key TEXT begins another one" if key is None else ""
     return f"run {name} of {whose} is {status}{another}"
 
 
 def _checked(plan: Plan) -> str | None:
-    """Check a plan, print the warnings, and return the folder of its result, if it names one.
+    """Check a plan and print warnings; return its result's absolute folder, None if it names none.
 
     Raises ConfigError, ConflictError, UnavailableError.
     """
@@ -193,7 +193,7 @@ def _checked(plan: Plan) -> str | None:
 
 
 def _words(store: EventStore, queued: Json, config_file: str | None) -> Described:
-    """Return what a user says about a new run: its name, and the key that the user gave."""
+    """Return the user's words for a new run: its name, or one from the config file, and the key."""
     from datetime import UTC, datetime
 
     from agent_forge.runs.lists import projections, queries
@@ -207,9 +207,9 @@ def _words(store: EventStore, queued: Json, config_file: str | None) -> Describe
 
 
 def resumed(home: Home, run: str, options: Json) -> tuple[str, str | None]:
-    """Return the run to go on with and its output folder. Raises ConfigError if options are given.
+    """Return (name of the run to continue, its output folder, or None for the default).
 
-    Settings of a run are fixed.
+    Settings of a run are fixed: raises ConfigError if other options are given.
     """
     from agent_forge.runs import kinds
     from agent_forge.runs.errors import ConfigError
@@ -240,7 +240,7 @@ def resumed(home: Home, run: str, options: Json) -> tuple[str, str | None]:
 
 
 def _follow(home: Home, run: str) -> Any:
-    """Carry the run on to its end, showing what happens. Ctrl-C stops between two tasks."""
+    """Carry out a run and show its progress; return its state. Ctrl-C stops between two tasks."""
     from agent_forge.cli.runs.progress import Progress
     from agent_forge.runs.home import processes
     from agent_forge.weights.storage.weight_cache import Artifacts

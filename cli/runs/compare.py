@@ -60,7 +60,7 @@ def compare_command(runs: tuple[str, ...], panel: str | None, as_json: bool) -> 
 
 
 def _echo_panel(data: SideBySide, name: str) -> None:
-    """Print the panels of one name. Raises NotFoundError, which names those that there are."""
+    """Print the panels of one name. Raises NotFoundError, which lists the names in common."""
     panels = _panels(data)
     if name not in panels:
         there = ", ".join(panels) or "none"
@@ -70,7 +70,7 @@ def _echo_panel(data: SideBySide, name: str) -> None:
 
 
 def _panels(data: SideBySide) -> dict[str, list[tuple[str, Panel]]]:
-    """Return name → (run, panel) of all that the runs have in common: lines first."""
+    """Return name → (run, panel) of each panel that the runs have in common, lines first."""
     panels: dict[str, list[tuple[str, Panel]]] = {}
     for lines in data.lines:
         panels[lines.name] = [(data.heads[0].run, lines)]
@@ -84,7 +84,7 @@ def _panels(data: SideBySide) -> dict[str, list[tuple[str, Panel]]]:
 
 
 def _echo(data: SideBySide) -> None:
-    """Print judgements, results and settings, the first of the lines, and the panels by name."""
+    """Print judgements, results, settings that differ, one line panel, and names of panels."""
     for judgement in data.judgements:
         answer = f"no: {judgement.why_not}" if judgement.why_not else "yes"
         same = "; their lineages are the same, bit for bit" if judgement.same_lineage else ""
@@ -103,7 +103,7 @@ def _echo(data: SideBySide) -> None:
 
 
 def _results(data: SideBySide) -> list[list[str]]:
-    """Return a row for each run: how far it is, and its result."""
+    """Return a row of cells for each run: its progress and its result."""
     rows = []
     for head in data.heads:
         of = "" if head.of is None else f" of {head.of}"
@@ -114,7 +114,7 @@ def _results(data: SideBySide) -> list[list[str]]:
 
 
 def _result(result: Result | None) -> tuple[str, str, str]:
-    """Return a result in words, its interval, and what it was measured on."""
+    """Return (result in words, its interval, what it was measured on); "-" for what is missing."""
     if result is None:
         return "-", "-", "-"
     metric = result.metric
@@ -132,7 +132,7 @@ LONGEST = 5.0
 
 
 def _cut(store: EventStore, text: str) -> tuple[State, list[Envelope]]:
-    """Return the state and the rows that RUN, RUN@57 or RUN@g3 names."""
+    """Return (state, rows) at the place that RUN, RUN@57 or RUN@g3 names."""
     from dataclasses import replace
 
     from agent_forge.runs.history import repository
@@ -268,7 +268,7 @@ def diff_command(a: str, b: str, as_json: bool) -> None:
 
 
 def places(*texts: str) -> list[tuple[State, list[Envelope]]]:
-    """Return state and rows of each place: RUN, RUN@57 or RUN@g3."""
+    """Return (state, rows) of each place: RUN, RUN@57 or RUN@g3."""
     store = home().open_store()
     try:
         return [_cut(store, text) for text in texts]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def command_of(word: str, line: str) -> click.Command:
-    """Return the command that asks a run for something; `line` says what."""
+    """Return the click command `word` of `runs.kinds.controls`; its help begins with `line`."""
     command = control_of(word)
     params: list[click.Parameter] = [click.Argument(["run"])]
     if command.value:
@@ -53,7 +53,7 @@ def command_of(word: str, line: str) -> click.Command:
 def _recorded(
     run: str, ask: Callable[[EventStore, Home, str], State], done: str, as_json: bool
 ) -> None:
-    """Ask something of a run, which records it, and report it."""
+    """Let `ask` record an event of a run, and print that the run has `done` so."""
     from agent_forge.runs.home import Home
     from agent_forge.runs.lists.finding import full_name
 
@@ -67,7 +67,7 @@ def _recorded(
 
 
 def _describe(run: str, done: str, as_json: bool, **words: Any) -> None:
-    """Record words about a run."""
+    """Record a user's words about a run, and print what it has now."""
     from agent_forge.runs.record.events import Described
     from agent_forge.worker.commands import control
 

@@ -28,9 +28,9 @@ def write(
     to: Target | None,
     as_json: bool,
 ) -> None:
-    """Write a model in a format of other programs, send it to a Hub if that was asked for, and say so.
+    """Write a model in a format of other programs, upload it if `to` is given, and print the record.
 
-    `to` is the place at a Hub (`worker.exports.hub.Target`); None: nowhere. Raises ForgeError.
+    `to` is a repository of a Hub (`worker.exports.hub.Target`). Raises ForgeError.
     """
     from agent_forge.runs.home import Home
 
@@ -53,12 +53,12 @@ def write(
 
 
 def _tell(text: str) -> None:
-    """Print what a long look-up says meanwhile."""
+    """Print a message of a long look-up to stderr."""
     click.echo(text, err=True)
 
 
 def _gguf(written: formats.Written) -> None:
-    """Print the GGUF files that were written, and what is beside them."""
+    """Print which GGUF files were written, and the files beside them."""
     for file in written.get("files", [written]):
         _say_file(file)
     if "imatrix_tokens" in written:
@@ -74,7 +74,7 @@ def _gguf(written: formats.Written) -> None:
 
 
 def _say_file(file: formats.Written) -> None:
-    """Print a GGUF file's size, its loss if it was measured, and which matrices have other types."""
+    """Print a GGUF file's size, its loss if measured, and which matrices have other types."""
     loss = f", {file['bits_per_byte']:.4f} bits per byte" if "bits_per_byte" in file else ""
     click.echo(f"model:    {file['file']} ({file['bytes']:,} bytes, {file['type']}{loss})")
     matrix_types = file["other_types"]
@@ -87,7 +87,7 @@ def _say_file(file: formats.Written) -> None:
 
 
 def _compressed(written: formats.Written) -> None:
-    """Print the folder of the format compressed-tensors."""
+    """Print the folder and size of a compressed-tensors export."""
     click.echo(
         f"model:    {written['folder']} ({written['bytes']:,} bytes, {written['matrices']} matrices "
         f"{written['type']} in groups of {written['group']})"
@@ -95,7 +95,7 @@ def _compressed(written: formats.Written) -> None:
 
 
 def _bitnet(written: formats.Written) -> None:
-    """Print the packed folder of a ternary model."""
+    """Print the folder and size of a packed ternary model."""
     click.echo(
         f"model:    {written['folder']} ({written['bytes']:,} bytes, {written['ternary']} packed "
         "matrices)"
@@ -103,14 +103,14 @@ def _bitnet(written: formats.Written) -> None:
 
 
 def _adapter(written: formats.Written) -> None:
-    """Print the folder of an adapter."""
+    """Print the report of an extracted adapter."""
     from agent_forge.cli.extract import say
 
     say(written, False)
 
 
 def send(to: Target | None, out: Path, *more: Path) -> formats.Written:
-    """Upload an export, and files beside it; return what is said of that."""
+    """Upload an export and files beside it; return "hub" → the record, or {} if `to` is None."""
     if to is None:
         return {}
     from agent_forge.worker.exports import hub
@@ -120,7 +120,7 @@ def send(to: Target | None, out: Path, *more: Path) -> formats.Written:
 
 
 def say_sent(data: formats.Written) -> None:
-    """Print where an export is at a Hub, if it is there."""
+    """Print the URL of an export at a Hub, if it was uploaded."""
     if hub := data.get("hub"):
         click.echo(f"hub:      {hub['url']} ({'private' if hub['private'] else 'public'})")
 
@@ -165,7 +165,7 @@ GGUF_OPTIONS: tuple[Callable[[Callable], Callable], ...] = (
 
 
 def gguf_options(command: Callable) -> Callable:
-    """Add the options to a command, which gets them as `gguf`."""
+    """Return the command with the GGUF options added; it gets them as the argument `gguf`."""
 
     @functools.wraps(command)
     def collected(**given: Any) -> object:
@@ -246,7 +246,7 @@ def export_command(
 
 
 def _pushed(push: str | None, public: bool, out: str | None) -> Target | None:
-    """Return the place at a Hub that an export is sent to; None if it is not."""
+    """Return the repository to upload an export to; None without --push. Raises ConfigError."""
     if push is None:
         if public:
             raise ConfigError("--public is of a repository: add --push OWNER/NAME.")
@@ -259,7 +259,7 @@ def _pushed(push: str | None, public: bool, out: str | None) -> Target | None:
 
 
 def _tables(home: Home, run: str, folder: Path, as_json: bool) -> Json:
-    """Write the run's tables, say so, and return what was written."""
+    """Write the run's tables as Parquet files and print that; return run, folder and row counts."""
     from agent_forge.runs.history.repository import opened
     from agent_forge.runs.lists.finding import full_name
     from agent_forge.worker.exports import parquet
@@ -294,7 +294,7 @@ def _model(
     tables: Json | None,
     to: Target | None,
 ) -> None:
-    """Write the folder of a run's result, or of another model of the run, and record that."""
+    """Write the folder of a run's result, or of another model of the run; record and print that."""
     from agent_forge.worker.exports import delivery
 
     run, _, name = model.partition(":")
@@ -311,7 +311,7 @@ def _model(
 
 
 def announce(state: State, data: Json, as_json: bool) -> None:
-    """Print the result on stdout."""
+    """Print the result on stdout, as JSON or as the kind's view shows it."""
     if as_json:
         emit(data)
         return

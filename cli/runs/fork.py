@@ -1,4 +1,4 @@
-"""`forge fork`, `archive`, `import`: runs branched, and runs that travel."""
+"""`forge fork`, `archive`, `import`: branch runs, and take them to other machines."""
 
 from __future__ import annotations
 

@@ -41,17 +41,17 @@ if TYPE_CHECKING:
     from agent_forge.runs.kinds.state import State
     from agent_forge.runs.record.lineage import Child
 
-#: Words of the run list for how a run stands.
+#: Statuses of runs, as the run list has them.
 STATUSES = ("submitted", "running", "paused", "completed", "failed", "cancelled")
 
 
 def _age(row: Json) -> str:
-    """Return how long ago a run was submitted."""
+    """Return the time since a run was submitted as rough words, such as "3 h"."""
     return rough(time.time() - datetime.fromisoformat(row["submitted_at"]).timestamp())
 
 
 def _under_parents(rows: list[Json]) -> list[Json]:
-    """Return the rows with each run's parts, the oldest first, behind it, and how deep each is."""
+    """Return the rows with each run's parts behind it, the oldest first, and `depth` added."""
     runs = {row["run"]: row for row in rows}
     parts: dict[str | None, list[Json]] = {}
     for row in rows:
@@ -357,7 +357,7 @@ FORMATS = ("text", "csv", "json", "svg", "png")
 def _seen(
     state: State, rows: list[Envelope]
 ) -> Iterator[tuple[EventStore, Sequence[Child], Sequence[float | None]]]:
-    """Give the log, the runs that a run delegates, and the run's curve."""
+    """Yield (log, runs that a run delegates, the run's curve); the log is closed at the end."""
     from agent_forge.runs.history.run_cache import Journals, RunCache
 
     curve = Curve(kinds.of(state.kind), state.registry)
@@ -368,20 +368,20 @@ def _seen(
 
 
 def overview(state: State, rows: list[Envelope]) -> Panels:
-    """Return head and panels of a run, by its log and by those of the runs that it delegates."""
+    """Return head and panels of a run, from its log and those of the runs that it delegates."""
     with _seen(state, rows) as (_, children, curve):
         return kinds.of(state.kind).overview(state, curve, children)
 
 
 def markdown(state: State, rows: list[Envelope]) -> str:
-    """Return the report of a run for people as Markdown, as it stands now."""
+    """Return the report of a run as Markdown text, as it stands now."""
     with _seen(state, rows) as (store, children, curve):
         text = kinds.of(state.kind).full_report(store, state, rows, children, curve)
     return called(text, state.run, name_of(state.run))
 
 
 def with_now(state: State, rows: list[Envelope]) -> Panels:
-    """Return the same with what the run does now, by the tables of devices and leases."""
+    """Return head and panels of a run; the head has its current activity."""
     page = overview(state, rows)
     now = None if state.ended else _now(state)
     return page.model_copy(update={"head": page.head.model_copy(update={"now": now})})
@@ -430,7 +430,7 @@ def write(page: Panels, name: str, form: str) -> None:
 
 
 def _text(panel: Panel) -> None:
-    """Print a panel with all of its rows; without a terminal as a program reads them."""
+    """Print a panel with all of its rows; without a terminal numbers are as programs read them."""
     from agent_forge.cli.panels import cell, picture
 
     columns, rows = tables.table(panel)
@@ -442,5 +442,5 @@ def _text(panel: Panel) -> None:
 
 
 def _plain(value: object) -> str:
-    """Return a value without separators of thousands."""
+    """Return a value as text without separators of thousands; "-" for None."""
     return f"{value:.6g}" if isinstance(value, float) else "-" if value is None else str(value)

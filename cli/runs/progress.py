@@ -1,4 +1,4 @@
-"""`forge watch`, and the progress of a run on stderr: a live view on a terminal, else a line a unit."""
+"""`forge watch`, and progress on stderr: a live view on a terminal, else a line for each unit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from agent_forge.events import Envelope
     from agent_forge.runs.kinds.state import State
 
-#: What others did to the run, and what to do about it.
+#: Event of another user → words after it: what to do about it.
 _SAID = {
     "paused": ": it waits until `forge resume {run}`",
     "resumed": "",
@@ -39,17 +39,17 @@ _SAID = {
     "retried": "",
 }
 
-#: How the lines begin that say what was probed: the others were said before the run was recorded.
+#: First words of warnings about probes; the other warnings were printed before the run began.
 _MEASURED = ("probed: ", "not probed: ")
 
-#: How often a terminal is drawn, a second; seconds between two looks at who is at work.
+#: Pictures a second on a terminal; seconds between two looks at who works on the run.
 REFRESH, LOOK = 2, 1.0
 #: Seconds without a line after which a line says what a run does.
 WAIT = 10.0
 
 
 class _Followed:
-    """One of the runs that are followed: its view, its times, what happened last, its curve."""
+    """A followed run: its view, its times, latest news, its curve."""
 
     def __init__(self, state: State) -> None:
         self.view = kind_views.of(state.kind)
@@ -59,13 +59,13 @@ class _Followed:
         self.name = names_of([state.run]).get(state.run, state.run)
 
     def time(self, row: Envelope) -> None:
-        """Note when the run began, and when its newest event came."""
+        """Keep the times of the run's first and newest event."""
         self.began = self.began or row.recorded_at
         if row.type not in ("exported", "described"):  # the run may have ended before
             self.newest = row.recorded_at
 
     def take(self, state: State, rows: Sequence[Envelope]) -> None:
-        """Note what happened, and the values of its curve."""
+        """Add lines about new rows to the news, and their values to the curve."""
         from agent_forge.runs.kinds import wording
 
         names = wording.names(state)
@@ -75,25 +75,25 @@ class _Followed:
         self._curve.take(rows)
 
     def frame(self, state: State, hands: Sequence[live.Hand], rehearsal: object) -> live.Frame:
-        """Return what a terminal draws of the run."""
+        """Return the values of the run that a terminal draws."""
         times, news = (self.began, self.newest), tuple(self.news)
         frame = self.view.frame(state, *times, hands, news, self._curve.values, rehearsal)
         return replace(frame, run=self.name)
 
 
 class Progress:
-    """Follows the rows of a run and of the runs that are tasks of it; the terminal shows the newest.
+    """A display of a run and of the runs that are tasks of it; the terminal shows the newest.
 
-    The view of a run that has ended is erased: what follows says its result, whole.
+    The view of a run that has ended is erased: what follows has the whole result.
 
-    `hands` says who is at work; without it, the run is carried here and its next task is shown.
+    `hands` returns who works on the run; without it, this process does, and the next task is shown.
     """
 
     def __init__(self, hands: Callable[[], Sequence[live.Hand]] | None = None) -> None:
         dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown")
         self._terminal = sys.stderr.isatty() and not dumb
         self._live: Live | None = None
-        #: Run → what is known of it; the run that was told of last.
+        #: Run → its record; the run whose lines were printed last.
         self._runs: dict[str, _Followed] = {}
         self._last = ""
         self._shown: tuple[_Followed, live.Frame] | None = None
@@ -130,7 +130,7 @@ class Progress:
             self._live.__exit__(*details)
 
     def watch(self, state: State, rows: list[Envelope]) -> None:
-        """Show new rows; `state` is the state after them."""
+        """Show new rows of a run; `state` is the state after them."""
         followed = self._runs.get(state.run)
         if followed is None:
             followed = self._runs[state.run] = _Followed(state)
@@ -162,7 +162,7 @@ class Progress:
         print(line, file=sys.stderr, flush=True)
 
     def _say_run(self, state: State) -> None:
-        """Print which run is told of from here on, if several are followed, and what is told."""
+        """Print the run's name if it changes among several, and what its lines mean."""
         if state.run == self._last:
             return
         if len(self._runs) > 1:
@@ -172,14 +172,14 @@ class Progress:
         self._last = state.run
 
     def _how_far(self, state: State) -> str:
-        """Return how far a run is and the time left; empty if it has ended, or if that is unknown."""
+        """Return progress and time left as text in parentheses; empty if ended or unknown."""
         if state.ended:
             return ""
         outlook = kinds.of(state.kind).outlook(state, self._rehearsals.of(state))
         return "" if outlook.eta_s is None else f"  ({activity.progress(state, outlook)})"
 
     def _say(self, state: State, row: Envelope) -> None:
-        """Print what was measured at the start, and what users asked."""
+        """Print what was probed at the start, and what users asked for."""
         lines = []
         if row.type == "started":
             warnings = json.loads(row.data)["warnings"]
@@ -191,7 +191,7 @@ class Progress:
             self._print(line)
 
     def _take(self, followed: _Followed, state: State, rows: list[Envelope]) -> None:
-        """Keep what is to be drawn; the drawing is another thread's."""
+        """Keep the values to draw; another thread draws them."""
         followed.take(state, rows)
         earlier_work, self._known = self._known, self._at_work(state)
         if rows or earlier_work != self._known:

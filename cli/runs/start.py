@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from agent_forge.runs.kinds.asked import Plan
     from agent_forge.runs.kinds.kind import Kind
 
-#: Command → kind, where people say another word.
+#: Command → kind, if their names differ.
 KINDS = {"compress": "compression"}
-#: The option of kinds that train adapters, where they are asked to.
+#: The option of kinds that can train adapters.
 LORA = click.Option(
     ["--lora", "rank"],
     type=click.IntRange(min=1),
@@ -117,7 +117,7 @@ def _start(
     as_json: bool,
     **queued: object,
 ) -> None:
-    """Start a run of a kind. A setting that `config` has and the file, too, is that of `config`."""
+    """Start a run of a kind, by its config file and `config`, which wins over the file."""
     from agent_forge.runs.home import Home
 
     home = Home.default()
@@ -126,9 +126,9 @@ def _start(
 
 
 def command_of(word: str, line: str) -> click.Command:
-    """Return the command that starts runs of one kind; `line` says what it does.
+    """Return the click command that starts runs of one kind; its help begins with `line`.
 
-    The model of the kind's main role stands without a role; its other roles, and settings that the kind
+    The model of the kind's main role is an argument; its other roles, and settings that the kind
     offers, are options.
     """
     from agent_forge.runs import kinds
@@ -156,7 +156,7 @@ def command_of(word: str, line: str) -> click.Command:
 
 
 def _role_option(kind: Kind, name: str) -> click.Option:
-    """Return the option of a role's models: `--student`, again for several, of the role students."""
+    """Return the option of a role's models: `--student`, repeated for several, for students."""
     flag = kind.command.options.get(name, f"--{name.removesuffix('s').replace('_', '-')}")
     several = get_origin(kind.submitted.model_fields[name].annotation) is tuple
     words = f"A model of the role {name}{'; again for several' if several else ''}."
@@ -183,7 +183,7 @@ def _setting_option(kind: Kind, name: str) -> click.Option:
 
 
 def _started(word: str, main: str | None, **arguments: Any) -> None:
-    """Start a run of a kind, from the arguments of its command. Raises UsageError, ConfigError."""
+    """Start a run of a kind, by the arguments of its command. Raises UsageError, ConfigError."""
     from agent_forge.runs import kinds
 
     kind, models = kinds.of(word), list(arguments.pop("models"))
@@ -203,14 +203,14 @@ def _started(word: str, main: str | None, **arguments: Any) -> None:
             models += [f"{name}={place}" for place in value]
         elif value is not None and value is not False and value != ():
             config |= _chosen(kind, name, value)
-    # Prompts without checks beside them stand for none, which is no word of the user's.
+    # Prompt files without checks beside them give an empty list, which the user did not set.
     if twice := [name for name in sets if config.get(name, sets[name]) not in (sets[name], [])]:
         raise click.UsageError(f"--set {twice[0]} contradicts another option: leave one out.")
     _start(word, config | sets, tuple(models), **arguments)
 
 
 def _chosen(kind: Kind, name: str, value: Any) -> dict[str, object]:
-    """Return the settings that the value of an option stands for. Raises ConfigError."""
+    """Return name → value of the settings that an option stands for. Raises ConfigError."""
     if " " in kind.command.options[name]:
         return kind.command.read(name, value)
     if value is True:
@@ -228,7 +228,7 @@ def planned(
     output_dir: str | None,
     elsewhere: bool,
 ) -> Plan:
-    """Return the plan of a new run, checked. Raises ConfigError, UnavailableError."""
+    """Return the checked plan of a new run. Raises ConfigError, UnavailableError."""
     from agent_forge.runs.kinds.asked import Lookup, RunRequest
     from agent_forge.weights.storage.model_origin import Finder
     from agent_forge.worker.commands import submit
@@ -242,7 +242,7 @@ def planned(
 
 
 def _role(text: str) -> tuple[str, str]:
-    """Return the role and the model of ROLE=MODEL."""
+    """Return (role, model) of ROLE=MODEL. Raises UsageError."""
     role, equals, model = text.partition("=")
     if role and equals and not model:
         raise click.UsageError(f"the name of the model {role} is empty.")

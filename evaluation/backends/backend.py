@@ -32,18 +32,18 @@ class Evaluator(Protocol):
 
     @property
     def positions(self) -> int | None:
-        """The longest sequence that the model takes; None if that is not known."""
+        """The longest sequence that the model takes, in tokens; None if it is not known."""
 
     def losses(self, sequences: Sequence[Ids]) -> list[Losses]:
-        """Return the losses of every sequence; none is shorter than two tokens."""
+        """Return one `Losses` pair per sequence; no sequence is shorter than two tokens."""
         ...
 
     def continuations(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[NDArray[np.float32]]:
-        """Return −log p of every token of each continuation; no prompt or continuation is empty."""
+        """Return per pair −log p of its continuation's tokens, in nats; no part of a pair is empty."""
         ...
 
     def replies(self, problems: Sequence[PackedProblem], tokenizer: Tokenizer) -> list[str]:
-        """Return greedy replies (always the most likely token), ended as each problem says."""
+        """Return per problem a greedy reply (always the likeliest token), ended as it says."""
         ...
 
 
@@ -57,15 +57,15 @@ class LocalModel(Protocol):
 
     @property
     def positions(self) -> int | None:
-        """The longest sequence that the architecture takes; None if it does not say."""
+        """The longest sequence that the architecture takes, in tokens; None if it does not say."""
         ...
 
     def rows(self, length: int) -> int:
-        """Return how many sequences of `length` tokens go into one forward pass."""
+        """Return the number of sequences of `length` tokens in one forward pass."""
         ...
 
     def losses(self, sequences: Sequence[Ids], pad: int = 1) -> list[Losses]:
-        """Return the losses of every sequence, with lengths rounded up to a multiple of `pad`."""
+        """Return one `Losses` pair per sequence, with lengths rounded up to a multiple of `pad`."""
         ...
 
     def continued(
@@ -84,7 +84,7 @@ class LocalModel(Protocol):
 
 
 def rows_per_batch(length: int, vocabulary: int, tokens: int | None = None) -> int:
-    """Return how many sequences of `length` tokens go into one forward pass of `tokens`.
+    """Return the number of sequences of `length` tokens in one forward pass of `tokens`.
 
     If `tokens` is None: `BATCH_TOKENS`, fewer if the vocabulary is large.
     """
@@ -95,7 +95,7 @@ def rows_per_batch(length: int, vocabulary: int, tokens: int | None = None) -> i
 def batches(
     sequences: Sequence[Ids], rows: Callable[[int], int], pad: int = 1, limit: int | None = None
 ) -> Iterator[tuple[int, list[int]]]:
-    """Yield (length, places): batches of `rows(length)` sequences of one padded length, in order.
+    """Yield (padded length, indices of sequences): batches of at most `rows(length)` sequences.
 
     Batches depend on lengths and order alone, so the same draw gives the same shapes and, within a
     profile, the same bits. No length is padded beyond `limit`.

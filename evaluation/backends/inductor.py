@@ -32,7 +32,7 @@ Scorer = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 
 
 def scored(logits: torch.Tensor, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return a `Scorer`'s results from the ids and their logits [batch, length, vocabulary]."""
+    """Return (−log p of each next token, True if it is the likeliest), both [batch, length − 1]."""
     predicted, targets = logits[:, :-1].float(), ids[:, 1:]
     losses = F.cross_entropy(predicted.flatten(0, 1), targets.flatten(), reduction="none")
     return losses.view_as(targets), predicted.argmax(dim=-1) == targets
@@ -43,7 +43,7 @@ class NotCompiledError(UnavailableError):
 
 
 def compiler(device: torch.device) -> str:
-    """Return the compiler for a device with version and instruction set; empty if there is none."""
+    """Return a device's compiler, its version and instruction set as text; '' without a compiler."""
     if device.type == "cuda":
         try:
             return f"triton {metadata.version('triton')}"
@@ -65,7 +65,7 @@ def _of_system(name: str) -> str:
 
 
 def scorer(module: torch.nn.Module) -> Scorer:
-    """Return a scorer that compiles the module when it is first called.
+    """Return a `Scorer` that compiles the module when it is first called.
 
     That call raises NotCompiledError if the module cannot be compiled.
     """
@@ -97,7 +97,7 @@ def scorer(module: torch.nn.Module) -> Scorer:
 
 
 def _compile(function: Callable, device: torch.device) -> Callable:
-    """Return the function as it will be compiled: one shape, no caches of pickles, no timing.
+    """Return the function under `torch.compile`: for one shape, without caches of pickles or timing.
 
     Raises NotCompiledError if this version of torch cannot leave this processor's own instructions
     out of compiled code: they are no part of the profile.
@@ -121,7 +121,7 @@ def _compile(function: Callable, device: torch.device) -> Callable:
 
 @lru_cache
 def _folder(made_by: str) -> str:
-    """Return this user's folder for compiled code of one compiler (file names do not tell which).
+    """Return the path of this user's folder for code of one compiler (file names do not tell which).
 
     If another user owns this folder or can write to it, return a new temporary folder.
     """

@@ -77,7 +77,7 @@ class ResidentModel:
 
     @classmethod
     def from_module(cls, module: PreTrainedModel) -> ResidentModel:
-        """Wrap an existing module, on its own device.
+        """Return a ResidentModel around an existing module, on the module's own device.
 
         Weights that are loaded into it are computed in the dtype that the module has now.
         """
@@ -131,10 +131,10 @@ class ResidentModel:
             changed = block_names.with_blocks(settings, [(settings, 0)] * blocks)
             modules[blocks] = self._empty(type(self.config).from_dict(changed))
         if modules[blocks] is not self.module:
-            self._let_go()
+            self._free_weights()
             self.module = modules[blocks]
 
-    def _let_go(self) -> None:
+    def _free_weights(self) -> None:
         """Move the module's weights to the meta device to free memory; tied ones stay tied."""
         emptied: dict[int, torch.nn.Parameter] = {}
         for module in self.module.modules():
@@ -146,7 +146,7 @@ class ResidentModel:
                     module._parameters[leaf] = emptied[id(tensor)]
 
     def rows(self, length: int) -> int:
-        """Return how many sequences of `length` tokens go into one forward pass."""
+        """Return the number of sequences of `length` tokens in one forward pass."""
         return rows_per_batch(length, self.vocabulary, self.batch_tokens)
 
     @property
@@ -157,15 +157,12 @@ class ResidentModel:
 
     @torch.inference_mode()
     def logits(self, ids: torch.Tensor) -> torch.Tensor:
-        """Compute the logits of `ids`.
-
-        [batch, length] int64 → [batch, length, vocabulary], in the model's dtype.
-        """
+        """Return [batch, length, vocabulary] logits, in the model's dtype, of [batch, length] ids."""
         return self.module(input_ids=ids.to(self.device), use_cache=False).logits
 
     @torch.inference_mode()
     def losses(self, sequences: Sequence[Ids], pad: int = 1) -> list[Losses]:
-        """Return the losses of every sequence, as `Evaluator` says.
+        """Return per sequence (−log p, True if likeliest) of every token but the first.
 
         `pad`: sequences are padded on the right to a length that is a multiple of it, so that more
         of them share a forward pass. Causal attention does not see this padding.
@@ -190,9 +187,7 @@ class ResidentModel:
 
     @torch.inference_mode()
     def token_losses(self, ids: torch.Tensor) -> Losses:
-        """Compute the losses of [batch, length] ids: −log p (float32), and True for each most
-        likely token, both [batch, length − 1].
-        """
+        """Return (−log p float32, True if likeliest), both [batch, length − 1], of int64 `ids`."""
         ids = ids.to(self.device)
         if self._is_compiled(ids):
             losses, best = self._scorer(ids)
@@ -208,11 +203,11 @@ class ResidentModel:
         return inductor.scorer(self._whole)
 
     def continuations(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[NDArray[np.float32]]:
-        """Return −log p of continuations, as `Evaluator` says; every prompt is read once."""
+        """Return per pair −log p of its continuation's tokens, float32; every prompt is read once."""
         return continuations(self, pairs)
 
     def replies(self, problems: Sequence[PackedProblem], tokenizer: Tokenizer) -> list[str]:
-        """Return greedy replies, as `Evaluator` says."""
+        """Return the text of one greedy reply per problem, as `Evaluator` says."""
         return replies(self, problems, tokenizer)
 
     @torch.inference_mode()
@@ -224,7 +219,7 @@ class ResidentModel:
         until: StoppingCriteria,
         choose: LogitsProcessor | None = None,
     ) -> torch.Tensor:
-        """Return the most likely next tokens, [batch, ≤ limit] int64 on the CPU.
+        """Return the most likely next tokens, [batch, at most `limit`] int64 on the CPU.
 
         `ids` are [batch, length] int64, padded on the left where `mask` is 0. `until` is a
         transformers StoppingCriteria, `choose` a LogitsProcessor that changes the scores by which the
@@ -253,7 +248,7 @@ Floats = NDArray[np.float32]
 
 
 def continuations(model: LocalModel, pairs: Sequence[tuple[Ids, Ids]]) -> list[Floats]:
-    """Return −log p of every token of each continuation, [its length] float32, nats."""
+    """Return per pair −log p of each token of its continuation: [its length] float32, nats."""
     if not shareable(model.module):
         whole = model.losses([np.concatenate(pair) for pair in pairs], PAD_TO)
         return [losses[len(p) - 1 :] for (p, _), (losses, _) in zip(pairs, whole, strict=True)]
@@ -304,7 +299,7 @@ _Asked = tuple[Ids, list[tuple[int, Ids]]]
 
 @torch.inference_mode()
 def _batch(model: LocalModel, length: int, prompts: Sequence[_Asked]) -> dict[int, Floats]:
-    """Return place → −log p for all continuations of one batch of prompts, padded to `length`."""
+    """Return {place: −log p of its tokens} of all continuations of prompts padded to `length`."""
     ids = torch.zeros((len(prompts), length), dtype=torch.int64)
     mask = torch.zeros_like(ids)
     for row, (prompt, _) in enumerate(prompts):
@@ -333,7 +328,7 @@ def _batch(model: LocalModel, length: int, prompts: Sequence[_Asked]) -> dict[in
 def _forward(
     model: LocalModel, ids: torch.Tensor, mask: torch.Tensor, cache: Cache | None, keep: int
 ) -> Any:
-    """Run a forward pass over `ids`, after the cached tokens; `mask` covers both."""
+    """Return the module's output (logits, cache) for `ids` after the cache; `mask` covers both."""
     positions = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -ids.shape[1] :]
     return model.module(
         input_ids=ids.to(model.device),

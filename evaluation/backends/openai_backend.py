@@ -40,7 +40,7 @@ class Endpoint:
 
         `url` is that of the API (`http://host:8000/v1`), `model` the name under which the server
         serves the model. `key` is sent as the bearer token; without it the URL's own user and
-        password are sent. None of them is ever shown.
+        password are sent. The program shows none of them.
         """
         self._address = Address(url.rstrip("/"))
         self._model, self._positions = model, positions
@@ -58,11 +58,11 @@ class Endpoint:
 
     @property
     def positions(self) -> int | None:
-        """The longest prompt: the model's own limit less the one token that is generated."""
+        """Tokens of the longest prompt: the model's own limit less the one token that is generated."""
         return None if self._positions is None else self._positions - 1
 
     def continuations(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[NDArray[np.float32]]:
-        """Return −log p of continuations, as `Evaluator` says. Raises EndpointError."""
+        """Return per pair −log p of its continuation's tokens, in nats. Raises EndpointError."""
         losses = self.losses([np.concatenate(pair) for pair in pairs])
         return [
             row_losses[len(prompt) - 1 :]
@@ -70,7 +70,7 @@ class Endpoint:
         ]
 
     def losses(self, sequences: Sequence[Ids]) -> list[Losses]:
-        """Return the losses of every sequence, as `Evaluator` says. Raises EndpointError."""
+        """Return per sequence (−log p, True if likeliest) of its tokens. Raises EndpointError."""
         sequence_losses: list[Losses | None] = [None] * len(sequences)
         for _, places in batches(sequences, lambda length: rows_per_batch(length, 1)):
             prompts = [sequences[place].tolist() for place in places]
@@ -81,7 +81,7 @@ class Endpoint:
         return [each for each in sequence_losses if each is not None]
 
     def replies(self, problems: Sequence[PackedProblem], tokenizer: Tokenizer) -> list[str]:
-        """Return greedy replies, as `Evaluator` says. Raises EndpointError.
+        """Return the text of one greedy reply per problem. Raises EndpointError.
 
         Replies are cut here at all stop texts, because the server gets only the first four.
         """
@@ -98,7 +98,7 @@ class Endpoint:
         return result
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the HTTP connections."""
         self._client.close()
 
     def _read(self, choice: Mapping[str, Any], length: int) -> Losses:
@@ -122,7 +122,7 @@ class Endpoint:
         return (-own_logprobs).astype(np.float32), own_logprobs >= highest - ROUNDING
 
     def _ask(self, prompts: list[list[int]], **fields: object) -> list[Mapping[str, object]]:
-        """Send one request and return its choices, in the order of the prompts."""
+        """Return the choices (dicts) that the server answers, in the order of the prompts."""
         body = {"model": self._model, "prompt": prompts, "temperature": 0, "n": 1, **fields}
         try:
             answer = self._client.post(f"{self._address.bare}/completions", json=body)
@@ -140,7 +140,7 @@ class Endpoint:
 
     @contextmanager
     def _understood(self) -> Iterator[None]:
-        """Raise EndpointError for errors of reading an answer within this context."""
+        """Turn errors of reading an answer within this context into EndpointError."""
         try:
             yield
         except (

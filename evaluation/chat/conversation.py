@@ -21,7 +21,7 @@ Reason = Literal["end", "length", "context", "stopped"]
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a reply's choice."""
+    """Settings by which a reply's tokens are chosen."""
 
     #: Tokens of the longest reply.
     max_tokens: int = 512
@@ -49,7 +49,7 @@ class Reply(Iterator[str]):
     """
 
     def __init__(self, pieces: Iterator[Piece], stopping: Event) -> None:
-        """Take the pieces of a speaker, which ends when `stopping` is set."""
+        """Take a speaker's pieces; the speaker ends them once `stopping` is set."""
         self._pieces, self._stopping = pieces, stopping
         self.text, self.tokens = "", 0
         self.reason: Reason = "stopped"
@@ -81,7 +81,7 @@ class Speaker(Protocol):
     templated: bool
 
     def ids(self, messages: Sequence[Message]) -> list[int]:
-        """Return a conversation as token ids, up to where the reply begins.
+        """Return the token ids of a conversation, up to where the reply begins.
 
         Without a template: the texts of all messages, one directly behind another.
         Raise ConfigError if the template refuses the conversation.
@@ -89,17 +89,17 @@ class Speaker(Protocol):
         ...
 
     def reply(self, ids: Sequence[int], settings: Settings) -> Reply:
-        """Return the reply to a conversation: a function of the model, the ids and the settings."""
+        """Return a `Reply` that grows as it is read; model, ids and settings alone decide its text."""
         ...
 
 
 def fitting(
     speaker: Speaker, messages: Sequence[Message], settings: Settings
 ) -> tuple[list[Message], list[int]]:
-    """Return the messages that fit into the model's context with a reply, and their token ids.
+    """Return (messages that fit into the model's context with a reply, their token ids).
 
     The oldest turns are dropped (a user's message and its reply); a system message and the newest
-    message stay. Half of the context at most is held free for the reply. Raise ConfigError if the
+    message stay. At most half of the context is kept free for the reply. Raise ConfigError if the
     newest message alone leaves no token for a reply.
     """
     remaining = list(messages)
@@ -120,6 +120,6 @@ def fitting(
 
 
 def limit(speaker: Speaker, ids: Sequence[int], settings: Settings) -> tuple[int, Reason]:
-    """Return the tokens that a reply may have, and the reason of its end if it has them all."""
+    """Return (most tokens that the reply may have, reason of its end once it has them all)."""
     left = settings.max_tokens if speaker.positions is None else speaker.positions - len(ids)
     return (left, "context") if left < settings.max_tokens else (settings.max_tokens, "length")

@@ -50,11 +50,11 @@ class LlamaCppSpeaker:
     """A GGUF file, held in a process of llama.cpp."""
 
     def __init__(self, file: Path) -> None:
-        """Load a file. Raise SourceError, or UnavailableError without the package `xllamacpp`."""
-        _check(file)
+        """Load a file in llama.cpp. Raise SourceError, or UnavailableError without `xllamacpp`."""
+        _check_file(file)
         self.name = file.name
         self._key = secrets.token_hex(16)
-        self._address = urlsplit(_started(self, file, self._key))
+        self._address = urlsplit(_start_server(self, file, self._key))
         properties = self._answer("/props", None)
         meta = self._answer("/v1/models", None)["data"][0]["meta"]
         self.positions: int | None = properties["default_generation_settings"]["n_ctx"]
@@ -66,7 +66,7 @@ class LlamaCppSpeaker:
         self.templated = _has_template(file)
 
     def ids(self, messages: Sequence[Message]) -> list[int]:
-        """Return a conversation as token ids, as `Speaker` says."""
+        """Return the token ids of a conversation, as `Speaker` says."""
         if not self.templated:
             return self._tokens("".join(message["content"] for message in messages), True)
         try:
@@ -76,12 +76,12 @@ class LlamaCppSpeaker:
         return self._tokens(text, False)
 
     def _tokens(self, text: str, begins: bool) -> list[int]:
-        """Return the token ids of a text; with `begins` behind those that begin every text."""
+        """Return the token ids of a text; with `begins` the tokens that begin every text come first."""
         body = {"content": text, "add_special": begins, "parse_special": not begins}
         return self._answer("/tokenize", body)["tokens"]
 
     def reply(self, ids: Sequence[int], settings: Settings) -> Reply:
-        """Return the reply to a conversation, as `Speaker` says."""
+        """Return a `Reply`, the iterator over its pieces of text, as `Speaker` says."""
         stopping = Event()
         return Reply(self._pieces(ids, settings, stopping), stopping)
 
@@ -107,7 +107,7 @@ class LlamaCppSpeaker:
             connection.close()
 
     def _ask(self, path: str, body: object) -> tuple[Any, Any]:
-        """Return the connection to the server and its answer. Raise UnavailableError, SourceError."""
+        """Return (connection, response) of a request. Raise UnavailableError, SourceError."""
         connection = http.client.HTTPConnection(
             str(self._address.hostname), int(self._address.port or 0), timeout=PATIENCE
         )
@@ -126,7 +126,7 @@ class LlamaCppSpeaker:
         return connection, answer
 
     def _answer(self, path: str, body: Any) -> Any:
-        """Return the server's answer as JSON. Raise UnavailableError, SourceError."""
+        """Return the server's answer, parsed from JSON. Raise UnavailableError, SourceError."""
         connection, answer = self._ask(path, body)
         try:
             return json.load(answer)
@@ -137,7 +137,7 @@ class LlamaCppSpeaker:
 
 
 def _request(ids: Sequence[int], most: int, settings: Settings) -> dict[str, Any]:
-    """Return the request for a reply of at most `most` tokens."""
+    """Return a dict, the body of the request for a reply of at most `most` tokens."""
     request = {"prompt": list(ids), "n_predict": most, "stream": True}
     temperature = settings.temperature
     if temperature is None:
@@ -152,7 +152,7 @@ def _request(ids: Sequence[int], most: int, settings: Settings) -> dict[str, Any
 
 
 def _events(answer: Any) -> Iterator[dict[str, Any]]:
-    """Yield what a stream of server-sent events says."""
+    """Yield the JSON object of each event in a stream of server-sent events."""
     for line in answer:
         if line.startswith(b"data: "):
             yield json.loads(line.removeprefix(b"data: "))
@@ -164,7 +164,7 @@ def _lost(name: str) -> UnavailableError:
     )
 
 
-def _check(file: Path) -> None:
+def _check_file(file: Path) -> None:
     """Raise SourceError if a file is no GGUF file, UnavailableError if llama.cpp is not here."""
     if not header.is_gguf(file):
         raise SourceError(f"{file} cannot be read, or is no GGUF file: it does not begin with GGUF.")
@@ -181,10 +181,10 @@ def _has_template(file: Path) -> bool:
         return content.find(entry) >= 0
 
 
-def _started(owner: object, file: Path, key: str) -> str:
-    """Return the address of a server for a file; its process ends with `owner`.
+def _start_server(owner: object, file: Path, key: str) -> str:
+    """Return the URL of a new llama.cpp server for a file; its process ends with `owner`.
 
-    Raise SourceError with llama.cpp's last word if the file cannot be loaded.
+    Raise SourceError with llama.cpp's last error message if the file cannot be loaded.
     """
     read, write = os.pipe()
     with tempfile.TemporaryFile() as messages, os.fdopen(read) as line:
@@ -219,7 +219,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def serve() -> None:
-    """Load a file in the process, tell the address, and answer until standard input is closed."""
+    """Load a GGUF file, write the server's URL to a pipe, and answer until standard input closes."""
     xllamacpp: object = importlib.import_module("xllamacpp")
     file, out = sys.argv[-2:]
     params = xllamacpp.CommonParams()

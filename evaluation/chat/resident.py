@@ -70,7 +70,7 @@ class ResidentSpeaker:
         self.templated = bool(self._tokenizer.chat_template)
 
     def ids(self, messages: Sequence[Message]) -> list[int]:
-        """Return a conversation as token ids, as `Speaker` says."""
+        """Return the token ids of a conversation, as `Speaker` says."""
         if not self.templated:
             text = "".join(message["content"] for message in messages)
             return [*self._first, *self._tokenizer.encode(text, add_special_tokens=False)]
@@ -81,12 +81,12 @@ class ResidentSpeaker:
         return self._tokenizer.encode(text, add_special_tokens=False)
 
     def reply(self, ids: Sequence[int], settings: Settings) -> Reply:
-        """Return the reply to a conversation, as `Speaker` says."""
+        """Return a `Reply`, the iterator over its pieces of text, as `Speaker` says."""
         stopping = Event()
         return Reply(self._pieces(list(ids), settings, stopping), stopping)
 
     def _pieces(self, ids: list[int], settings: Settings, stopping: Event) -> Iterator[Piece]:
-        """Yield the reply's pieces; the thread that writes it has ended with the last."""
+        """Yield the pieces of a reply; a thread generates it, and has ended after the last piece."""
         if not ids:
             raise ConfigError("there is no text to continue: type some.")
         most, reason = limit(self, ids, settings)
@@ -121,7 +121,7 @@ class ResidentSpeaker:
         choose: TokenChooser,
         tokens: SimpleQueue[int | BaseException | None],
     ) -> None:
-        """Write a reply; `tokens` gets its tokens by `heard`, an error if there is one, and None."""
+        """Generate a reply: put its tokens, an error if there is one, and then None into `tokens`."""
         row = torch.tensor([ids])
         try:
             self._model.continued(row, torch.ones_like(row), most, heard, choose)
@@ -131,7 +131,7 @@ class ResidentSpeaker:
 
 
 class _Hearing(StoppingCriteria):
-    """Stopping criterion that passes tokens on, and ends at an end token or when asked to stop."""
+    """Stopping criterion that queues each token and stops at an end token or when asked to."""
 
     def __init__(
         self, tokens: SimpleQueue[int | BaseException | None], ends: frozenset[int], stopping: Event
@@ -164,7 +164,7 @@ class Choice:
 
     @property
     def words(self) -> str:
-        """The choice in words for people."""
+        """The rule in words for people: "greedy", or the steps with their numbers."""
         if not self.temperature:
             return "greedy"
         steps = {"top-k": self.top_k, "top-p": self.top_p, "min-p": self.min_p}
@@ -172,7 +172,7 @@ class Choice:
         return ", ".join([f"temperature {self.temperature:g}", *more])
 
     def of(self, settings: Settings) -> Choice:
-        """Return the choice with what the user asks for; a top-p alone samples at temperature 1."""
+        """Return the rule with the user's settings put in; a top-p alone samples at temperature 1."""
         temperature = settings.temperature
         if temperature is None:
             temperature = self.temperature or (1.0 if settings.top_p is not None else 0.0)
@@ -181,7 +181,7 @@ class Choice:
 
 
 def of_folder(folder: Path) -> Choice:
-    """Return what the generation_config.json of a model folder says. Raise SourceError."""
+    """Return the `Choice` of a generation_config.json, greedy if it is missing. Raise SourceError."""
     file = folder / FILE
     if not file.exists():
         return Choice()
@@ -203,7 +203,7 @@ def of_folder(folder: Path) -> Choice:
 
 
 def _number(file: Path, settings: dict[str, Any], key: str, low: float, high: float) -> float | None:
-    """Return a number above `low`, at most `high`; None without one. Raise SourceError."""
+    """Return a setting above `low`, at most `high`; None if it is missing. Raise SourceError."""
     value = settings.get(key)
     if value is None or (key == "top_k" and value == 0):  # 0 tokens: all of them
         return None
@@ -214,7 +214,7 @@ def _number(file: Path, settings: dict[str, Any], key: str, low: float, high: fl
 
 
 class TokenChooser(LogitsProcessor):
-    """Logits processor that leaves the likeliest token, or the one that is drawn by a key."""
+    """Logits processor of a `Choice`: afterwards the likeliest token is the one to take."""
 
     def __init__(self, choice: Choice, limit: int, length: int, *key: str | int) -> None:
         """Choose up to `limit` tokens after a prompt of `length` tokens."""
@@ -243,7 +243,7 @@ LONGEST = 4
 
 
 class Decoder:
-    """Decoder of one reply."""
+    """Decoder from a reply's tokens to text that never cuts a character."""
 
     def __init__(self, tokenizer: Tokenizer, before: list[int]) -> None:
         """Decode tokens that follow `before`, the last ids of the prompt."""
@@ -252,14 +252,14 @@ class Decoder:
         self._before, self._held = list(before), list[int]()
 
     def push(self, token: int) -> str:
-        """Return the text that a token completes; empty if a character still lacks bytes."""
+        """Return the text that a token completes; '' if a character still lacks bytes."""
         self._held.append(token)
         text = self._text()
         incomplete = text.endswith(REPLACEMENT) and len(self._held) < LONGEST
         return "" if incomplete else self._out(text)
 
     def end(self) -> str:
-        """Return what is held back, complete or not."""
+        """Return the text that is held back, complete or not; '' if there is none."""
         return self._out(self._text()) if self._held else ""
 
     def _out(self, text: str) -> str:

@@ -60,7 +60,7 @@ Note = Callable[[str], None]
 
 
 def kind(path: Path) -> str:
-    """Return the ending in `KINDS` that says how a file is read, "" for a file of no kind."""
+    """Return the ending in `KINDS` that says how a file is read; '' for a file of no kind."""
     name = _unzipped(path)
     end = Path(name).suffix.lower()
     return end if end in KINDS and not (end == ".parquet" and name != path.name) else ""
@@ -77,7 +77,7 @@ def _unzipped(path: Path) -> str:
 
 
 def text(path: Path) -> str:
-    """Read a whole file as text. Raises DataError."""
+    """Return a whole file's text, unpacked if it is gzipped. Raises DataError."""
     try:
         content = _unpacked(path) if path.suffix.lower() == ".gz" else _regular(path).read_bytes()
         # As Python reads text: every line ends in a line feed.
@@ -120,8 +120,8 @@ def check_size(path: Path) -> None:
         )
 
 
-def _unmarked(path: Path) -> str:
-    """Read a whole file as text, without the byte-order mark that Excel writes at the beginning."""
+def _text_without_mark(path: Path) -> str:
+    """Return a whole file's text without the byte-order mark that Excel writes at the beginning."""
     return text(path).removeprefix("\ufeff")
 
 
@@ -140,10 +140,11 @@ def _unpacks_to_too_much(path: Path) -> DataError:
 
 
 def rows(path: Path, note: Note, from_program: bool = False) -> Iterator[Row]:
-    """Yield the rows of a file that is no plain text as items. Raises DataError naming file and line.
+    """Yield (file and line, number, row that is an item) for each row of a file that is no plain text.
 
     Rows without text are left out. `note` is told of them, of the forms of rows and of keys left out.
     `from_program`: the program wrote the file; its rows are items already, and stay as they are.
+    Raises DataError naming file and line.
     """
     read = {".jsonl": _lines, ".json": _array, ".csv": _table, ".parquet": _parquet}[kind(path)]
     if from_program:
@@ -151,9 +152,9 @@ def rows(path: Path, note: Note, from_program: bool = False) -> Iterator[Row]:
         return
     counts, first = Counts(), ""
     for where, number, row in read(path):
-        filled = _filled(row) if kind(path) in TABLES else row
+        filled = _without_empty_cells(row) if kind(path) in TABLES else row
         try:
-            shaped = row_forms.shape(_named(filled))
+            shaped = row_forms.shape(_with_text_id(filled))
         except row_forms.FormError as error:
             raise DataError(f"{where}: {error}.") from error
         if shaped is None and len(filled) == len(row):
@@ -190,7 +191,7 @@ class Counts:
     equal: list[str] = field(default_factory=list)
 
     def take(self, where: str, row: dict[str, object], shaped: row_forms.Shaped) -> None:
-        """Note what a row has. Raises DataError if a question's right choice is there twice."""
+        """Count a row and its keys. Raises DataError if a question's right choice is there twice."""
         self.items += 1
         self.forms[shaped.how, shaped.kind] += 1
         for key in shaped.rest:
@@ -217,7 +218,7 @@ class Counts:
         self.equal.append(where)
 
     def notes(self, noun: str) -> Iterator[str]:
-        """Yield a sentence for everything that users should know; `noun`: keys or columns."""
+        """Yield sentences for the user, about rows, forms and keys; `noun`: "keys" or "columns"."""
         if self.empty:
             yield f"{self.empty} row{'s' * (self.empty > 1)} without text left out."
         for (how, items), count in self.forms.items():
@@ -239,12 +240,12 @@ class Counts:
                 )
 
 
-def _filled(row: dict[str, object]) -> dict[str, object]:
+def _without_empty_cells(row: dict[str, object]) -> dict[str, object]:
     """Return the row without its empty cells; keep an empty prompt, which a question may have."""
     return {k: v for k, v in row.items() if v is not None and (v != "" or k == "prompt")}
 
 
-def _named(row: dict[str, object]) -> dict[str, object]:
+def _with_text_id(row: dict[str, object]) -> dict[str, object]:
     """Return the row with its id as text: in a table an id is often a number."""
     return {**row, "id": str(row["id"])} if type(row.get("id")) is int else row
 
@@ -258,7 +259,7 @@ def _no_item(path: Path, where: str, row: dict[str, object]) -> str:
 
 
 def _lines(path: Path) -> Iterator[Row]:
-    for number, line in enumerate(_unmarked(path).split("\n"), start=1):
+    for number, line in enumerate(_text_without_mark(path).split("\n"), start=1):
         if line.strip():
             where = f"{path}:{number}"
             row = _json(line, where)
@@ -271,7 +272,7 @@ def _lines(path: Path) -> Iterator[Row]:
 
 
 def _json(content: str, where: str) -> object:
-    """Parse a document or a line. Raises DataError, also for more than `MOST_PARTS` lists and objects.
+    """Return parsed JSON. Raises DataError, also for more than `MOST_PARTS` lists and objects.
 
     `[],` takes 64 bytes of memory, and a file of a megabyte can unpack to a gigabyte of them.
     """
@@ -296,7 +297,7 @@ class _TwiceError(ValueError):
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return a JSON object. Raises _TwiceError."""
+    """Return the pairs as a dict. Raises _TwiceError for a key that is there twice."""
     members = dict(pairs)
     if len(members) < len(pairs):
         twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
@@ -305,12 +306,12 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _parts(content: str) -> int:
-    """Return how many lists and objects the text of JSON has at most: its brackets, also in texts."""
+    """Return an upper bound of the lists and objects in JSON text: its brackets, also in texts."""
     return content.count("[") + content.count("{")
 
 
 def _array(path: Path) -> Iterator[Row]:
-    document = _json(_unmarked(path), str(path))
+    document = _json(_text_without_mark(path), str(path))
     if not isinstance(document, list):
         raise DataError(f"{path}: a .json file must be an array of objects or texts.")
     for number, row in enumerate(document, start=1):
@@ -323,7 +324,7 @@ def _array(path: Path) -> Iterator[Row]:
 
 def _table(path: Path) -> Iterator[Row]:
     csv.field_size_limit(MOST_BYTES)
-    reader = csv.DictReader(io.StringIO(_unmarked(path), newline=""), strict=True)
+    reader = csv.DictReader(io.StringIO(_text_without_mark(path), newline=""), strict=True)
     try:
         _check_names(path, reader.fieldnames or ())
         for number, row in enumerate(reader, start=2):
@@ -368,7 +369,7 @@ def _parquet(path: Path) -> Iterator[Row]:
 
 
 def _rows_at_a_time(path: Path, metadata: Any) -> int:
-    """Return how many rows of a Parquet file are unpacked together, from the sizes that it states.
+    """Return the number of a Parquet file's rows to unpack together, by the sizes that it states.
 
     A value that repeats is stored once, so a row can be as large as its whole group of rows. The rows
     of a batch have at most `MOST_BYTES` together even then. Raises DataError if all groups have more.

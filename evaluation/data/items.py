@@ -141,9 +141,9 @@ class Reading:
 
 
 def absolute(place: str | Path) -> str:
-    """Return the name of built-in items as it is, a task's with an absolute file, else the path.
+    """Return a place of data as text: the name of built-in items or of a task, else an absolute path.
 
-    The path is absolute, with links resolved. Raises DataError.
+    A task's file gets an absolute path too; links are resolved. Raises DataError.
     """
     if str(place) == domains.NAME:
         return str(place)
@@ -164,7 +164,7 @@ def load(
     note: file_formats.Note = lambda words: None,
     needed: Sequence[Slice] = SLICES,
 ) -> list[Item]:
-    """Return all items of files and folders (`file_formats.KINDS`), and of `more` rows, by id.
+    """Return all items of files and folders (`file_formats.KINDS`) and of `more` rows, sorted by id.
 
     `from_program`: the files were written by this program. In other files no item may name a task of
     lm-evaluation-harness: a task is code, and data is not. `note` is told how files were read that
@@ -192,14 +192,14 @@ def load(
 
 
 def _items(files: Sequence[Path], more: Iterable[dict[str, object]], how: Reading) -> dict[str, Item]:
-    """Return the items by id. Raises DataError for an id used twice."""
+    """Return {id: item} of files and of `more` rows. Raises DataError for an id used twice."""
     task = Path("task")
     rows = ((str(row.get("id")), _parse(row, str(row.get("id")), 0, task, how)) for row in more)
     return by_id(chain((pair for file in files for pair in read(file, how)), rows))
 
 
 def by_id(read: Iterable[tuple[str, Item]]) -> dict[str, Item]:
-    """Return items by id, from (file and line, item). Raises DataError for an id used twice."""
+    """Return {id: item} from (file and line, item). Raises DataError for an id used twice."""
     items: dict[str, Item] = {}
     for where, item in read:
         if item.id in items:
@@ -209,15 +209,15 @@ def by_id(read: Iterable[tuple[str, Item]]) -> dict[str, Item]:
 
 
 def empty(items: Iterable[Item], needed: Sequence[Slice] = SLICES) -> list[str]:
-    """Return the slices of `needed` without text."""
+    """Return the slices of `needed` that have no text."""
     filled = {item.slice for item in items if isinstance(item, Text)}
     return [s for s in needed if s not in filled]
 
 
 def uneven(items: Iterable[Item], needed: Sequence[Slice] = SLICES) -> list[str]:
-    """Return a sentence for each domain that a slice of `needed` lacks, though others have items of it.
+    """Return one sentence per domain that has items, but none in a slice of `needed`.
 
-    The slice train does not count: its text is for calibration, and of any domain.
+    The slice train does not count: text of any domain will do for calibration.
     """
     slices: dict[str, set[Slice]] = {}
     for item in items:
@@ -260,7 +260,7 @@ def of_task(item: Item) -> bool:
 
 
 def digest(items: Sequence[Item]) -> str:
-    """Return the SHA-256 of the items in their order; it says what a run was measured on."""
+    """Return the hex SHA-256 of the items in their order; it says what a run was measured on."""
     hasher = hashlib.sha256()
     for item in items:
         # Defaults are left out, so that a new field does not change the digest of old items.
@@ -270,7 +270,7 @@ def digest(items: Sequence[Item]) -> str:
 
 
 def from_rows(rows: Iterable[dict[str, object]]) -> list[Item]:
-    """Return items from dictionaries of the same format, sorted by id."""
+    """Return the items of rows (dicts) in the same format, sorted by id."""
     place = Path("text")
     items = [_parse(row, "built-in", number, place) for number, row in enumerate(rows)]
     return sorted(items, key=lambda item: item.id)
@@ -374,7 +374,7 @@ def _paragraphs(file: Path, content: str, how: Reading) -> Iterator[tuple[str, I
 
 
 def _pieces(file: Path, content: str, how: Reading) -> Iterator[tuple[str, Item]]:
-    """Cut a text that has too few paragraphs at line ends or blanks; slices come in turn."""
+    """Yield (file and piece, item) of a text cut at line ends or blanks; slices come in turn."""
     size = min(PARAGRAPHS, max(SHORTEST, len(content) // PIECES))
     start = number = 0
     while start < len(content):

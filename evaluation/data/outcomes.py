@@ -90,7 +90,7 @@ class Sizes(BaseModel):
 
 
 def whole(pools: Mapping[str, Pool]) -> Draws:
-    """Return draws of all items."""
+    """Return {domain: a draw of all its items}."""
     return {
         domain: Draw(
             windows=tuple(range(p.windows)),
@@ -102,7 +102,7 @@ def whole(pools: Mapping[str, Pool]) -> Draws:
 
 
 def draw(pools: Mapping[str, Pool], sizes: Sizes, *key: str | int) -> Draws:
-    """Draw items of every domain by key, without replacement, from each grade its share."""
+    """Return {domain: items drawn by key}, without replacement, from each grade its share."""
     result: Draws = {}
     for domain, p in sorted(pools.items()):
         domain_key = (*key, domain)
@@ -117,7 +117,7 @@ def draw(pools: Mapping[str, Pool], sizes: Sizes, *key: str | int) -> Draws:
 
 
 def _drawn(strata: Sequence[int], count: int, *key: str | int) -> tuple[int, ...]:
-    """Draw `count` places of all that the strata have, from each stratum its share, ascending."""
+    """Return `count` drawn indices into the items of all strata, ascending, of each its share."""
     places: list[int] = []
     first = 0
     for number, (size, share) in enumerate(zip(strata, shares(strata, count), strict=True)):
@@ -129,7 +129,7 @@ def _drawn(strata: Sequence[int], count: int, *key: str | int) -> tuple[int, ...
 
 
 def shares(strata: Sequence[int], count: int) -> list[int]:
-    """Split `count` in proportion to the strata, by largest remainder, the earlier on a tie."""
+    """Return each stratum's part of `count`, in proportion to its size, by largest remainder."""
     total = sum(strata)
     count = min(count, total)
     if not total:
@@ -147,7 +147,7 @@ def pick(outcomes: Outcomes, draws: Draws) -> Outcomes:
 
 
 def joined(blocks: Sequence[Draws]) -> Draws:
-    """Join the windows of several blocks into one draw, ascending."""
+    """Return {domain: one draw with the windows of all blocks, ascending, and nothing else}."""
     return {
         domain: Draw(
             windows=tuple(sorted(i for block in blocks for i in block[domain].windows)),
@@ -158,7 +158,7 @@ def joined(blocks: Sequence[Draws]) -> Draws:
 
 
 def narrowed(outcomes: Outcomes, draws: Draws, scored: Draws) -> Outcomes:
-    """Return the part of a draw's outcomes that belongs to the windows of `scored`."""
+    """Return the part of a draw's outcomes that is about the windows of `scored`; no questions."""
     result: Outcomes = {}
     for domain in sorted(draws):
         windows = set(scored[domain].windows)

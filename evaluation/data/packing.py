@@ -53,7 +53,7 @@ class PackedQuestion:
     grade: int = 0
 
     def pair(self, choice: int) -> tuple[Ids, Ids]:
-        """Return the tokens before a choice, and the choice's tokens."""
+        """Return (tokens before a choice, the choice's own tokens)."""
         whole, start = self.sequences[choice], self.starts[choice]
         return whole[:start], whole[start:]
 
@@ -100,7 +100,7 @@ PackedData = dict[Slice, dict[str, Packed]]
 
 
 def pack(items: Sequence[Item], tokenizer: Tokenizer, context: int) -> PackedData:
-    """Tokenise and pack all items. Raises DataError if the model cannot be scored on an item."""
+    """Return {slice: {domain: packed items}}. Raises DataError for an item that cannot be scored."""
     result: PackedData = {s: {} for s in SLICES}
     texts: dict[tuple[Slice, str], list[Text]] = {}
     for item in items:
@@ -142,7 +142,7 @@ def fitting(items: Sequence[Item], tokenizer: Tokenizer, context: int) -> list[I
 
 
 def _cut(packed: Packed, texts: Sequence[Text], tokenizer: Tokenizer, context: int) -> None:
-    """Join texts and cut them into windows."""
+    """Append to `packed` the windows of `context` tokens into which the joined texts are cut."""
     written = [t.text for t in texts]
     fast = bool(getattr(tokenizer, "is_fast", False))
     encoded = tokenizer(written, add_special_tokens=False, verbose=False, return_offsets_mapping=fast)
@@ -171,7 +171,7 @@ def _cut(packed: Packed, texts: Sequence[Text], tokenizer: Tokenizer, context: i
 
 
 def token_bytes(text: str, offsets: Sequence[tuple[int, int]]) -> list[int]:
-    """Return each token's UTF-8 bytes; if tokens share a character, the first has all its bytes."""
+    """Return each token's number of UTF-8 bytes; if tokens share a character, the first has all."""
     if not offsets:
         return []
     before = np.cumsum([0, *(len(character.encode("utf-8", "replace")) for character in text)])
@@ -225,7 +225,7 @@ def _ask(item: Question, tokenizer: Tokenizer, context: int) -> PackedQuestion:
 
 
 def _parts(item: Question, tokenizer: Tokenizer) -> list[tuple[list[int], list[int]]]:
-    """Return for every choice the tokens before it, and its own tokens."""
+    """Return (tokens before it, its own tokens) of every choice."""
     if item.encoding == "harness":
         parts = [pair(item.prompt, choice, tokenizer) for choice in item.choices]
         for before, ids in parts:
@@ -272,7 +272,7 @@ def pair(prompt: str, continuation: str, tokenizer: Tokenizer) -> tuple[list[int
 
 
 def alone(text: str, tokenizer: Tokenizer) -> list[int]:
-    """Return a text's ids with the tokenizer's special tokens.
+    """Return the token ids of a text with the tokenizer's special tokens.
 
     If the text begins with the start token, else the end token, no special tokens are added.
     """
@@ -306,7 +306,7 @@ def documents(texts: Sequence[Text], tokenizer: Tokenizer, context: int) -> list
 
 
 def in_turn(domains: Iterable[Sequence[Windows]], tokens: int) -> list[Ids]:
-    """Return windows of every domain in turn, the last one cut, up to a number of tokens."""
+    """Return windows of every domain in turn until they have `tokens` tokens; the last is cut."""
     queues = [[w for document in split for w in document.windows] for split in domains]
     windows: list[Ids] = []
     for number in range(max(map(len, queues), default=0)):
@@ -331,7 +331,7 @@ def _document(text: Text, tokenizer: Tokenizer, start: int | None, context: int)
 
 
 def _first_bytes(text: Text, tokenizer: Tokenizer) -> int:
-    """Return the bytes of a text's first token. Raises DataError if the tokenizer cannot tell."""
+    """Return the number of bytes of a text's first token. Raises DataError if that is not known."""
     if not getattr(tokenizer, "is_fast", False):
         raise DataError(
             "the tokenizer has neither a start nor an end token, and does not tell which part of a "

@@ -51,7 +51,7 @@ class Shaped:
 
     @property
     def kind(self) -> str:
-        """The items that rows become, as a word."""
+        """The noun for what the rows become: texts or questions."""
         return "texts" if "text" in self.row else "questions"
 
 
@@ -70,20 +70,20 @@ class _Fields:
         return all(isinstance(value, str) and value.strip() for value in values)
 
     def first(self, names: Sequence[str]) -> str | None:
-        """Return the first of the names that the row has a value of."""
+        """Return the first of the names under which the row has a value; None without one."""
         return next((n for n in names if self.row.get(n) not in (None, "", [], {})), None)
 
     def take(self, name: str) -> Any:
-        """Return a value, whose key is then not left out."""
+        """Return the value of a key, and count the key as taken: it is not left out."""
         self.taken.add(name)
         return self.row[name]
 
     def common(self) -> dict[str, object]:
-        """Take what every item may have."""
+        """Return {key: value} of the row's id, domain and slice, as far as it has them."""
         return {name: self.take(name) for name in COMMON if self.row.get(name) not in (None, "")}
 
     def left(self) -> tuple[str, ...]:
-        """Return the keys that were left out, those of objects one level deep."""
+        """Return the keys that no call took, those of objects one level deep as "key.inner"."""
         return (*_paths(self.row, self.taken), *self.rest)
 
 
@@ -106,7 +106,7 @@ def shape(row: dict[str, object]) -> Shaped | None:
 
 
 def value(row: Mapping[str, object], path: str) -> object:
-    """Return the value of a key that `shape` left out, also of one within an object."""
+    """Return the value of a key that `shape` left out, also of "key.inner"; None if it is missing."""
     if path in row:
         return row[path]
     key, _, inner = path.partition(".")
@@ -126,7 +126,7 @@ def _paths(row: Mapping[str, object], taken: set[str]) -> Iterator[str]:
 
 
 def _text(row: dict[str, object]) -> Shaped:
-    """Return a text without further keys. Raises FormError for a text that is another item, too."""
+    """Return a text item without further keys. Raises FormError for a text that is another item too."""
     if other := [name for name in ("choices", "check") if name in row]:
         raise FormError(
             f"it has text and {other[0]}, and an item has one of them. The text of a question or of "
@@ -137,7 +137,7 @@ def _text(row: dict[str, object]) -> Shaped:
 
 
 def _answered(row: dict[str, object]) -> dict[str, object]:
-    """Return a question with the place of its answer, if that is written as letter or text."""
+    """Return the question's row with the answer's index in place of its letter or text."""
     choices, answer = row.get("choices"), row.get("answer")
     if not isinstance(answer, str) or not isinstance(choices, list):
         return row
@@ -148,7 +148,7 @@ def _answered(row: dict[str, object]) -> dict[str, object]:
 
 
 def place(answer: object, choices: Sequence[str], labels: Sequence[str] = ()) -> int:
-    """Return the place of the answer among the choices, from 0.
+    """Return the index, from 0, of the answer among the choices.
 
     The answer is a label if the choices have `labels`. Without labels it is a place (also written
     as text), a letter or the text of a choice. Raises FormError for an answer that is no choice, or may
@@ -179,14 +179,14 @@ def place(answer: object, choices: Sequence[str], labels: Sequence[str] = ()) ->
 
 
 def _shown(value: object) -> str:
-    """Return a value as JSON writes true, false and null, else as Python does."""
+    """Return the value's text: as JSON writes true, false and null, else as Python does."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     return shown(value)
 
 
 def _question(fields: _Fields) -> tuple[dict[str, object], str] | None:
-    """Make a question of a stem, its choices and an answer."""
+    """Return (question, how it was made) from stem, choices and answer; None for other rows."""
     stem = fields.first(STEMS)
     if stem is None or not fields.has(stem):
         return None
@@ -206,7 +206,7 @@ def _question(fields: _Fields) -> tuple[dict[str, object], str] | None:
 
 
 def _choices(fields: _Fields) -> tuple[list[str], list[str]] | None:
-    """Take a question's choices and their labels, which may be none. Raises FormError."""
+    """Return (choices, their labels, which may be empty); None if there are none. Raises FormError."""
     name = fields.first(CHOICES)
     if name is None:
         return _lettered(fields)
@@ -235,7 +235,7 @@ def _choices(fields: _Fields) -> tuple[list[str], list[str]] | None:
 
 
 def _lettered(fields: _Fields) -> tuple[list[str], list[str]] | None:
-    """Take the choices of columns A, B, … (or a, b, …)."""
+    """Return (choices in columns A, B, … or a, b, …, their letters); None without such columns."""
     for letters in (LETTERS, LETTERS.lower()):
         there = [letter for letter in letters if fields.row.get(letter) not in (None, "")]
         if letters[0] not in there or letters[1] not in there:
@@ -259,7 +259,7 @@ def _checked(texts: object, name: str) -> list[str]:
 
 
 def _solutions(fields: _Fields) -> tuple[dict[str, object], str] | None:
-    """Make a question of a goal and two solutions, as PIQA has them."""
+    """Return (question, how it was made) from PIQA's goal and two solutions; None for other rows."""
     if not fields.has("goal", "sol1", "sol2") or "label" not in fields.row:
         return None
     choices = [fields.take("sol1"), fields.take("sol2")]
@@ -272,7 +272,7 @@ def _solutions(fields: _Fields) -> tuple[dict[str, object], str] | None:
 
 
 def _endings(fields: _Fields) -> tuple[dict[str, object], str] | None:
-    """Make a question of a beginning and its possible endings, as HellaSwag has them."""
+    """Return (question, how it was made) from HellaSwag's ctx and endings; None for other rows."""
     if not fields.has("ctx") or "endings" not in fields.row or "label" not in fields.row:
         return None
     choices = _checked(fields.take("endings"), "endings")
@@ -288,7 +288,7 @@ def _endings(fields: _Fields) -> tuple[dict[str, object], str] | None:
 
 
 def _chat(fields: _Fields) -> tuple[dict[str, object], str] | None:
-    """Make a text of messages."""
+    """Return (text, how it was made) from messages; None for other rows."""
     messages = fields.row.get("messages")
     if not isinstance(messages, list) or not messages:
         return None
@@ -309,7 +309,7 @@ def _chat(fields: _Fields) -> tuple[dict[str, object], str] | None:
 
 
 def _answer(fields: _Fields) -> tuple[dict[str, object], str] | None:
-    """Make a text of a question and its answer. Raises FormError for an answer that is no text."""
+    """Return (text, how it was made) from a question and its answer; None for other rows."""
     if not fields.has("question") or fields.row.get("answer") in (None, ""):
         return None
     answer = fields.take("answer")
@@ -320,7 +320,7 @@ def _answer(fields: _Fields) -> tuple[dict[str, object], str] | None:
 
 
 def _instruction(fields: _Fields) -> tuple[dict[str, object], str] | None:
-    """Make a text of an instruction, its input if there is one, and the output."""
+    """Return (text, how it was made) from instruction, input and output; None for other rows."""
     if not fields.has("instruction", "output"):
         return None
     names = [name for name in ("instruction", "input", "output") if fields.has(name)]
@@ -331,7 +331,7 @@ def _instruction(fields: _Fields) -> tuple[dict[str, object], str] | None:
 
 
 def _completion(fields: _Fields) -> tuple[dict[str, object], str] | None:
-    """Make a text of a prompt and its completion."""
+    """Return (text, how it was made) from a prompt and its completion; None for other rows."""
     if not fields.has("prompt", "completion"):
         return None
     text = fields.take("prompt") + fields.take("completion")

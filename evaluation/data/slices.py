@@ -31,7 +31,7 @@ MEASURING_SHARES: Mapping[Slice, float] = {
 
 @dataclass(frozen=True)
 class Document:
-    """One file's worth of text. `name` is stable and unique in its domain."""
+    """Text of one file, with a name that is stable and unique in its domain."""
 
     name: str
     domain: str

@@ -59,13 +59,13 @@ class Texts:
 
 
 def parts(argument: str) -> tuple[str, str]:
-    """Return the domain (empty: none is written) and the place of DOMAIN=PLACE."""
+    """Return (domain, place) of DOMAIN=PLACE; the domain is '' if none is written."""
     match = NAMED.match(argument)
     return (match[1], match[2]) if match else ("", argument)
 
 
 def absolute(argument: str) -> str:
-    """Return a place of data with an absolute path; a data set of the Hub is fetched.
+    """Return a place of data with an absolute path, its domain before it; a Hub data set is fetched.
 
     Raises DataError, UnavailableError.
     """
@@ -80,7 +80,7 @@ def absolute(argument: str) -> str:
 
 
 def read(data: Sequence[str]) -> Texts:
-    """Read all data. Raises DataError naming what is wrong: a file and line, or a domain."""
+    """Return the `Texts` of all places. Raises DataError naming a file and line, or a domain."""
     notes: list[str] = []
     how = Reading(notes.append, shares=TRAINING_SHARES, turn=IN_TURN)
     files = [pair for argument in data for pair in _files(argument, how)]
@@ -101,12 +101,12 @@ def read(data: Sequence[str]) -> Texts:
 
 
 def domains(data: Sequence[str]) -> tuple[str, ...]:
-    """Return the domains of data, in order. Raises DataError."""
+    """Return the names of the domains that have text, in order. Raises DataError."""
     return tuple(read(data).documents)
 
 
 def check_domains(who: str, names: Sequence[str], there: Sequence[str], from_user: bool) -> None:
-    """Raise DataError if there is no text of a domain. `who` asks; `from_user`: of the user."""
+    """Raise DataError if a name is not `there`, in the user's text (`from_user`) or the built-in."""
     for domain in names:
         if domain not in there:
             whose = "the data" if from_user else "the built-in text"
@@ -116,7 +116,7 @@ def check_domains(who: str, names: Sequence[str], there: Sequence[str], from_use
 
 
 def _parts(argument: str) -> tuple[str, str]:
-    """Return `parts`, or no domain if a file or folder has the whole text as its name.
+    """Return (domain, place) as `parts` does; no domain if a file or folder has the whole name.
 
     Raises DataError for a text that no path can have.
     """
@@ -127,7 +127,7 @@ def _parts(argument: str) -> tuple[str, str]:
 
 
 def _files(argument: str, how: Reading) -> Iterator[tuple[Path, Reading]]:
-    """Yield the files of a place of data, and how each is read."""
+    """Yield (file, how it is read) for the files of a place of data."""
     domain, place = _parts(argument)
     path = Path(place)
     if not domain or not path.is_dir():
@@ -147,7 +147,7 @@ def _files(argument: str, how: Reading) -> Iterator[tuple[Path, Reading]]:
 def _short(
     files: Sequence[tuple[Path, Reading]], item_lists: Sequence[list[tuple[str, Item]]]
 ) -> list[int]:
-    """Return the places of the text files of domains that lack text in a slice."""
+    """Return the indices of the text files whose domain lacks text in a slice."""
     slices: dict[str, set[str]] = {}
     for pairs in item_lists:
         for _, item in pairs:
@@ -178,9 +178,9 @@ def is_hub(place: str) -> bool:
 
 
 def fetch(place: str) -> Path:
-    """Fetch a data set; return the folder of its files, named by its commit.
+    """Return the folder of a Hub data set's files, which is fetched and named by its commit.
 
-    Raises DataError for a name that none can have, UnavailableError if it cannot be fetched.
+    Raises DataError for an impossible name, UnavailableError if the data set cannot be fetched.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError

@@ -11,7 +11,7 @@ from agent_forge.runs.errors import UnavailableError
 
 
 def judge(reply: str, item: dict[str, Any]) -> float:
-    """Return the task's metric of one reply, after the first of the task's filters.
+    """Return the task's metric, 0 to 1, of one reply, after the first of the task's filters.
 
     `item["options"]` has `task` (name or file), `name` (of the single task in it), `metric`, `doc`,
     and `pin`, the digest of everything that judges (`reader.pin`). Raises UnavailableError if the
@@ -24,7 +24,7 @@ def judge(reply: str, item: dict[str, Any]) -> float:
 
 @lru_cache(maxsize=8)
 def _task(named: str, name: str, pinned: str) -> Any:
-    """Load the task and check its digest. Raises UnavailableError."""
+    """Return the task (of lm-evaluation-harness) if its digest is `pinned`. Raises UnavailableError."""
     try:
         spec.check(Spec(named))
         task = {str(task.config.task): task for task in reader.tasks(named)}[name]

@@ -46,7 +46,7 @@ class Refused(Exception):
 
 @lru_cache(maxsize=8)
 def tasks(task: str) -> list[Any]:
-    """Load the tasks of a name or a file, seeded as the harness seeds them. Raises Refused."""
+    """Return the tasks of a name or a file, sorted by name and with seeds set. Raises Refused."""
     import numpy as np
     import torch
     from lm_eval.tasks import TaskManager
@@ -81,7 +81,7 @@ def _nowhere() -> Iterator[None]:
 
 @lru_cache(maxsize=64)
 def pin(task: Any) -> str:
-    """Return a digest of everything that judges: the task's settings and code, the harness."""
+    """Return the hex SHA-256 of everything that judges: the task's settings and code, the harness."""
     text = json.dumps(task.dump_config(), sort_keys=True, default=str)
     plain = re.sub(r" at 0x[0-9a-f]+", "", text)  # memory addresses
     return hashlib.sha256(f"{version('lm-eval')}\0{plain}".encode()).hexdigest()
@@ -185,7 +185,7 @@ _KINDS = {"multiple_choice": _choices, "generate_until": _reply, "loglikelihood_
 
 
 def metric_of(spec: Spec, task: Any, allowed_names: Any) -> str:
-    """Return the requested metric, or the first one that fits single items. Raises Refused."""
+    """Return the requested metric's name, or the first that fits single items. Raises Refused."""
     better = task.higher_is_better()
     metrics = [
         name
@@ -204,7 +204,7 @@ def _plain(value: object) -> object:
 
 
 def written(spec: Spec) -> str:
-    """Read the task and return its rows and names, or the error, as JSON."""
+    """Return JSON text for the caller: {"rows", "names"} of a task, or {"error"} with a sentence."""
     try:
         rows, names = read(spec)
         return json.dumps({"rows": rows, "names": names}, default=_plain)

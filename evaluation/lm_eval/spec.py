@@ -96,7 +96,7 @@ _KNOWN = re.compile(rf"(?:^|_)(?:{'|'.join(sorted(BENCHMARKS, key=len, reverse=T
 
 @dataclass(frozen=True)
 class Spec:
-    """Requested task, with its metric and number of documents."""
+    """A task that is asked for, with its metric and number of documents."""
 
     #: A task's name, or the path of its YAML file.
     task: str
@@ -114,12 +114,12 @@ class Spec:
 
 
 def is_task(argument: str | Path) -> bool:
-    """Return True if a data argument is a task."""
+    """Return True if a data argument begins with "lm-eval:"."""
     return str(argument).startswith(PREFIX)
 
 
 def parse(argument: str) -> Spec:
-    """Parse `lm-eval:NAME[#METRIC][@COUNT]`. Raises DataError."""
+    """Return the `Spec` in `lm-eval:NAME[#METRIC][@COUNT]`. Raises DataError."""
     match = re.fullmatch(r"lm-eval:([^#@]+)(?:#([^#@]+))?(?:@(\d+))?", argument)
     named = match is not None and re.fullmatch(r"[\w.-]+|.*\.ya?ml", match[1], re.IGNORECASE)
     if match is None or not named or match[3] == "0":
@@ -131,7 +131,7 @@ def parse(argument: str) -> Spec:
 
 
 def absolute(argument: str) -> str:
-    """Return the spec with an absolute path if its task is a file. Raises DataError."""
+    """Return the argument again, with an absolute path if its task is a file. Raises DataError."""
     spec = parse(argument)
     if spec.file is None:
         return str(spec)
@@ -158,7 +158,7 @@ def check_file(spec: Spec) -> None:
 
 
 def benchmark(names: Iterable[str]) -> str | None:
-    """Return the first name of a task or dataset that is a well-known benchmark's, or None."""
+    """Return the first name of a task or dataset that is a well-known benchmark's; None without one."""
     for name in names:
         plain = re.sub(r"[^a-z0-9]+", "_", name.rpartition("/")[2].lower())
         if _KNOWN.search(plain):
@@ -182,7 +182,7 @@ LONGEST = 1800.0
 
 @dataclass(frozen=True)
 class Read:
-    """Rows and names read from a task."""
+    """Contents of a task: its rows and names."""
 
     rows: tuple[dict[str, Any], ...]
     #: Names of tasks and of their datasets.
@@ -190,7 +190,7 @@ class Read:
 
 
 def rows(arguments: Sequence[str], allow_benchmarks: bool) -> list[dict[str, Any]]:
-    """Return rows of items, in the format of JSONL data, of all tasks among the given strings.
+    """Return the rows of items, as in JSONL data, of all tasks among the arguments.
 
     Raises DataError, UnavailableError.
     """

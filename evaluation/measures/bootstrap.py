@@ -31,7 +31,7 @@ class Comparison(BaseModel):
     high: float
 
     def verdict(self, rounding: float) -> Verdict:
-        """Return what the first model is beside the second."""
+        """Return "better", "level" or "worse": the first model beside the second, by the interval."""
         return verdict(self.low, self.high, rounding)
 
     def moved(self, by: float) -> Comparison:
@@ -40,18 +40,18 @@ class Comparison(BaseModel):
 
 
 def draws(size: int, *key: str | int) -> Counts:
-    """Return the counts of `size` items in `RESAMPLES` resamples, drawn with the key."""
+    """Return [RESAMPLES, size] counts, drawn by key: how often each item is in each resample."""
     counts = keys.generator(*key).multinomial(size, [1 / size] * size, RESAMPLES) if size else []
     return np.asarray(counts, np.float64).reshape(RESAMPLES, size)
 
 
 def ratio(counts: Counts, above: Sequence[float], below: Sequence[float]) -> Counts:
-    """Return Σ above / Σ below of every resample, [resamples]."""
+    """Return Σ above / Σ below in every resample: [resamples] float64."""
     return (counts @ np.asarray(above, np.float64)) / (counts @ np.asarray(below, np.float64))
 
 
 def interval(differences: Counts, point: float) -> Comparison:
-    """Return the comparison of the resamples' differences and that of all items."""
+    """Return the comparison: `point`, with the middle 95 % of the resamples' differences."""
     low, high = np.quantile(differences, [0.025, 0.975])
     return Comparison(difference=point, low=float(low), high=float(high))
 
@@ -59,7 +59,7 @@ def interval(differences: Counts, point: float) -> Comparison:
 def rates(
     a: Sequence[float], b: Sequence[float], sizes: Sequence[float], *key: str | int
 ) -> Comparison:
-    """Compare Σ a / Σ sizes with Σ b / Σ sizes, such as bits per byte of two models on one text."""
+    """Return the comparison of Σ a / Σ sizes with Σ b / Σ sizes, such as two models' bits per byte."""
     counts, once = draws(len(sizes), *key), np.ones((1, len(sizes)))
     differences = ratio(counts, a, sizes) - ratio(counts, b, sizes)
     point = ratio(once, a, sizes) - ratio(once, b, sizes)

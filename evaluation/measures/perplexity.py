@@ -24,7 +24,7 @@ from agent_forge.weights.folders.vocabularies import Tokenizer
 
 
 def score_windows(model: Evaluator, windows: Sequence[Ids]) -> tuple[list[float], list[int], list[int]]:
-    """Return three lists with an entry a window: Σ −log p in nats, predicted tokens, hits."""
+    """Return (Σ −log p in nats, predicted tokens, hits), each a list with one entry per window."""
     scored = model.losses(windows)
     nll = [float(losses.astype(np.float64).sum()) for losses, _ in scored]
     return nll, [len(losses) for losses, _ in scored], [int(best.sum()) for _, best in scored]
@@ -40,7 +40,7 @@ def calibration_loss(
     data: Mapping[str, Packed],
     tokens: int | None = None,
 ) -> float:
-    """Return the mean over domains of −log p a token on the first `WINDOWS` windows of each.
+    """Return nats a token on the first `WINDOWS` windows of each domain: the mean over domains.
 
     With `tokens`, on the first windows that have as many. The weights stay loaded.
     """
@@ -56,7 +56,7 @@ def calibration_loss(
 
 
 def score(model: Evaluator, split: Sequence[Windows]) -> list[float]:
-    """Return Σ −log p in nats of each document."""
+    """Return Σ −log p, in nats, of each document."""
     flat = [window for document in split for window in document.windows]
     sums = iter([float(losses.astype(np.float64).sum()) for losses, _ in model.losses(flat)])
     return [sum(next(sums) for _ in document.windows) for document in split]
@@ -69,7 +69,7 @@ def scored(
     context: int,
     name: str,
 ) -> tuple[dict[str, tuple[float, ...]], dict[str, tuple[int, ...]]]:
-    """Return domain → −log p in nats of each document, and domain → their bytes.
+    """Return ({domain: Σ −log p in nats of each text}, {domain: bytes of each text}).
 
     `context`: tokens that a prediction may look back on; `name` is the model's, for errors. Raises
     UnmeasurableError for a model that gives no finite numbers.

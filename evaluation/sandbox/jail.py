@@ -120,7 +120,7 @@ def serve() -> None:
 
 
 def _one(number: int, sleep: int, wall: int) -> None:
-    """Run one program in a child, wait for it and pass on what it wrote."""
+    """Run the program of one request in a child, and write the child's answer to standard output."""
     answer = os.memfd_create("answer")
     jail = os.getpid()
     child = os.fork()
@@ -143,9 +143,9 @@ def _one(number: int, sleep: int, wall: int) -> None:
 
 
 def _ended(child: int, sleep: int, wall: int) -> str:
-    """Wait for a child; kill it if it takes too long. Return how it was ended; "" if by itself.
+    """Wait for a child and kill it if it takes too long. Return how it was ended; '' if by itself.
 
-    What it waited for a processor is not counted, up to `BUSY` times `wall`: it is no fault of its own.
+    Its waits for a processor do not count, up to `BUSY` times `wall`: they are not the program's fault.
     """
     began, asleep = time.monotonic(), 0.0
     while True:
@@ -246,7 +246,7 @@ def _limit(cpu: int, memory: int) -> None:
 
 
 def _run(program: str, calls: list[str]) -> dict[str, Any]:
-    """Run the program; return {"error": …} or {"values": [[repr, error], …]}, a pair a call."""
+    """Return {"error": …} or {"values": [[repr, error] of each call]}, after running the program."""
     random = sys.modules["random"]
     random.seed(0)
     space: dict[str, Any] = {"__name__": "program"}
@@ -264,7 +264,7 @@ def _run(program: str, calls: list[str]) -> dict[str, Any]:
 
 
 def _compiled(program: str) -> Any:
-    """Compile the program without last lines that are no code: a reply is cut or ends in prose."""
+    """Return the program's code object, without last lines that are no code (cut code, prose)."""
     lines = program.rstrip().split("\n")
     for dropped in range(min(CUT, len(lines))):
         try:
@@ -275,7 +275,7 @@ def _compiled(program: str) -> Any:
 
 
 def _plain(value: object) -> object:
-    """Return Counters, named tuples and the like as plain containers, whose `repr` is a literal."""
+    """Return a value whose `repr` is a literal: Counters, named tuples and the like become plain."""
     if isinstance(value, dict):
         return {_plain(k): _plain(v) for k, v in value.items()}
     for kind in (list, tuple, set, frozenset):
@@ -285,7 +285,7 @@ def _plain(value: object) -> object:
 
 
 def _describe(error: BaseException) -> str:
-    """Return a short text for an error; safe against exceptions that the program defined badly."""
+    """Return an error's type and message; safe against exceptions that the program defined badly."""
     try:
         return f"{type(error).__name__}: {error}"[:200]
     except BaseException:
@@ -385,7 +385,7 @@ _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _FILTER = 22, 38, 2
 
 
 def program(machine: str) -> bytes:
-    """Return a machine's filter as `struct sock_filter`s. Raises KeyError for unknown machines."""
+    """Return the bytes of a machine's seccomp filter (`struct sock_filter`s). Raises KeyError."""
     arch, calls = ARCHITECTURES[machine]
     steps = [
         (_LOAD, 0, 0, _ARCH),
@@ -415,7 +415,7 @@ class _Program(ctypes.Structure):
 
 
 def apply() -> None:
-    """Lock this process in, irrevocably. Raises OSError if the kernel refuses."""
+    """Lock this process in with the seccomp filter, for good. Raises OSError if the kernel refuses."""
     steps = program(platform.machine())
     buffer = ctypes.create_string_buffer(steps, len(steps))
     filter_program = _Program(len(steps) // 8, ctypes.addressof(buffer))

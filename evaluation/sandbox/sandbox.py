@@ -61,7 +61,7 @@ class ProgramResult:
 
 
 class Sandbox:
-    """A running jail. It must not be used by several threads at once."""
+    """A running jail, for one thread at a time."""
 
     def __init__(self, cpu: int = CPU_SECONDS, memory: int = MEMORY) -> None:
         """Start the jail's process; `open` also tests that it holds."""
@@ -79,7 +79,7 @@ class Sandbox:
 
     @classmethod
     def open(cls, cpu: int = CPU_SECONDS, memory: int = MEMORY) -> Sandbox:
-        """Start a jail and test that it holds. Raises SandboxUnavailableError."""
+        """Return a started jail that was tested to hold. Raises SandboxUnavailableError."""
         if not sys.platform.startswith("linux"):
             raise SandboxUnavailableError(
                 f"programs can be locked in on Linux only, this is {sys.platform}. Items that run "
@@ -100,7 +100,7 @@ class Sandbox:
         return sandbox
 
     def escapes(self) -> str:
-        """Return what a program can but must not, or must but cannot do; "" if the jail holds."""
+        """Return words on what a program can but must not do, or the reverse; '' if the jail holds."""
         ran = self.run(_ATTEMPTS, ["broken_out()", "6 * 7"])
         if ran.why:
             return ran.why
@@ -110,7 +110,7 @@ class Sandbox:
         return "" if out == "[]" else f"a program can {out or ran.errors}"
 
     def run(self, program: str, calls: Sequence[str]) -> ProgramResult:
-        """Run a program and evaluate expressions in it, in order. Raises SandboxUnavailableError."""
+        """Return each call's value or error, after the program ran. Raises SandboxUnavailableError."""
         request = {"program": program, "calls": list(calls), **self._limits}
         try:
             answer, output = self._jail.ask_for_bytes(request, self._wall * jail.BUSY + 30)
@@ -136,7 +136,7 @@ def _nothing(calls: Sequence[str], why: str) -> ProgramResult:
 
 
 def _understood(output: str, calls: Sequence[str]) -> ProgramResult:
-    """Parse the child's answer without trust: its program may have written it itself."""
+    """Return the result in a child's answer, read without trust: the program may have written it."""
     try:
         answer: Any = json.loads(output)
         if "values" in answer:

@@ -49,9 +49,9 @@ _AUTOMATON = re.compile(r"automaton-(0|[1-9][0-9]{0,2})")
 
 
 def find(name: str) -> Family | Gym:
-    """Return a family.
+    """Return the family with a name.
 
-    Raises ConfigError for a name that none has, UnavailableError for one whose package is missing.
+    Raises ConfigError if no family has it, UnavailableError if the family's package is missing.
     """
     if name in FAMILIES:
         return FAMILIES[name]
@@ -72,10 +72,10 @@ def uses_tools(family: str) -> bool:
 
 
 def item(family: str, level: int, seed: int, number: int) -> Item | None:
-    """Return an item: the same for the same arguments; None if this number has none.
+    """Return the item with this number, the same in every call; None if the number has none.
 
-    Only families of reasoning-gym lack some. Raises ConfigError for an unknown family, ValueError for a
-    level that there is not, DataError for a generator that fails.
+    Only families of reasoning-gym lack some. Raises ConfigError for an unknown family, ValueError for
+    an unknown level, DataError for a generator that fails.
     """
     if not 1 <= level <= LEVELS:
         raise ValueError(f"level {level}: there are levels 1 to {LEVELS}")

@@ -17,7 +17,7 @@ class Brackets:
     what = "the brackets that close those that are open"
 
     def prompt(self, level: int, draws: Draws) -> str:
-        """Return a random walk of opening and closing brackets, of which some stay open."""
+        """Return a prompt: a random walk of opening and closing brackets, of which some stay open."""
         brackets, opened = list[str](), list[str]()
         for _ in range(2 * level + 1):
             if opened and draws.below(2):

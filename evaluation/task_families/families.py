@@ -27,7 +27,7 @@ class Chain:
     what = "the symbol that several steps along arrows lead to"
 
     def prompt(self, level: int, draws: Draws) -> str:
-        """Return a random permutation as arrows, the number of steps and where they begin."""
+        """Return a prompt: a random permutation as arrows, the number of steps, the first symbol."""
         symbols = draws.distinct(ascii_lowercase, level + 2)
         ends = draws.distinct("".join(symbols), len(symbols))
         arrows = " ".join(f"{a} > {b}" for a, b in zip(symbols, ends, strict=True))
@@ -53,7 +53,7 @@ class Lookup:
     what = "the value of a key in a table"
 
     def prompt(self, level: int, draws: Draws) -> str:
-        """Return a random table of letters with digits, and one of its letters."""
+        """Return a prompt: a random table of letters with digits, and one of its letters."""
         keys = draws.distinct(ascii_lowercase, level + 1)
         values = draws.some(digits, level + 1)
         table = " ".join(f"{k} {v}" for k, v in zip(keys, values, strict=True))
@@ -78,13 +78,13 @@ PAIRS = 4
 class Recall:
     """`recall a 3 f 7 c 3 k 0 : q r s t : f =` → `7`. Level: the length of the filler.
 
-    The filler runs through its symbols in order, from any of them: it is easily foreseen.
+    The filler repeats its symbols in order, from a random one on: it is easy to predict.
     """
 
     what = "the value of a key that was told before a stretch of filler"
 
     def prompt(self, level: int, draws: Draws) -> str:
-        """Return four pairs, filler, and one of the keys."""
+        """Return a prompt: four pairs of key and digit, filler, and one of the keys."""
         keys, values = draws.distinct(KEYS, PAIRS), draws.some(digits, PAIRS)
         pairs = " ".join(f"{k} {v}" for k, v in zip(keys, values, strict=True))
         start = draws.below(len(FILLER))
@@ -105,7 +105,7 @@ class Reversal:
     what = "a word backwards"
 
     def prompt(self, level: int, draws: Draws) -> str:
-        """Return random letters."""
+        """Return a prompt: level + 1 random letters."""
         return f"reverse {' '.join(draws.some(ascii_lowercase, level + 1))} ="
 
     def answer(self, prompt: str) -> str:
@@ -121,11 +121,11 @@ class Sorting:
 
     @property
     def what(self) -> str:
-        """The task, in words."""
+        """The answer, in words."""
         return f"the symbols of a list in order, of {self.symbols[0]} to {self.symbols[-1]}"
 
     def prompt(self, level: int, draws: Draws) -> str:
-        """Return random symbols."""
+        """Return a prompt: level + 1 random symbols."""
         return f"sort {' '.join(draws.some(self.symbols, level + 1))} ="
 
     def answer(self, prompt: str) -> str:
@@ -140,12 +140,12 @@ class Addition:
     what = "the sum of two numbers"
 
     def prompt(self, level: int, draws: Draws) -> str:
-        """Return two random numbers."""
+        """Return a prompt: two random numbers with a plus sign between them."""
         a, b = operands(level, draws)
         return f"add {spaced(a)} + {spaced(b)} ="
 
     def answer(self, prompt: str) -> str:
-        """Return the digits of the sum."""
+        """Return the digits of the sum, separated by blanks."""
         a, b = two_numbers(prompt, "add", "+")
         return spaced(a + b)
 
@@ -157,12 +157,12 @@ class Subtraction:
     what = "the difference of two numbers"
 
     def prompt(self, level: int, draws: Draws) -> str:
-        """Return two random numbers, the larger one first."""
+        """Return a prompt: two random numbers, the larger one first."""
         a, b = sorted(operands(level, draws), reverse=True)
         return f"subtract {spaced(a)} - {spaced(b)} ="
 
     def answer(self, prompt: str) -> str:
-        """Return the digits of the difference."""
+        """Return the digits of the difference, separated by blanks."""
         a, b = two_numbers(prompt, "subtract", "-")
         return spaced(a - b)
 
@@ -179,15 +179,15 @@ class Automaton:
 
     @property
     def what(self) -> str:
-        """The task, in words."""
+        """The answer, in words."""
         return f"the next state of the elementary cellular automaton of rule {self.rule}"
 
     def prompt(self, level: int, draws: Draws) -> str:
-        """Return a random state."""
+        """Return a prompt: a random state, each cell 0 or 1."""
         return f"step {' '.join(draws.some('01', 4 + 2 * level))} ="
 
     def answer(self, prompt: str) -> str:
-        """Return the next state. Raises ValueError for a cell that is not 0 or 1."""
+        """Return the cells of the next state. Raises ValueError for a cell that is not 0 or 1."""
         cells = [("0", "1").index(symbol) for symbol in body(prompt, "step")]
         states = [
             self.rule >> (4 * cells[i - 1] + 2 * cell + cells[(i + 1) % len(cells)]) & 1
@@ -211,7 +211,7 @@ class Draws:
         self._value, self._range = 0, 1
 
     def below(self, count: int) -> int:
-        """Return an integer from 0 to `count` − 1."""
+        """Return a random integer from 0 to `count` − 1."""
         if self._range < count << _SPARE:
             text = self._key + b"/%d" % self._count
             self._value = int.from_bytes(hashlib.blake2b(text).digest(), "big")
@@ -232,7 +232,7 @@ class Draws:
 
 @dataclass(frozen=True)
 class Item:
-    """A task: the answer follows from the prompt by the family's rule."""
+    """A task: prompt and answer, with the family and level that it is of."""
 
     family: str
     level: int
@@ -248,7 +248,7 @@ class Family(Protocol):
 
     @property
     def what(self) -> str:
-        """The task, in words."""
+        """The answer to the family's tasks, in words."""
         ...
 
     def prompt(self, level: int, draws: Draws) -> str:
@@ -256,12 +256,12 @@ class Family(Protocol):
         ...
 
     def answer(self, prompt: str) -> str:
-        """Return the right answer to a prompt. Raises ValueError for what is no prompt."""
+        """Return the right answer to a prompt. Raises ValueError for another text."""
         ...
 
 
 def body(prompt: str, word: str) -> list[str]:
-    """Return the symbols of a prompt between its first word and "=". Raises ValueError for another."""
+    """Return the symbols between a prompt's first word and "=". Raises ValueError for another text."""
     first, *symbols, last = prompt.split()
     if (first, last) != (word, "="):
         raise ValueError(f"{prompt!r} is no prompt of {word!r}")
@@ -269,20 +269,20 @@ def body(prompt: str, word: str) -> list[str]:
 
 
 def two_numbers(prompt: str, word: str, sign: str) -> tuple[int, int]:
-    """Return the numbers on both sides of a sign. Raises ValueError for another prompt."""
+    """Return (number before the sign, number after it). Raises ValueError for another prompt."""
     symbols = body(prompt, word)
     at = symbols.index(sign)
     return int("".join(symbols[:at])), int("".join(symbols[at + 1 :]))
 
 
 def number(draws: Draws, digits: int) -> int:
-    """Return a random number with this many digits; of one digit, 0 is one too."""
+    """Return a random number with this many digits, 0 among those of one digit."""
     lowest = 10 ** (digits - 1) if digits > 1 else 0
     return lowest + draws.below(10**digits - lowest)
 
 
 def operands(level: int, draws: Draws) -> tuple[int, int]:
-    """Return two numbers of a level: 1 + ⌊level / 2⌋ and ⌈level / 2⌉ digits, in any order."""
+    """Return (a, b), in random order: numbers of 1 + ⌊level / 2⌋ and of ⌈level / 2⌉ digits."""
     a, b = number(draws, 1 + level // 2), number(draws, (level + 1) // 2)
     return (a, b) if draws.below(2) else (b, a)
 

@@ -46,7 +46,7 @@ class Gym:
 
     @property
     def what(self) -> str:
-        """The task, in words."""
+        """The family, in words."""
         return f"the data set {self.name} of reasoning-gym"
 
     @property
@@ -61,7 +61,7 @@ class Gym:
             raise ConfigError(f"the family {self.family} has {there} levels, and levels is {levels}.")
 
     def item(self, level: int, seed: int, number: int) -> Item | None:
-        """Return an item; None if its own answer does not pass the package's verifier.
+        """Return the item with this number; None if the package's verifier refuses its own answer.
 
         Raises DataError for a generator that fails or takes too long.
         """
@@ -73,7 +73,7 @@ class Gym:
         return Item(self.family, level, prompt, answer, (seed, number))
 
     def right(self, item: Item, reply: str) -> bool:
-        """Return True if the package's verifier gives a reply the full score; errors count as none."""
+        """Return True if the package's verifier gives a reply the full score; False if it fails."""
         if item.origin is None:
             return reply.strip() == item.answer
         seed, number = item.origin
@@ -82,7 +82,7 @@ class Gym:
 
 
 def find(family: str) -> Gym:
-    """Return the family of a name that begins with "gym-".
+    """Return the family whose name is "gym-" and a data set's name.
 
     Raises ConfigError for a data set that is left out, UnavailableError without the package.
     """
@@ -99,26 +99,26 @@ def find(family: str) -> Gym:
 
 
 def _key(name: str, level: int, seed: int) -> dict[str, Any]:
-    """Return a cell as the process reads it, with a seed of its own below 2³¹."""
+    """Return {name, level, seed} for a question to the process; the seed is their own, below 2³¹."""
     digest = hashlib.sha256(f"task-families/{START}{name}/{level}/{seed}".encode()).digest()
     return {"name": name, "level": level, "seed": int.from_bytes(digest[:4], "big") >> 1}
 
 
 @lru_cache(maxsize=4096)
 def _made(name: str, level: int, seed: int, chunk: int) -> tuple[tuple[str, str] | None, ...]:
-    """Return (prompt, answer) of the items of a chunk; None for one without a valid answer."""
+    """Return (prompt, answer) of each item of a chunk; None for an item without a valid answer."""
     request = {**_key(name, level, seed), "first": chunk * CHUNK, "count": CHUNK}
     return tuple(pair and (pair[0], pair[1]) for pair in _ask({"make": request}, DataError))
 
 
 @cache
 def _process(owner: int) -> list[Respondent]:
-    """Return the place of the process that has the package; each process `owner` has its own."""
+    """Return the list that holds the package's process; each `owner` (process id) has its own list."""
     return []
 
 
 def _ask(question: dict[str, Any], error: type[ConfigError] | type[DataError]) -> Any:
-    """Return the process's answer; a process that has ended is started again.
+    """Return the answer of the process, which is started again if it has ended.
 
     Raises `error` for what the package refuses, DataError if there is no answer in time.
     """

@@ -21,7 +21,7 @@ FULL = 1.0
 
 @lru_cache(maxsize=64)
 def data_set(name: str, level: int, seed: int, size: int) -> Any:
-    """Return the data set of a level. Items do not depend on its size."""
+    """Return the data set (of reasoning-gym) at a level. Items do not depend on its size."""
     from reasoning_gym.factory import create_curriculum, create_dataset  # pyright: ignore
 
     curriculum = create_curriculum(name)
@@ -43,7 +43,7 @@ def levels(name: str) -> int:
 
 
 def score(dataset: Any, answer: str, entry: dict[str, Any]) -> float:
-    """Return what the data set's verifier gives an answer; 0 if it fails."""
+    """Return the score, 0 to 1, of an answer by the data set's verifier; 0 if the verifier fails."""
     try:
         return float(dataset.score_answer(answer, entry))
     except Exception:  # some verifiers fail on an answer that they cannot read
@@ -51,7 +51,7 @@ def score(dataset: Any, answer: str, entry: dict[str, Any]) -> float:
 
 
 def make(name: str, level: int, seed: int, first: int, count: int) -> list[list[str] | None]:
-    """Return [question, answer] of some items; None for one whose own answer is not right."""
+    """Return [question, answer] of each item; None for an item whose own answer is not right."""
     dataset = data_set(name, level, seed, first + count)
     pairs: list[list[str] | None] = []
     for number in range(first, first + count):
@@ -69,7 +69,7 @@ def right(name: str, level: int, seed: int, number: int, reply: str) -> bool:
 
 
 def answered(question: dict[str, Any]) -> dict[str, object]:
-    """Return the answer to a question, or the error in words."""
+    """Return {"answer": …} to a question, or {"error": …} in words."""
     (what, arguments), *_ = question.items()
     try:
         if what == "levels":

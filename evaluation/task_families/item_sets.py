@@ -33,7 +33,7 @@ def items(family: str, level: int, seed: int, on: Slice, limit: int) -> list[Ite
 
 
 def _new(family: str, level: int, seed: int, on: Slice) -> Iterator[Item]:
-    """Yield the items of a slice with another prompt than those before, until a lull."""
+    """Yield the slice's items whose prompt is new, until `LULL` numbers in a row bring none."""
     prompts, last = set[str](), 0
     for number in count():
         item = task_families.item(family, level, seed, number)

@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 
 STREAMS, ITEMS = "streams.safetensors", "items.jsonl"
 
-#: Writes streams, items, tokenizer and configuration into a folder; returns notes on files read.
+#: Function that writes streams, items, tokenizer and configuration to a folder; returns notes on files.
 Fill = Callable[[Path], Sequence[str]]
 
 
 @dataclass(frozen=True)
 class Text:
-    """A folder of text that is made."""
+    """A folder with the text of a run, whose contents are read when they are needed."""
 
     folder: Path
     #: How the user's files were read; empty for a text that was made before.
@@ -78,12 +78,12 @@ class Text:
 
     @cached_property
     def items(self) -> str:
-        """BLAKE3 of the items' file."""
+        """BLAKE3 (hex) of the items' file."""
         return companions.digest((self.folder / ITEMS).read_bytes())
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer, as it is read from a model's folder."""
+        """The tokenizer, read from the folder."""
         from agent_forge.weights.architectures.auto_config import AutoTokenizer
 
         return AutoTokenizer.from_pretrained(self.folder, trust_remote_code=False)
@@ -96,7 +96,7 @@ class Text:
         return [item for item in every if isinstance(item, data_items.Text)]
 
     def held_out(self, context: int, on: Slice) -> dict[str, Packed]:
-        """Return domain → the packed texts of a slice.
+        """Return {domain: the packed texts of a slice}.
 
         Raises DataError for a domain whose texts are too short to predict anything.
         """
@@ -112,7 +112,7 @@ class Text:
 
 
 def address(streams: Mapping[str, str], files: Mapping[str, str], items: str) -> str:
-    """Return the content address of a folder of text, 64 hex digits."""
+    """Return the content address (64 hex digits) of a folder with these digests."""
     parts = {"streams": dict(streams), "files": dict(files), "items": items}
     return companions.digest(canonical_json(parts).encode())
 
@@ -137,7 +137,7 @@ class Pins(Protocol):
 
 
 def pinned(supply: Supply, started: Pins, from_user: bool, fill: Fill) -> Text:
-    """Return the text that a run has pinned: this machine's, the store's, or made again.
+    """Return the text that a run has pinned: from this machine, from the store, or made again.
 
     `from_user`: text of the user's files. Raises DataError if the text that is made is another.
     """
@@ -165,7 +165,7 @@ def _differences(text: Text, started: Pins) -> list[str]:
 
 
 def _address(text: Text) -> str:
-    """Return the address by what is in the folder; empty if that cannot be read."""
+    """Return the content address of what is in the folder; '' if that cannot be read."""
     try:
         return address(text.digests, text.files, text.items)
     except (OSError, SafetensorError, ValueError):
@@ -173,7 +173,7 @@ def _address(text: Text) -> str:
 
 
 def make(supply: Supply, fill: Fill) -> Text:
-    """Make the text, keep it under its address, share it; return it. Raises the errors of `fill`."""
+    """Return the text that `fill` writes, kept and shared. Raises the errors of `fill`."""
     hidden = supply.folder / f".text.{os.getpid()}.part"
     shutil.rmtree(hidden, ignore_errors=True)
     try:
@@ -211,9 +211,9 @@ Split = Mapping[Slice, Sequence[Document]]
 def builtin(
     corpus: Mapping[str, Split], seed: int, characters: int, domains: Iterable[str]
 ) -> dict[str, Sequence[Document]]:
-    """Return domain → training documents of built-in text, of `corpus` and of all other `domains`.
+    """Return {domain: training documents} of built-in text, of `corpus` and of all other `domains`.
 
-    Of prose that is not measured, all documents are trained on.
+    If prose is not measured, all its documents are trained on.
     """
     texts: dict[str, Sequence[Document]] = {d: split["train"] for d, split in corpus.items()}
     rest = [domain for domain in domains if domain not in texts]
@@ -225,7 +225,7 @@ def builtin(
 
 
 def rows(documents: Mapping[str, Split], items: Iterable[Item]) -> Iterator[dict[str, Any]]:
-    """Yield items of the user's text, up to as many characters as of built-in text, and the others."""
+    """Yield rows: the user's text, at most as many characters as of built-in text, then the items."""
     for domain, split in documents.items():
         for slice_, texts in split.items():
             for document in builtin_corpus.held_out(texts, builtin_corpus.HELD_OUT[slice_]):
@@ -245,7 +245,7 @@ def write(
     training: Mapping[str, Sequence[Document]],
     items: Iterable[Mapping[str, object]],
 ) -> None:
-    """Write the streams of training documents by domain, and the items."""
+    """Write into a folder the streams of training documents by domain, and the items to measure on."""
     from safetensors.numpy import save_file
 
     streams = {domain: stream(documents, tokenizer) for domain, documents in training.items()}
@@ -276,9 +276,9 @@ def given_tokenizer(donor: Path) -> Tokenizer:
 
 
 def write_given(folder: Path, donor: Path, sizes: Mapping[str, object] = MappingProxyType({})) -> None:
-    """Write a given model's companions; its config says float32 unless `sizes` has another dtype.
+    """Write a given model's companion files; config.json says float32 unless `sizes` has a dtype.
 
-    `sizes` are settings that the models to be trained have otherwise.
+    `sizes` are settings in which the models to be trained differ from the given one.
     """
     companions.write(donor, folder)
     settings = companions.cleaned(json.loads((donor / companions.CONFIG).read_bytes()))
@@ -288,7 +288,7 @@ def write_given(folder: Path, donor: Path, sizes: Mapping[str, object] = Mapping
 
 
 def stream(documents: Sequence[Document], tokenizer: Tokenizer | PreTrainedTokenizerBase) -> np.ndarray:
-    """Return the documents' token ids in one row, each document followed by the end token."""
+    """Return the documents' token ids in one int32 row, the end token after each document."""
     encoded = tokenizer([d.text for d in documents], add_special_tokens=False, verbose=False)
     ids: list[int] = []
     for row in encoded["input_ids"]:

@@ -37,7 +37,7 @@ Split = dict[Slice, list[Document]]
 
 
 def corpus(seed: int, characters: int, domains: Sequence[str]) -> dict[str, Split]:
-    """Return about `characters` of text per domain: domain → slice → documents."""
+    """Return about `characters` of text per domain: {domain: {slice: documents}}."""
     return {domain: _split(documents(domain, seed, characters)) for domain in domains}
 
 
@@ -64,7 +64,7 @@ def check(seed: int, characters: int, domains: Sequence[str]) -> None:
 
 
 def _first(domain: str, seed: int, characters: int) -> Split:
-    """Return the documents of a domain by slice, up to the one with which every slice has some."""
+    """Return {slice: documents} of a domain, up to the document with which every slice has some."""
     split: Split = {slice_: [] for slice_ in TRAINING_SHARES}
     for document in documents(domain, seed, characters):
         split[document.slice()].append(document)
@@ -74,7 +74,7 @@ def _first(domain: str, seed: int, characters: int) -> Split:
 
 
 def _split(every: Iterable[Document]) -> Split:
-    """Return documents by slice."""
+    """Return {slice: documents}."""
     split: Split = {slice_: [] for slice_ in TRAINING_SHARES}
     for document in every:
         split[document.slice()].append(document)
@@ -82,9 +82,9 @@ def _split(every: Iterable[Document]) -> Split:
 
 
 def _tasks(domain: str, seed: int, characters: int) -> Iterator[Document]:
-    """Yield tasks with their answers, each a document, of all families and levels in turn.
+    """Yield documents, each a task with its answer, of all families and levels in turn.
 
-    A document has its name from the prompt, so that a prompt is in one slice only; none comes twice.
+    The prompt decides the document's name, so it is in one slice only; no prompt comes twice.
     """
     families, length, prompts = TASKS[domain], 0, set[str]()
     for number in count():
@@ -101,7 +101,7 @@ def _tasks(domain: str, seed: int, characters: int) -> Iterator[Document]:
 
 
 def _mixed(characters: int) -> Iterator[Document]:
-    """Yield prose and code in turn, half of the characters of each, until one of them ends."""
+    """Yield documents of prose and code in turn, half of the characters each, until one ends."""
     half = characters // 2
     pairs = zip(help_prose.documents(half), stdlib_code.documents(half), strict=False)
     for document in chain.from_iterable(pairs):

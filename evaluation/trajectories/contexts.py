@@ -18,7 +18,7 @@ from agent_forge.weights.training.windows import Ids
 
 
 def documents(stream: Ids, end: int) -> Iterator[Ids]:
-    """Yield the documents of a stream of token ids, each of which `end` follows."""
+    """Yield the token ids of each document of a stream; `end` follows every document."""
     start = 0
     for at in np.flatnonzero(stream == end).tolist():
         if at > start:
@@ -29,7 +29,7 @@ def documents(stream: Ids, end: int) -> Iterator[Ids]:
 
 
 def pieces(documents: Iterable[Ids], size: int) -> list[Ids]:
-    """Return the documents in pieces of `size` tokens; a last piece of less than half is left out.
+    """Return the documents' ids in pieces of `size` tokens; a last piece of less than half is left out.
 
     A document that is shorter is a piece of its own.
     """
@@ -43,7 +43,7 @@ def pieces(documents: Iterable[Ids], size: int) -> list[Ids]:
 
 
 def chosen(pools: Mapping[str, Sequence[Ids]], count: int, *key: str | int) -> list[Ids]:
-    """Return up to `count` contexts, of the domains in turn, each in an order drawn by the key."""
+    """Return the ids of up to `count` contexts, domains in turn, each in an order drawn by key."""
     orders = {
         domain: iter(randomness.permutation(len(pool), *key, domain).tolist())
         for domain, pool in sorted(pools.items())
@@ -60,7 +60,7 @@ def chosen(pools: Mapping[str, Sequence[Ids]], count: int, *key: str | int) -> l
 
 
 class Beginnings:
-    """The beginnings of trajectories in a tokenizer's ids."""
+    """Maker of the beginnings of trajectories, as a tokenizer's ids."""
 
     def __init__(self, tokenizer: Tokenizer, chat: bool) -> None:
         """Use the chat template if `chat` is True.
@@ -77,17 +77,17 @@ class Beginnings:
             self._messages("a", "b")
 
     def plain(self, context: Ids) -> Ids:
-        """Return the ids of a context without a prompt."""
+        """Return the ids (int32) of a context without a prompt."""
         return self._messages(None, self._text(context)) if self._chat else self._ids("", context)
 
     def prompted(self, prompts: Sequence[str], context: Ids) -> Ids:
-        """Return the ids of a context after prompts, in their order."""
+        """Return the ids (int32) of a context after prompts, in their order."""
         if self._chat:
             return self._messages("\n\n".join(p.strip() for p in prompts), self._text(context))
         return self._ids("".join(prompts), context)
 
     def room(self, prompts: Sequence[str]) -> int:
-        """Return the tokens that prompts take, with what stands around messages."""
+        """Return the number of tokens that prompts take, with what stands around messages."""
         return len(self.prompted(prompts, np.zeros(0, np.int32)))
 
     def _ids(self, prompt: str, context: Ids) -> Ids:

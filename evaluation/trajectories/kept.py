@@ -19,10 +19,15 @@ Written = Mapping[str, Sequence[Trajectory]]
 
 
 def answered(task: Sample, cache: Artifacts, write: Callable[[], Written]) -> Sampled:
+<<<<<<< HEAD
     """Let `write` sample, keep what it returns, and return the event."""
     began = time.monotonic()
     with pieces.divided():
         written = write()
+=======
+    """Return the event of the trajectories that `write` sampled, after keeping them in the cache."""
+    began, written = time.monotonic(), write()
+>>>>>>> main
     streams = {name: pack(trajectories) for name, trajectories in written.items()}
     tensors = {name: torch.from_numpy(ids) for name, ids in streams.items()}
     seconds, content_digest = time.monotonic() - began, digest(tensors)
@@ -43,9 +48,9 @@ def answered(task: Sample, cache: Artifacts, write: Callable[[], Written]) -> Sa
 
 
 def streams(event: Sampled, cache: Artifacts, write: Callable[[], Written]) -> dict[str, Ids]:
-    """Return name → stream of what was sampled; `write` samples again if the cache lacks it.
+    """Return {name: stream of token ids} of what was sampled, or sampled again if the cache lacks it.
 
-    Raises SourceChangedError if other trajectories come out than those that are recorded.
+    `write` samples again. Raises SourceChangedError if its trajectories are not those in the log.
     """
     tensors = cache.get(event.digest)
     if tensors is None:
@@ -65,15 +70,15 @@ class LazyStreams(Mapping[str, Ids]):
     """Streams by name, each read from its source when it is used."""
 
     def __init__(self, sources: Mapping[str, Callable[[], Mapping[str, Ids]]]) -> None:
-        """Keep name → what returns the stream among others."""
+        """Take {name: function that returns the stream, perhaps among others}."""
         self._sources = sources
 
     def __getitem__(self, name: str) -> Ids:
-        """Return a stream. Raises KeyError for an unknown name, and the errors of its source."""
+        """Return a stream's token ids. Raises KeyError for an unknown name, and its source's errors."""
         return self._sources[name]()[name]
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names."""
+        """Return an iterator over the names."""
         return iter(self._sources)
 
     def __len__(self) -> int:

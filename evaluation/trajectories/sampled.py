@@ -53,7 +53,7 @@ class Sampled(Event):
 
 
 def validate_answer(task: Sample, event: Sampled) -> str | None:
-    """Return why an event does not answer the task; None if it does. For the audit."""
+    """Return the reason why an event does not answer the task; None if it does. For the audit."""
     if event.recipe_id != task.recipe_id:
         return "another model wrote than the one that was asked"
     if tuple(sorted(event.streams)) != tuple(sorted(task.streams)):

@@ -22,7 +22,7 @@ from agent_forge.weights import pieces, randomness
 from agent_forge.weights.training.models import prompted
 from agent_forge.weights.training.windows import Ids, Trajectory
 
-#: Numbers of replies, and tokens of their beginnings → what chooses their tokens; None: the likeliest.
+#: (replies' numbers, tokens of their beginnings) → processor that chooses tokens; None: the likeliest.
 Draw = Callable[[Sequence[int], int], "LogitsProcessor | None"]
 #: Beginnings of a forward pass; fewer if they are long or the vocabulary is large.
 ROWS = 32
@@ -58,12 +58,12 @@ def greedy(
     ends: Collection[int],
     tokens: int | None = None,
 ) -> list[Ids]:
-    """Return the reply to every beginning whose tokens are each the likeliest, as `sample` does."""
+    """Return per beginning a reply whose tokens are each the likeliest, cut as `sample` does."""
     return _replies(model, beginnings, limit, ends, lambda numbers, length: None, tokens)
 
 
 def rows_of_pass(model: LocalModel, length: int, tokens: int | None) -> int:
-    """Return how many beginnings of a length, with their replies, go into one forward pass."""
+    """Return the number of beginnings of a length, with replies, in one forward pass."""
     return min(ROWS, model.rows(length) if tokens is None else max(1, tokens // length))
 
 
@@ -75,8 +75,13 @@ def _replies(
     drawing: Draw,
     tokens: int | None,
 ) -> list[Ids]:
+<<<<<<< HEAD
     """Return the replies to all beginnings, the short ones first."""
     passes: list[list[int]] = []
+=======
+    """Return the reply to every beginning, in their order; short beginnings are computed first."""
+    replies_by_number: dict[int, Ids] = {}
+>>>>>>> main
     order = sorted(range(len(beginnings)), key=lambda number: (len(beginnings[number]), number))
     while order:
         length = len(beginnings[order[min(ROWS, len(order)) - 1]])
@@ -105,7 +110,7 @@ def _batch(
     ends: Collection[int],
     drawing: Draw,
 ) -> list[Ids]:
-    """Return the replies to some beginnings, padded on the left and continued together."""
+    """Return the replies to beginnings of one forward pass, padded on the left."""
     length = max(map(len, beginnings))
     ids = np.zeros((len(beginnings), length), np.int64)
     mask = np.zeros((len(beginnings), length), np.int64)
@@ -124,10 +129,10 @@ def _cut(reply: Ids, ends: Collection[int]) -> Ids:
 
 
 class Drawing(LogitsProcessor):
-    """Logits processor that leaves one token of each row: the one at a place of the distribution."""
+    """Logits processor that leaves one token of each row: the one at a place of its distribution."""
 
     def __init__(self, places: NDArray[np.float64], length: int) -> None:
-        """Draw by `places` in (0, 1), [rows, tokens], after beginnings of `length` tokens."""
+        """Take `places` in (0, 1), [rows, tokens], to draw by, after beginnings of `length` tokens."""
         self._places = torch.from_numpy(places)
         self._length = length
 
@@ -155,7 +160,7 @@ class _Ending(StoppingCriteria):
 def along(
     writer: ResidentModel, reader: ResidentModel, trajectories: Sequence[Trajectory]
 ) -> list[float]:
-    """Return Σ KL(writer ‖ reader) over the reply of each trajectory, nats.
+    """Return for each trajectory Σ KL(writer ‖ reader) over its reply's tokens, in nats.
 
     The writer reads the prompted beginning, the reader the plain one; every trajectory is read alone.
     A divergence that rounding makes negative is 0.

@@ -20,7 +20,7 @@ class Exact(Check):
 
 
 def verify(check: Exact, reply: str) -> Verdict:
-    """Return 1 if the reply is one of the answers, else 0."""
+    """Return the verdict 1 if the reply is one of the answers, else 0."""
     answers = (check.answer,) if isinstance(check.answer, str) else check.answer
     form = str.casefold if check.ignore_case else str
     text = form(reply.strip())

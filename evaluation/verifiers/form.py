@@ -68,7 +68,7 @@ class FormVerifier(Verifier):
 
 
 def check_patterns(checks: Iterable[Check | None]) -> None:
-    """Raise ConfigError for a check's pattern that cannot be matched."""
+    """Raise ConfigError if a check has a pattern that cannot be matched."""
     for check in checks:
         if isinstance(check, Pattern):
             try:
@@ -78,7 +78,7 @@ def check_patterns(checks: Iterable[Check | None]) -> None:
 
 
 def matches(check: Pattern, reply: str) -> Verdict:
-    """Return 1 if the reply, without surrounding whitespace, matches the pattern, else 0."""
+    """Return the verdict 1 if the reply, without surrounding blanks, matches the pattern, else 0."""
     text = reply.strip()[:MOST]
     try:
         matcher = _matcher(check.pattern)
@@ -95,7 +95,7 @@ def _matcher(pattern: str) -> patterns.Matcher:
 
 
 def parses(check: Parses, reply: str) -> Verdict:
-    """Return 1 if the reply parses and has the keys, else 0."""
+    """Return the verdict 1 if the reply parses and has the keys, else 0."""
     inner = fenced(reply)
     text = (reply if inner is None else inner).strip()
     try:
@@ -111,7 +111,7 @@ def parses(check: Parses, reply: str) -> Verdict:
 
 
 def _parsed(format_: str, text: str) -> object:
-    """Return the data of a text. Raises the parsers' errors, ValueError for an empty text."""
+    """Return the data in a text, of CSV one dict per row. Raises ValueError and the parsers' errors."""
     if not text:
         raise ValueError("the reply is empty")
     match format_:

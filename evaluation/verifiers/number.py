@@ -37,13 +37,13 @@ class Number(Check):
 
 
 def parse(text: str) -> Fraction | None:
-    """Return the number that is the whole text, or None."""
+    """Return the number that is the whole text; None if the text is no number."""
     match = _NUMBER.fullmatch(text.strip())
     return None if match is None else _value(match)
 
 
 def result(reply: str) -> Fraction | None:
-    """Return the number that a reply gives as its result, or None."""
+    """Return the number that a reply gives as its result; None without a number."""
     every = [*_NUMBER.finditer(reply)]
     if not every:
         return None
@@ -64,7 +64,7 @@ def _value(match: re.Match[str]) -> Fraction | None:
 
 
 def verify(check: Number, reply: str) -> Verdict:
-    """Return 1 if the reply's result is the answer within the tolerance, else 0."""
+    """Return the verdict 1 if the reply's result is the answer within the tolerance, else 0."""
     number = result(reply)
     if number is None:
         return wrong("no number")

@@ -29,7 +29,7 @@ class Check(BaseModel):
 
 
 def no_truth(value: object) -> object:
-    """Return a value; raise ValueError for true and false, which pydantic takes for 1 and 0."""
+    """Return the value; raise ValueError for true and false, which pydantic takes for 1 and 0."""
     if isinstance(value, bool):
         raise ValueError(f"{str(value).lower()} is not a number")
     return value
@@ -49,12 +49,12 @@ RIGHT = Verdict(1.0)
 
 
 def wrong(why: str) -> Verdict:
-    """Return the verdict 0, with the reason."""
+    """Return the verdict with score 0 and the reason."""
     return Verdict(0.0, why)
 
 
 def fenced(reply: str) -> str | None:
-    """Return the content of the first fenced code block of a reply, or None."""
+    """Return the content of the first fenced code block of a reply; None without one."""
     match = _FENCE.search(reply)
     return match.group(1) if match else None
 
@@ -75,7 +75,7 @@ class Program(Check):
 
 
 def parsed(tests: tuple[str, ...]) -> tuple[str, ...]:
-    """Return tests. Raises ValueError if one of them cannot be parsed."""
+    """Return the tests as they are. Raises ValueError if one of them cannot be parsed."""
     for test in tests:
         parse(test)
     return tests
@@ -88,13 +88,13 @@ def parse(test: str) -> tuple[str, object]:
         body = ast.parse(test.strip()).body
         if len(body) != 1 or not isinstance(body[0], ast.Assert):
             raise ValueError("it is no single assertion")
-        return _asked(body[0].test)
+        return _parse_condition(body[0].test)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ValueError(f"{problem}: {error}") from error
 
 
-def _asked(test: ast.expr) -> tuple[str, object]:
-    """Return (expression, its expected value) of what is asserted. Raises ValueError."""
+def _parse_condition(test: ast.expr) -> tuple[str, object]:
+    """Return (expression, its expected value) of an assertion's condition. Raises ValueError."""
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
         try:
             return ast.unparse(test.left), ast.literal_eval(test.comparators[0])
@@ -106,7 +106,7 @@ def _asked(test: ast.expr) -> tuple[str, object]:
 
 
 def verify(check: Program, prompt: str, reply: str, sandbox: Sandbox) -> Verdict:
-    """Return 1 if every test passes, else 0. Raises SandboxUnavailableError."""
+    """Return the verdict 1 if every test passes, else 0. Raises SandboxUnavailableError."""
     source = prompt + reply if check.completes else reply
     if not check.completes or reply.lstrip().startswith("```"):
         inner = fenced(reply)
@@ -124,7 +124,7 @@ def verify(check: Program, prompt: str, reply: str, sandbox: Sandbox) -> Verdict
 
 
 def _equal(text: str, meant: object) -> bool:
-    """Return True if the text of a value is a literal of the expected value."""
+    """Return True if the text of a value is a Python literal equal to the expected value."""
     try:
         return same(ast.literal_eval(text), meant)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError, ArithmeticError):

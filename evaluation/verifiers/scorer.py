@@ -51,7 +51,7 @@ class Scored(Check):
 
 
 class Scorer:
-    """The process of one scorer."""
+    """One installed scorer, in a process of its own."""
 
     def __init__(self, name: str, patience: float = PATIENCE) -> None:
         """Prepare the scorer; its process starts with the first reply."""
@@ -60,7 +60,7 @@ class Scorer:
         self._process: Respondent | None = None
 
     def verify(self, reply: str, item: dict[str, object]) -> Verdict:
-        """Return the scorer's verdict. The scorer is ended if it does not answer in time.
+        """Return the scorer's verdict on a reply. The scorer is ended if it does not answer in time.
 
         Raises UnavailableError if the scorer does, because something that it needs is not on this
         machine, and OSError or MemoryError if this machine cannot start or ask the scorer.
@@ -86,7 +86,7 @@ class Scorer:
         return Verdict(float(answer), "" if answer == 1 else f"scorer {self._name} gave {answer:g}")
 
     def close(self) -> None:
-        """End the process."""
+        """End the scorer's process."""
         if self._process is not None:
             self._process.close()
 

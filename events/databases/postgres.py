@@ -39,7 +39,7 @@ _REFUSE = """CREATE OR REPLACE FUNCTION events_append_only() RETURNS trigger LAN
 
 
 class Postgres(Database):
-    """A log on a PostgreSQL server."""
+    """Database of a log on a PostgreSQL server."""
 
     mark = "%s"
     clock = "extract(epoch from clock_timestamp())::float8"
@@ -59,7 +59,7 @@ class Postgres(Database):
             connect_args={"connect_timeout": 10, "application_name": "agent-forge"},
             isolation_level="READ COMMITTED",
         )
-        event.listen(engine, "connect", _by_index)
+        event.listen(engine, "connect", _prefer_indexes)
         super().__init__(engine, address.render_as_string(hide_password=True))
 
     @override
@@ -80,10 +80,7 @@ class Postgres(Database):
     def insert(
         self, cursor: DBAPICursor, statement: str, rows: Sequence[Values]
     ) -> Sequence[int | None]:
-        """Insert rows in their order, several in one batch; return their positions.
-
-        A row that did not go in has the position None.
-        """
+        """Insert rows in order, several in one batch; return their positions, None if not inserted."""
         statement += " RETURNING position"
         if len(rows) == 1:
             answers = [cursor.execute(statement, rows[0]).fetchone()]
@@ -95,18 +92,18 @@ class Postgres(Database):
 
     @override
     def insert_alone(self, cursor: DBAPICursor, statement: str, row: Values) -> int | None:
-        """Lock and insert in one statement, which saves one round trip.
+        """Lock and insert a row in one statement; return its position, None if it was not inserted.
 
-        The statement's snapshot is older than the lock. That is enough: rows are never changed, so
-        a row in the snapshot still exists. If a newer row conflicts, the unique constraints refuse
-        the insert, because they check all rows. The position is drawn for a row that comes out of
-        `turn`, and so after the lock.
+        This saves one round trip. The statement's snapshot is older than the lock. That is enough: rows
+        are never changed, so a row in the snapshot still exists. If a newer row conflicts, the unique
+        constraints refuse the insert, because they check all rows. The position is drawn for a row that
+        comes out of `turn`, and so after the lock.
         """
         answer = cursor.execute(self._in_turn(statement) + " RETURNING position", row).fetchone()
         return answer[0] if answer else None
 
     def _in_turn(self, statement: str) -> str:
-        """Return an INSERT … SELECT … WHERE that takes the lock of appends first."""
+        """Return `statement`, an INSERT … SELECT … WHERE, changed to take the append lock first."""
         insert, where, condition = statement.partition(" WHERE ")
         turn = f"WITH turn AS MATERIALIZED (SELECT pg_advisory_xact_lock({APPEND_LOCK}))"
         return f"{turn} {insert} FROM turn{where}{condition}"
@@ -141,14 +138,14 @@ class Postgres(Database):
 
 
 def _of_driver(cursor: object) -> psycopg.Cursor:
-    """Return a cursor as what it is: psycopg's can more than every driver's."""
+    """Return the same cursor, typed as psycopg's, which has methods that other drivers lack."""
     import psycopg  # here: logs on SQLite are opened without it
 
     assert isinstance(cursor, psycopg.Cursor)
     return cast("psycopg.Cursor", cursor)
 
 
-def _by_index(connection: psycopg.Connection, _record: object) -> None:
+def _prefer_indexes(connection: psycopg.Connection, _record: object) -> None:
     """Make a new connection prefer indexes, and limit its idle time in a transaction.
 
     Prepared statements keep their plan, and a plan made for an empty log would read the whole
@@ -161,7 +158,7 @@ def _by_index(connection: psycopg.Connection, _record: object) -> None:
 
 
 def open_store(url: str) -> EventStore:
-    """Open the log at a PostgreSQL URL; an empty database gets its tables.
+    """Return the store of the log at a PostgreSQL URL; create the tables of an empty database.
 
     Raises StoreUnavailableError, and SchemaError if the tables are of another version.
     """

@@ -49,7 +49,7 @@ def journal_mode(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> str:
 
 
 class Sqlite(Database):
-    """A log in a file."""
+    """Database of a log in a SQLite file."""
 
     append_only = (
         """CREATE TRIGGER IF NOT EXISTS events_no_update BEFORE UPDATE ON events
@@ -77,7 +77,7 @@ class Sqlite(Database):
     def insert(
         self, cursor: DBAPICursor, statement: str, rows: Sequence[Values]
     ) -> Sequence[int | None]:
-        """Insert rows one by one, since there is no round trip to save; return their positions."""
+        """Insert rows one by one: no round trip is saved; return positions, None if not inserted."""
         positions: list[int | None] = []
         for row in rows:
             cursor.execute(statement, row)
@@ -92,13 +92,13 @@ class Sqlite(Database):
 
     @override
     def damage(self, connection: Connection) -> list[str]:
-        """Return the problems that `PRAGMA integrity_check` reports."""
+        """Return the lines that `PRAGMA integrity_check` reports; empty if it reports "ok"."""
         lines = connection.exec_driver_sql("PRAGMA integrity_check").scalars().all()
         return [] if lines == ["ok"] else [str(line) for line in lines]
 
     @override
     def last_position(self, connection: Connection) -> int:
-        """Return the highest position ever committed, which SQLite keeps for AUTOINCREMENT."""
+        """Return the highest position ever committed, as AUTOINCREMENT stores it; 0 before any."""
         query = "SELECT seq FROM sqlite_sequence WHERE name = 'events'"
         return int(connection.exec_driver_sql(query).scalar() or 0)
 
@@ -175,19 +175,17 @@ def _busy(error: sqlite3.OperationalError | OperationalError) -> bool:
 
 
 def _text(stored: bytes) -> str:
-    """Decode a text of the database.
+    """Return a stored text, decoded; bytes that are no UTF-8 become lone surrogates.
 
-    A damaged row must be readable, so that an error can name the row: bytes that are no UTF-8
-    become lone surrogates, which no hash and no event accepts.
+    So a damaged row can be read and named in an error. No hash and no event accepts the surrogates.
     """
     return stored.decode("utf-8", "surrogateescape")
 
 
 def open_store(path: Path, attempts: int = 20) -> EventStore:
-    """Open the log in the file `path`; create the log if it is missing.
+    """Return the store of the log in the file `path`; create file and tables if they are missing.
 
-    Retries while other processes open the file at the same time. Raises StoreUnavailableError and
-    SchemaError.
+    Retries if other processes open the file meanwhile. Raises StoreUnavailableError, SchemaError.
     """
     for attempt in range(attempts):
         database = Sqlite(path)

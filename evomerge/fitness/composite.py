@@ -144,7 +144,7 @@ class Fitness(BaseModel):
 def components(
     outcomes: Outcomes, flops: float, bytes_: float, skills: Skills = "pooled"
 ) -> Components | None:
-    """Return the components, or None if a log-likelihood is not finite or overflows.
+    """Return the components; None if a log-likelihood is not finite or overflows.
 
     A domain's perplexity counts as an overflow above exp(700). `skills` decides what the accuracy of
     a domain is of: see `Components.accuracies`. Next-token accuracy would hide a lost skill, because
@@ -176,9 +176,9 @@ def components(
 
 
 def _accuracies(outcomes: DomainOutcomes) -> tuple[float | None, float | None, float | None]:
-    """Return next-token accuracy, choice accuracy corrected for chance, share of problems solved.
+    """Return (next-token, choice corrected for chance, solved) accuracies, None for missing kinds.
 
-    Each is None if the domain has no items of its kind.
+    An accuracy is None if the domain has no items of its kind. Solved: share of problems solved.
     """
     hits = math.fsum(outcomes.hits) / sum(outcomes.tokens) if outcomes.tokens else None
     choice = _choice_accuracy(outcomes) if outcomes.right else None
@@ -187,7 +187,7 @@ def _accuracies(outcomes: DomainOutcomes) -> tuple[float | None, float | None, f
 
 
 def _domain_accuracy(kinds: tuple[float | None, ...], skills: Skills) -> float | None:
-    """Return the accuracy of a domain, of next-token, choice and solved accuracy."""
+    """Return a domain's accuracy from its (next-token, choice, solved); None without any."""
     checked = _mean(kinds[1:])
     return _mean(kinds) if skills == "pooled" or checked is None else checked
 
@@ -231,7 +231,7 @@ def reference(sources: Iterable[Components], domains: Collection[str] = ()) -> R
 
 
 def specialists(measured: Components, best: Reference) -> tuple[dict[str, float], dict[str, float]]:
-    """Return domain → perplexity and domain → accuracy, each relative to the domain's best source.
+    """Return ({domain: perplexity}, {domain: accuracy}), each relative to the domain's best source.
 
     A perplexity is inverted: higher is better. An accuracy is left out if no source reaches
     `ACCURACY_FLOOR`: without a specialist there is no skill to hold, and a hit by chance would
@@ -254,7 +254,7 @@ def fitness(
     raw: bool = False,
     skills: Skills = "pooled",
 ) -> Fitness:
-    """Compute the scalar: Σ weight · part, each part 1 for the best source.
+    """Return the scalar Σ weight · part, the quality, and the parts, each 1 for the best source.
 
     With `skills` other than `pooled`, perplexity and accuracy are put together from the skills of
     all domains; accuracy is 0 for all models if no source has a skill. Such a reference has all

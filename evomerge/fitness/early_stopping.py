@@ -46,7 +46,7 @@ class Gate(BaseModel):
 
 
 def blocks(draws: Draws, least: int, *key: str | int) -> list[Draws]:
-    """Return the windows of a draw in blocks, in a random order by key.
+    """Return a draw's windows cut into blocks, each a draw by domain, in a random order by key.
 
     A block holds at least `least` windows of each domain, and a multiple of `least`. A domain's
     last windows may be fewer; later blocks hold none of the domain.
@@ -72,7 +72,7 @@ def blocks(draws: Draws, least: int, *key: str | int) -> list[Draws]:
 
 
 def reason(gate: Gate, outcomes: Outcomes, sources: Mapping[str, Outcomes], looks: int) -> str | None:
-    """Return why a candidate is dropped after these windows, or None to go on.
+    """Return the reason why a candidate is dropped after these windows; None to go on.
 
     `sources` maps a name to the outcomes on the same windows. `looks` is the largest number of
     times that a candidate is checked.

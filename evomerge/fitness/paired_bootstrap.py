@@ -89,7 +89,7 @@ def intervals(
     *key: str | int,
     skills: Skills = "pooled",
 ) -> dict[str, Interval]:
-    """Return figure → the middle 95 % of what it is in the resamples.
+    """Return {figure: (low, high)}: the middle 95 % of the figure's values in the resamples.
 
     Figures: `judged`, the fitness without speed and memory; `perplexity`; `solved`, if there were
     problems; `choice_accuracy`, if there were questions; `bits_per_byte` and `bits_per_byte/DOMAIN`,
@@ -123,7 +123,7 @@ def compare(
     *key: str | int,
     skills: Skills = "pooled",
 ) -> Comparison:
-    """Return the fitness of `a` minus the fitness of `b`. Both must hold the same items."""
+    """Return fitness of `a` minus fitness of `b`, with its interval. Both must hold the same items."""
     resampled = _resample(a, *key)
     means = _fitness(a, resampled, best, weighting, raw, skills)
     differences = means - _fitness(b, resampled, best, weighting, raw, skills)
@@ -134,7 +134,7 @@ def compare(
 
 
 def _resample(outcomes: Outcomes, *key: str | int) -> dict[str, Resampled]:
-    """Return domain → the counts of each window, question and problem in each resample."""
+    """Return {domain: counts of windows, questions, problems in the resamples}."""
     result = {}
     for domain in sorted(outcomes):
         outcome = outcomes[domain]
@@ -155,7 +155,7 @@ def _fitness(
     raw: bool,
     skills: Skills,
 ) -> NDArray[np.float64]:
-    """Return the fitness of every resample, without speed and memory.
+    """Return the fitness, without speed and memory, in every resample: [resamples].
 
     The formula is that of `composite.fitness`, on whole arrays.
     """
@@ -196,7 +196,7 @@ def _fitness(
 
 
 def _domain_accuracies(kinds: tuple[Mapping[str, Counts], ...], skills: Skills) -> dict[str, Counts]:
-    """Return domain → accuracy of every resample, of next-token, choice and solved accuracy."""
+    """Return {domain: accuracy in every resample}, from (next-token, choice, solved) accuracies."""
     accuracies = {}
     for domain in sorted(set().union(*kinds)):
         checked = [kind[domain] for kind in kinds[1:] if domain in kind]
@@ -206,7 +206,7 @@ def _domain_accuracies(kinds: tuple[Mapping[str, Counts], ...], skills: Skills) 
 
 
 def _put_together(values: list[Counts], skills: Skills) -> Counts:
-    """Return `composite.SKILLS` of every resample."""
+    """Return one number per resample from the skills in it, as `composite.SKILLS` does."""
     if skills == "worst":
         return np.min(values, axis=0)
     if skills == "geometric":
@@ -271,7 +271,7 @@ class Contest:
 
 
 def itemise(outcomes: Outcomes, draws: Draws, names: Names | None) -> list[Item]:
-    """Return every item that was scored, domain by domain; without `names` items are numbered."""
+    """Return one `Item` per item that was scored, by domain; without `names` items are numbered."""
     result: list[Item] = []
     for domain in sorted(outcomes):
         for kind, places, values in _values(outcomes[domain], draws[domain]):
@@ -293,7 +293,7 @@ def _values(outcome: DomainOutcomes, draw: Draw) -> list[tuple[Kind, Sequence[in
 def contest(
     first_items: Sequence[Item], second_items: Sequence[Item], computed_in: str = "float32"
 ) -> list[Contest]:
-    """Pair the same items of two models, in their order.
+    """Return one `Contest` per item: both models' results on it, in the order of the items.
 
     `computed_in` is the dtype that evaluation computed in, as in `paired_bootstrap.rounding`.
     """
@@ -316,7 +316,7 @@ class Tally:
 
 
 def tally(contests: Sequence[Contest]) -> list[Tally]:
-    """Count wins, losses and ties, domain by domain and kind by kind."""
+    """Return wins, losses and ties, one `Tally` for each domain and kind that has items."""
     result = []
     for domain in sorted({c.domain for c in contests}):
         for kind in KINDS:

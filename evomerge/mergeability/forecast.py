@@ -90,7 +90,7 @@ class Forecast:
 
 
 def shares(count: int) -> list[tuple[float, ...]]:
-    """Return the points to measure for `count` sources: ends, lines, and the mean of all."""
+    """Return the shares of every point to measure: ends, points on lines, and the mean of all."""
     units = [tuple(float(i == j) for j in range(count)) for i in range(count)]
     ends = [(0.0,) * count, *units]
     places = list(ends)
@@ -101,13 +101,13 @@ def shares(count: int) -> list[tuple[float, ...]]:
 
 
 def lines(count: int) -> list[tuple[int | None, int]]:
-    """Return the lines among `count` sources: from the base (None) to each, and between each two."""
+    """Return (start, end) of the lines among `count` sources: base (None) to each, each to each."""
     pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
     return [*((None, i) for i in range(count)), *pairs]
 
 
 def line(points: Sequence[Point], start: int | None, end: int) -> Line:
-    """Return a line with the losses that were measured on it."""
+    """Return the line between two ends, with the losses that were measured on it."""
     losses = {point.shares: point.loss for point in points}
     count = len(points[0].shares)
     ends = [(0.0,) * count, *(tuple(float(i == j) for j in range(count)) for i in range(count))]
@@ -123,7 +123,7 @@ def _between(
 
 
 def forecast(points: Sequence[Point]) -> Forecast:
-    """Return the forecast from the measured points."""
+    """Return the answer, the best end and merge, and their difference, from measured points."""
     best_end = min((p for p in points if p.is_end), key=lambda p: p.loss)
     best_merge = min((p for p in points if not p.is_end), key=lambda p: p.loss)
     if math.isinf(best_merge.loss):

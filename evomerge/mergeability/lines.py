@@ -55,7 +55,7 @@ class Family:
 def windows(
     items: Sequence[Item], tokenizer: Tokenizer, context: int, slice_: Slice, tokens: int = TOKENS
 ) -> dict[str, list[Ids]]:
-    """Return domain → windows of text of a slice, about `tokens` in all, as many of each domain.
+    """Return {domain: windows of token ids}, about `tokens` in all, as many of each domain.
 
     Raise DataError if there is no text, or less than LEAST windows of a domain: an interval over one
     window has no width.
@@ -92,7 +92,7 @@ def _size(rows: Sequence[Ids]) -> int:
 
 
 def _first(rows: Sequence[Ids], tokens: int) -> list[Ids]:
-    """Return the first windows with at most `tokens` tokens, and one at least."""
+    """Return the first windows that have at most `tokens` tokens together; at least one window."""
     ends = np.cumsum([len(row) for row in rows])
     return list(rows[: max(1, int((ends <= tokens).sum()))])
 
@@ -105,7 +105,7 @@ def measured(
 ) -> list[Point]:
     """Return the points of `forecast.shares` with their losses.
 
-    `tell` hears before it begins how long it will take, by a first window, and how far it is. Raise
+    `tell` gets a sentence on the time that all points will take, and later on how far it is. Raise
     NotFiniteError if the loss of the base or of a source is NaN or Inf.
     """
     places = shares(len(family.sources))
@@ -140,7 +140,7 @@ def _losses(model: ResidentModel, rows: Sequence[Ids]) -> tuple[list[float], lis
 
 
 def family(opened: sources.Family) -> Family:
-    """Return the weights of opened models that fit together, memory-mapped."""
+    """Return the `Family` of opened models that fit together, memory-mapped."""
     everyone = [model.tensors() for model in (opened.base, *opened.sources)]
     if not opened.tied:
         everyone = [checkpoint.untied(tensors) for tensors in everyone]
@@ -148,5 +148,5 @@ def family(opened: sources.Family) -> Family:
 
 
 def resident(opened: sources.Family, device: str) -> ResidentModel:
-    """Return the model that the points are measured in."""
+    """Return the resident model that the points' weights are loaded into."""
     return ResidentModel(opened.base.folder, devices.resolve(device), opened.tied)

@@ -95,7 +95,7 @@ class _Sums:
 def relations(
     base: Weights, sources: Sequence[Weights], tell: Callable[[str], None] = lambda _: None
 ) -> Relations:
-    """Return how the sources' task vectors lie to each other. The models are of one shape.
+    """Return the norms, pairs and layers of the sources' task vectors. The models are of one shape.
 
     `tell` hears how long it takes, once the first block is done, if that is long.
     """
@@ -122,7 +122,7 @@ def relations(
 
 
 def _block(name: str) -> int:
-    """Return the block of a tensor; −1 for those outside of blocks."""
+    """Return the number of a tensor's block; −1 for a tensor outside of blocks."""
     block = block_names.block_of(name)
     return -1 if block is None else block
 
@@ -138,7 +138,7 @@ def _empty(count: int) -> _Sums:
 
 
 def _of_tensor(name: str, base: torch.Tensor, models: Sequence[torch.Tensor], pool: Pool) -> _Sums:
-    """Return the sums of one tensor."""
+    """Return the `_Sums` of one tensor."""
     work = Stretches(name, as_rows(base), [as_rows(model) for model in models], pool)
     sums = _empty(work.count)
     sums.dots += work.gram()
@@ -180,7 +180,7 @@ def overlaps(matrices: Sequence[torch.Tensor]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def leading(matrix: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the first k left and right singular vectors [·, k] of a float32 matrix.
+    """Return (left, right): the first k singular vectors, [rows, k] and [columns, k], of a matrix.
 
     Subspace iteration from fixed vectors (Halko et al. 2011, arXiv 0909.4061, algorithm 4.4), until
     the singular values stand still to four digits.

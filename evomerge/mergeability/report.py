@@ -17,7 +17,7 @@ Table = tuple[str, list[str], list[list[str]]]
 
 
 def weights(relations: Relations, names: Sequence[str], base: str) -> list[Table]:
-    """Return title, columns and rows of the tables of the weights."""
+    """Return (title, columns, rows) of each table about the weights."""
     norms = [[name, f"{norm:.4f}"] for name, norm in zip(names, relations.norms, strict=True)]
     pairs = [
         [
@@ -42,7 +42,7 @@ def weights(relations: Relations, names: Sequence[str], base: str) -> list[Table
 
 
 def losses(points: Sequence[Point], names: Sequence[str], base: str) -> Table:
-    """Return title, columns and rows of the losses along the lines."""
+    """Return (title, columns, rows) of the table of losses along the lines."""
     rows = []
     for start, end in forecast.lines(len(names)):
         line = forecast.line(points, start, end)
@@ -56,7 +56,7 @@ def losses(points: Sequence[Point], names: Sequence[str], base: str) -> Table:
 
 
 def sentence(loss_forecast: Forecast, names: Sequence[str], base: str) -> str:
-    """Return what the losses say, and what they do not."""
+    """Return a sentence on what the losses say of a merge, and on what they do not say."""
     best, merge = (
         place(loss_forecast.best_end, names, base),
         place(loss_forecast.best_merge, names, base),
@@ -71,7 +71,7 @@ def sentence(loss_forecast: Forecast, names: Sequence[str], base: str) -> str:
 
 
 def place(shares: Sequence[float], names: Sequence[str], base: str) -> str:
-    """Return a point in words: "code", "¼ code + ¾ math"."""
+    """Return the words for a point: "code", "¼ code + ¾ math"."""
     written = {0.25: "¼ ", 0.5: "½ ", 0.75: "¾ ", 1.0: ""}
     if len(shares) > 2 and len(set(shares)) == 1 and shares[0]:
         return "the mean of all"
@@ -93,7 +93,7 @@ def as_data(
     points: Sequence[Point] | None,
     tokens: dict[str, int],
 ) -> dict[str, object]:
-    """Return everything as data; of losses nothing if they were not measured."""
+    """Return a dict for JSON of all that was measured; without losses if `points` is None."""
     data: dict[str, object] = {"base": base, "sources": list(names), "weights": asdict(relations)}
     if points is None:
         return data

@@ -51,7 +51,7 @@ def merge(
     progress: Progress = lambda done, all_, name: None,
     regressed: Regression | None = None,
 ) -> str:
-    """Write the merged model to `out`; return the digest of its weights.
+    """Write the merged model to `out`; return the BLAKE3 digest of its weights.
 
     With `regressed`, linear layers are merged by it before all others. `fill(folder, digest)` adds
     everything but weights. Raise UnavailableError (disk), ConflictError (another merge writes `out`),
@@ -62,12 +62,14 @@ def merge(
     identity = _identity(layout, stamps, seed, shard_bytes, regressed)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(out):
+        with _lock_output(out):
             try:
                 _begin(hidden, identity)
                 plan = [replace(op, seed=seed) for op in layout.outputs]
                 if regressed is not None:
-                    plan = _regressed(plan, layout, regressed, hidden / SOLVED, pool, progress)
+                    plan = _plan_with_regression(
+                        plan, layout, regressed, hidden / SOLVED, pool, progress
+                    )
                 return _merged(
                     plan, layout, models, out, hidden, stamps, fill, pool, shard_bytes, progress
                 )
@@ -79,7 +81,7 @@ def merge(
 
 
 @contextmanager
-def _alone(out: Path) -> Iterator[None]:
+def _lock_output(out: Path) -> Iterator[None]:
     """Lock `out` for this merge. Raise ConflictError if another merge has the lock.
 
     The lock is a file's, so that the kernel releases it when the process ends.
@@ -100,7 +102,7 @@ def _alone(out: Path) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
-def _regressed(
+def _plan_with_regression(
     plan: Sequence[TensorOp],
     layout: Layout,
     regressed: Regression,
@@ -108,7 +110,7 @@ def _regressed(
     pool: Pool,
     progress: Progress,
 ) -> list[TensorOp]:
-    """Return the plan with the linear layers merged by the models' texts, as copies of what is made."""
+    """Return the plan, in which linear layers copy what was merged by the models' texts."""
 
     def tell(done: int, all_: int) -> None:
         progress(done, all_, "blocks by their texts")
@@ -155,7 +157,7 @@ def _identity(
     shard_bytes: int,
     regressed: Regression | None,
 ) -> str:
-    """Return the identity of a merge: a hidden folder of the same identity can be resumed."""
+    """Return the hex SHA-256 of all that decides a merge: one that has it can be resumed."""
     parts: list[object] = []
     for op in layout.outputs:
         params = None if op.params is None else op.params.model_dump(mode="json")
@@ -172,7 +174,7 @@ def _identity(
 
 
 def _begin(hidden: Path, identity: str) -> None:
-    """Make the hidden folder, empty unless it was begun by the same merge."""
+    """Make an empty hidden folder, or keep the one that the same merge began."""
     hidden.parent.mkdir(parents=True, exist_ok=True)
     plan = hidden / PLAN
     if not plan.is_file() or plan.read_text("utf-8") != identity:

@@ -28,7 +28,7 @@ from agent_forge.evomerge.recipes.recipe import (
 def as_config(
     recipe_id: str, recipes: Mapping[str, Recipe], models: Mapping[str, str], dtype: str
 ) -> str | None:
-    """Return YAML that gives the same bits, or None. `models`: source id → where it is."""
+    """Return YAML that gives the same bits; None if no config can. `models`: source id → its place."""
     needed: list[tuple[str, dict[str, Any]]] = []
     for id_, recipe in closure(recipe_id, recipes).items():
         if isinstance(recipe, Source) or not _needed(id_, recipe_id, recipes):
@@ -58,7 +58,7 @@ def _name(id_: str, models: Mapping[str, str]) -> str:
 def _needed(id_: str, top: str, recipes: Mapping[str, Recipe]) -> bool:
     """Return True if building `top` reads the recipe's weights.
 
-    A mutant's parent may not be read.
+    A mutant's parent is perhaps not read.
     """
     ancestors, todo = set(), [top]
     while todo:
@@ -72,7 +72,7 @@ def _needed(id_: str, top: str, recipes: Mapping[str, Recipe]) -> bool:
 
 
 def _entries(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the entries of a document that name models."""
+    """Return the entries (dicts) of a document that name models."""
     if "models" in document:
         return document["models"]
     return [entry for slice_ in document["slices"] for entry in slice_["sources"]]
@@ -81,7 +81,7 @@ def _entries(document: dict[str, Any]) -> list[dict[str, Any]]:
 def _documents(
     id_: str, recipe: Recipe, recipes: Mapping[str, Recipe]
 ) -> list[tuple[str, dict[str, object]]] | None:
-    """Return a recipe's document, preceded by that of the merge that its path goes through.
+    """Return (id, document) pairs: the merge that the path goes through, the recipe; or None.
 
     Return None if a config cannot express the recipe.
     """
@@ -98,7 +98,7 @@ def _documents(
 
 
 def _flow(recipe: Flow) -> dict[str, object]:
-    """Return the document of a path; neighbouring blocks of one model become one slice."""
+    """Return the document (dict) of a path: one slice for neighbouring blocks of one model."""
     slices: list[dict[str, Any]] = []
     before: Step | None = None
     for step in recipe.steps:
@@ -145,7 +145,7 @@ def _pipeline(recipe: Pipeline) -> dict[str, object]:
 
 
 def _grouped(recipe: Grouped) -> dict[str, object] | None:
-    """Return the document of a grouped recipe, or None if its groups are merged differently.
+    """Return the document (dict) of a grouped recipe; None if a config cannot express it.
 
     Configs cannot express layer groups × parts.
     """

@@ -55,7 +55,7 @@ def _tensor(memory: mmap.mmap, dtype: torch.dtype, shape: tuple[int, ...], offse
 
 
 class Model:
-    """An opened model: rows by tensor name."""
+    """An opened model, whose tensors are read row by row, by name."""
 
     def __init__(self, name: str, checkpoint: Checkpoint, adapter: Adapter | None = None) -> None:
         self.name, self.checkpoint, self.adapter = name, checkpoint, adapter
@@ -95,7 +95,7 @@ class Model:
         return self._tensors[name]
 
     def rows(self, name: str) -> Rows:
-        """Return a tensor's rows, with the adapter's change."""
+        """Return a tensor as rows, with the adapter's change added to what is read."""
         rows = as_rows(self.tensor(name))
         if self.adapter is None:
             return rows
@@ -113,7 +113,7 @@ class Model:
                 place.file.madvise(mmap.MADV_WILLNEED, begin, size)
 
     def _mapped(self) -> dict[str, torch.Tensor]:
-        """Return every tensor, memory-mapped: read when it is used, never written to."""
+        """Return {name: tensor}, memory-mapped: read when it is used, never written to."""
         tensors: dict[str, torch.Tensor] = {}
         open_files.allow_many()
         for file in sorted(set(self.checkpoint.files.values())):
@@ -129,7 +129,7 @@ class Model:
         return {name: tensors[name] for name in sorted(tensors)}
 
     def stamp(self) -> list[list[object]]:
-        """Return sizes and times of the model's files, to notice when they are written to."""
+        """Return [path, size, time] of each file, by which a later write to it is noticed."""
         files = sorted(set(self.checkpoint.files.values()))
         if self.adapter is not None:
             files += self.adapter.files
@@ -144,14 +144,14 @@ class Opened:
         self._rows: dict[Read, Rows] = {}
 
     def merged_before(self, tensors: Mapping[str, torch.Tensor]) -> Iterator[Read]:
-        """Add tensors of the result that are made already; yield the place of each, in order."""
+        """Yield the place of each tensor of the result that is made already, after adding it."""
         for name, tensor in tensors.items():
             read = Read("", name)
             self._rows[read] = as_rows(tensor)
             yield read
 
     def add(self, reference: Reference, name: str, rows: Rows) -> Read:
-        """Add a tensor's rows; return the place that operations read them from."""
+        """Add a tensor's rows; return the place (`Read`) that operations read them from."""
         read = Read(str(reference), name)
         self._rows[read] = rows
         return read

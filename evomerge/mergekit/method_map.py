@@ -55,7 +55,7 @@ def evaluate(setting: object, tensor: str, t: float) -> float | bool | None:
 
 
 def gradient(points: Sequence[float], t: float) -> float:
-    """Interpolate linearly between equally spaced points, at t from 0 to 1."""
+    """Return the value at t, 0 to 1, on straight lines between equally spaced points."""
     place = min(max(t, 0.0), 1.0) * (len(points) - 1)
     below = min(int(place), len(points) - 2) if len(points) > 1 else 0
     if len(points) == 1:
@@ -93,7 +93,7 @@ class Settings:
     model: str = ""
 
     def get(self, key: str, default: float | bool | None = None) -> float | bool | None:
-        """Return the value of a parameter. Raise ConfigError naming file, line and key."""
+        """Return a parameter's value; `default` (None) if it is not set. Raise ConfigError."""
         for mapping in self.maps:
             if mapping.get(key) is None:
                 continue
@@ -107,7 +107,7 @@ class Settings:
         return default
 
     def raw(self, key: str) -> Any:
-        """Return a parameter as it stands in the file: a list that is no gradient."""
+        """Return a parameter as it stands in the file, such as a list; None if it is missing."""
         return next((mapping[key] for mapping in self.maps if mapping.get(key) is not None), None)
 
     def number(self, key: str, default: float | None = None) -> float:
@@ -177,7 +177,7 @@ class Method:
         scale: float,
         name: str,
     ) -> Chosen:
-        """Return the technique of one tensor with its parameters. Raise ConfigError."""
+        """Return one tensor's technique, parameters, inputs and base. Raise ConfigError."""
         at = next((i for i, p in enumerate(parts) if p.reference == base), None)
         rest = [i for i in range(len(parts)) if i != at]
         if self.base in ("task", "optional") and at is not None:
@@ -206,7 +206,7 @@ class Method:
         whole: Settings,
         name: str,
     ) -> Chosen:
-        """Return the pipeline of a tensor; of a block taken whole, only that input is read."""
+        """Return a pipeline's choice for a tensor; of a block taken whole, only that input is read."""
         params = method_registry.parameters(self.technique, {"name": self.name, "genes": arguments})
         genes = Genes.model_validate(arguments)
         taken = pipelines.taken(stages.NAMES[self.name][2], genes, name)
@@ -291,7 +291,7 @@ def _decomposed(settings: Sequence[Settings], whole: Settings) -> dict[str, obje
 
 
 def _averaged(settings: Sequence[Settings], whole: Settings) -> dict[str, object]:
-    """Return the parameters of what regmean averages; its linear layers: `regression.py`."""
+    """Return {"weights"}: parameters of tensors that regmean averages (others: `regression.py`)."""
     return {"weights": _each(settings, "weight", 1.0)}
 
 
@@ -305,7 +305,7 @@ def _karcher(settings: Sequence[Settings], whole: Settings) -> dict[str, object]
 
 
 def _nuslerp(settings: Sequence[Settings], whole: Settings) -> dict[str, object]:
-    """Return the parameters; `nuslerp_row_wise` has vectors along the first dimension: columns."""
+    """Return {weights, by}; `nuslerp_row_wise` has vectors along the first dimension: columns."""
     by = "column" if _flag(whole, "nuslerp_row_wise", False) else "row"
     flat = _flag(whole, "nuslerp_flatten", True)
     return {"weights": _each(settings, "weight"), "by": "tensor" if flat else by}
@@ -313,16 +313,16 @@ def _nuslerp(settings: Sequence[Settings], whole: Settings) -> dict[str, object]
 
 def _multislerp(settings: Sequence[Settings], whole: Settings) -> dict[str, object]:
     normalise = _flag(whole, "normalize_weights", True)
-    return {"weights": _each(settings, "weight"), "normalise": normalise, **_said(whole, "eps")}
+    return {"weights": _each(settings, "weight"), "normalise": normalise, **_pick_numbers(whole, "eps")}
 
 
-def _said(whole: Settings, *keys: str) -> dict[str, object]:
-    """Return the parameters that the config sets; the technique has the same names for them."""
+def _pick_numbers(whole: Settings, *keys: str) -> dict[str, object]:
+    """Return {parameter: number} of those that the config sets, under the technique's own names."""
     return {key: whole.number(key) for key in keys if whole.get(key) is not None}
 
 
 def _genes(settings: Sequence[Settings], whole: Settings) -> dict[str, object]:
-    """Return those genes of a pipeline that the config sets."""
+    """Return {gene: value} of a pipeline's genes that the config sets."""
     genes: dict[str, Any] = {}
     if any(s.get("weight") is not None for s in settings):
         genes["weights"] = _each(settings, "weight")
@@ -420,11 +420,11 @@ METHODS: Mapping[str, Method] = {
             known=("weight", "normalize_weights", "eps"),
         ),
         Method("arcee_fusion", "arcee_fusion", lambda *_: {}, "task", 1, 1),
-        Method("ram", "ram", lambda _, w: _said(w, "epsilon"), "task", known=("epsilon",)),
+        Method("ram", "ram", lambda _, w: _pick_numbers(w, "epsilon"), "task", known=("epsilon",)),
         Method(
             "ramplus_tl",
             "ramplus_tl",
-            lambda _, w: _said(w, "r", "alpha", "epsilon"),
+            lambda _, w: _pick_numbers(w, "r", "alpha", "epsilon"),
             "task",
             known=("r", "alpha", "epsilon"),
         ),
@@ -488,7 +488,7 @@ def method(document: Document) -> Method:
 
 
 def unread(document: Document) -> list[str]:
-    """Return warnings of parameters that the method does not read, or not at their place."""
+    """Return a warning for each parameter that the method does not read, or not at its place."""
     chosen = method(document)
     keys = {*chosen.known, "int8_mask"}
     part_keys = keys & {"weight"} if chosen.technique in _WHOLE else keys - _OF_ALL

@@ -41,7 +41,7 @@ def fill(
     seed: int,
     regressed: Regression | None = None,
 ) -> None:
-    """Write everything but weights. Raise ConfigError if the result could not be used."""
+    """Write the folder's files but weights. Raise ConfigError if the result could not be used."""
     donor = layout.vocabulary.donor.folder if layout.vocabulary else layout.donor.checkpoint.folder
     companions.write(donor, folder)
     for name, file in companions.in_folders(donor).items():
@@ -102,7 +102,7 @@ def _check_blocks(out: Path, config: Mapping[str, object]) -> None:
 
 
 def _config(layout: Layout, donor: Path) -> dict[str, object]:
-    """Return config.json: dtype of most weights, special tokens of the tokenizer's model."""
+    """Return the result's config.json as a dict: dtype of most weights, the tokenizer's special ids."""
     config = companions.cleaned(layout.config)
     sizes: dict[str, int] = {}
     for op in layout.outputs:
@@ -135,12 +135,12 @@ def _template(folder: Path, document: Document, models: Mapping[Reference, Model
 
 
 def _template_text(document: Document, models: Mapping[Reference, Model]) -> str | None:
-    """Return the template that the config asks for; None: the donor's. Raise ConfigError."""
+    """Return the chat template that the config asks for; None: the donor's. Raise ConfigError."""
     return chosen(document.chat_template, [model.checkpoint.folder for model in models.values()])
 
 
 def warnings(document: Document, layout: Layout, models: Mapping[Reference, Model]) -> tuple[str, ...]:
-    """Return a warning if a chat template that the config asks for ends turns that do not stop."""
+    """Return a warning if the config's chat template ends turns that do not stop; else ()."""
     text = _template_text(document, models)
     donor = layout.vocabulary.donor.folder if layout.vocabulary else layout.donor.checkpoint.folder
     if text is None or not (donor / vocabulary.FILE).is_file():
@@ -184,7 +184,7 @@ def check_tokens(folder: Path, config: Mapping[str, object], rows: int | None) -
 
 
 def card(document: Document, models: Mapping[Reference, Model], digest: str) -> str:
-    """Return the model card: front matter for the Hub, then how to make the model again."""
+    """Return the model card's text: front matter for the Hub, then how to make the model again."""
     ids = [text for text in map(str, models) if not Path(text).exists()]
     lines = ["---", *model_card.merged_from(ids), "library_name: transformers"]
     lines += ["tags:", "- merge", "- evomerge", "---", ""]
@@ -241,9 +241,9 @@ _TOKEN = re.compile(r"<\|[\w.-]{1,60}\|>|\[\|[\w.-]{1,60}\|\]|</?[a-z]{1,20}>")
 
 
 def chosen(setting: str | None, folders: Sequence[Path]) -> str | None:
-    """Return the template that the config asks for; None: the donor's. Raise ConfigError.
+    """Return the text of the chat template that the config asks for; None: the donor's.
 
-    `folders` are the models', of which `auto` takes the most common template.
+    `auto` takes the most common template of the models' `folders`. Raise ConfigError.
     """
     if setting is None:
         return None
@@ -263,12 +263,12 @@ def chosen(setting: str | None, folders: Sequence[Path]) -> str | None:
 
 
 def _most_common(texts: Sequence[str]) -> str | None:
-    """Return the template that most models have; of equals the first; None without templates."""
+    """Return the template that most models have, the first of equals; None without templates."""
     return max(texts, key=lambda text: (texts.count(text), -texts.index(text)), default=None)
 
 
 def of_folder(folder: Path) -> str | None:
-    """Return a model's chat template: a file of its own, or in tokenizer_config.json."""
+    """Return a model's chat template, from its file or tokenizer_config.json; None without one."""
     if (folder / "chat_template.jinja").is_file():
         return bounded_files.read_text(folder / "chat_template.jinja", model_config.MOST_BYTES).strip()
     if not (folder / "tokenizer_config.json").is_file():
@@ -286,7 +286,7 @@ def stop_warning(
     tokenizer: Mapping[str, object],
     settings: Iterable[Mapping[str, object]],
 ) -> str | None:
-    """Return a warning if a template writes none of the tokens at which a model stops.
+    """Return a warning if a template writes no token at which a model stops; None if it does.
 
     `ids`: token → id of the result's tokenizer; `tokenizer`: its tokenizer_config.json; `settings`: the
     result's config.json and generation_config.json. The template is read, not run.
@@ -310,6 +310,6 @@ def stop_warning(
 
 
 def _content(token: object) -> str:
-    """Return the text of a special token, which tokenizer_config.json may describe as an object."""
+    """Return the text of a special token, which may be described as an object; else ''."""
     text = token.get("content") if isinstance(token, dict) else token
     return text if isinstance(text, str) else ""

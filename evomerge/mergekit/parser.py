@@ -54,10 +54,10 @@ class Reference:
 
     @classmethod
     def parse(cls, text: str) -> Reference:
-        """Parse the text that a user wrote.
+        """Return the reference that a user's text names.
 
-        A folder that exists is meant before an adapter: `c++ models/code` is one name if it is there,
-        and in `c++ models/code+lora` the model is the longest part that is.
+        An existing folder counts before an adapter: `c++ models/code` is one name if it exists, and
+        in `c++ models/code+lora` the model is the longest part that exists.
         """
         text = text.strip()
         ends = [i for i, character in enumerate(text) if character == "+"]
@@ -142,12 +142,12 @@ class Document:
 
 
 def read(file: Path) -> list[Document]:
-    """Return the merges of a file. Raise ConfigError with file, line and key."""
+    """Return the merges of a file, one `Document` each. Raise ConfigError with file, line and key."""
     return parse(bounded_files.read_text(file, MOST_BYTES, ConfigError), str(file))
 
 
 def parse(text: str, file: str = "config") -> list[Document]:
-    """Return the merges of a text. Raise ConfigError with file, line and key."""
+    """Return the merges of a text, one `Document` each. Raise ConfigError with file, line and key."""
     try:
         mappings = [d for d in yaml_reader.load(text) if d is not None]
     except yaml.MarkedYAMLError as error:

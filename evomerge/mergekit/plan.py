@@ -50,12 +50,12 @@ class Layout:
 
 
 def lay_out(document: Document, models: Mapping[Reference, Model]) -> Layout:
-    """Return the layout of a merge. Raise ConfigError or SourceError naming what does not fit."""
+    """Return a merge's layout. Raise ConfigError or SourceError naming what does not fit."""
     return _Layout(document, models).made()
 
 
 def _by_layer(names: Sequence[str]) -> dict[int, dict[tuple[str, str], str]]:
-    """Return layer → (what stands before its number, what after) → the tensor's name."""
+    """Return {layer: {(text before its number, text after it): the tensor's name}}."""
     layers: dict[int, dict[tuple[str, str], str]] = {}
     for name in names:
         if match := _BLOCK.match(name):
@@ -130,7 +130,7 @@ class _Layout:
             self._warnings.append("some models tie their head to the embedding: all are untied.")
 
     def _warn_of_cut_rows(self) -> None:
-        """Warn if the result's embedding has fewer rows than that of its tokenizer's model."""
+        """Append a warning if the result's embedding has fewer rows than its tokenizer's model."""
         words = self._vocabulary
         if words is None:
             return
@@ -149,7 +149,7 @@ class _Layout:
         return set(names) - set(block_names.of_decoder(names))
 
     def _complete(self, slice_: Slice) -> Slice:
-        """Return a slice with its layers checked and the base added if the method wants it.
+        """Return a slice with its layers checked, and the base added if the method wants it.
 
         Whole models get all their layers. Raise ConfigError if layers or inputs do not fit.
         """
@@ -181,7 +181,7 @@ class _Layout:
         return self._counts[reference]
 
     def _edges(self) -> list[TensorOp]:
-        """Return the tensors of no block: before the blocks by the first slice, others by the last."""
+        """Return the operations outside of blocks: of the first slice before them, else of the last."""
         ops = []
         donor = next(r for r, m in self._models.items() if m is self._donor)
         for name in sorted(set(self._names[donor]) - set(self._inside[donor])):
@@ -220,7 +220,7 @@ class _Layout:
         return value
 
     def _block(self, slice_: Slice, offset: int, at: int, t: float, scale: float) -> list[TensorOp]:
-        """Return the tensors of one layer of the result."""
+        """Return the operations that make the tensors of one layer of the result."""
         suffixes = []
         for part in slice_.parts:
             number = (part.layers or (0, 0))[0] + offset
@@ -245,10 +245,10 @@ class _Layout:
     def _settings(self, slice_: Slice, part: Part | None, tensor: str, t: float) -> Settings:
         part_maps = () if part is None else (part.parameters,)
         maps = (*part_maps, slice_.parameters, self._document.parameters)
-        return Settings(self._document.file, maps, tensor, t, self._told(slice_, part))
+        return Settings(self._document.file, maps, tensor, t, self._part_name(slice_, part))
 
-    def _told(self, slice_: Slice, part: Part | None) -> str:
-        """Return the name of a part in errors."""
+    def _part_name(self, slice_: Slice, part: Part | None) -> str:
+        """Return the name of a part for error messages; '' without a part."""
         if part is None:
             return ""
         if self._method.base == "member" and part.reference == slice_.base and not part.parameters:
@@ -280,14 +280,14 @@ class _Layout:
         return merged(name, Spec(dtype, shape), chosen.technique, chosen.params, 0, inputs, base)
 
     def _stored(self, slice_: Slice, reads: Sequence[str]) -> torch.dtype:
-        """Return the dtype if the config has none: the base's, or the first part's."""
+        """Return the result's dtype if the config has none: the base's, or the first part's."""
         for part, read in zip(slice_.parts, reads, strict=True):
             if part.reference == slice_.base:
                 return self._models[part.reference].tensor(read).dtype
         return self._models[slice_.parts[0].reference].tensor(reads[0]).dtype
 
     def _read(self, reference: Reference, name: str, base: Reference | None) -> Read:
-        """Return a tensor that is read; `sources` has its rows. Raise SourceError."""
+        """Return the place from which a tensor's rows are read. Raise SourceError."""
         model = self._models[reference]
         if name not in self._names[reference]:
             raise SourceError(f"tensor {name} is not in {reference}: they are not of one architecture.")
@@ -310,7 +310,7 @@ class _Layout:
             )
 
     def _config(self) -> dict[str, object]:
-        """Return config.json of the result: the donor's, for the blocks that the slices take."""
+        """Return the result's config.json (dict): the donor's, for the blocks that the slices take."""
         config = dict(self._donor.config)
         if not self._document.whole:
             blocks = [
@@ -328,12 +328,12 @@ class _Layout:
 
 
 def _padding(rows: int, padded: int) -> int:
-    """Return a number whose next multiple from `rows` on is `padded`: a power of two if one is."""
+    """Return the number, if possible a power of two, to which padding `rows` gives `padded`."""
     powers = [1 << exponent for exponent in range(17)]
     return next(n for n in (*powers, *range(1, padded + 1)) if rows + -rows % n == padded)
 
 
 def _filled(model: Model) -> dict[str, object]:
-    """Return a model's config.json with the defaults that it leaves out, lists of blocks among them."""
+    """Return a model's config.json as a dict, with the defaults that the file leaves out."""
     place = model.checkpoint.given
     return model_config.configuration(place, model.config).to_dict()

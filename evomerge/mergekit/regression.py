@@ -55,11 +55,11 @@ class Text:
 
     @property
     def tokens(self) -> int:
-        """Number of tokens."""
+        """Number of tokens in all windows."""
         return sum(map(len, self.windows))
 
     def record(self) -> dict[str, Any]:
-        """Return what a merge's record says of the text."""
+        """Return the text's entry (dict) in a merge's record: model, data, digest and sizes."""
         source = {"model": self.model, "data": list(self.data), "digest": self.digest}
         return {**source, "tokens": self.tokens, "windows": len(self.windows)}
 
@@ -78,13 +78,13 @@ class Regression:
         return regmean.PREFIXES[self.method][0] == "own"
 
     def record(self) -> dict[str, Any]:
-        """Return what decides the result beside the models, as JSON has it."""
+        """Return a dict for JSON of what decides the result beside the models."""
         texts = [text.record() for text in self.texts]
         return {"method": self.method, **self.params.model_dump(), "texts": texts}
 
 
 def blocks(layout: Layout, device: torch.device = CPU) -> Blockwise:
-    """Return the model of a layout without weights, to compute on a device.
+    """Return a layout's model without weights (`Blockwise`), to compute on a device.
 
     Raises ConfigError if it has no linear layers in its blocks, a model's weight is negative, or its
     blocks cannot be carried out one by one; SourceError.
@@ -111,7 +111,7 @@ def solve(
     pool: Pool,
     progress: Progress = lambda done, all_: None,
 ) -> Weights:
-    """Return name → merged matrix of every linear layer of the blocks, memory-mapped.
+    """Return {name: merged matrix} of every linear layer of the blocks, memory-mapped.
 
     `folder` is made, and keeps the blocks that are done. Raises NotFiniteError for NaN or Inf in
     inputs of layers or in the result, UnavailableError.
@@ -148,7 +148,7 @@ class _Solution:
             progress(number + 1, self._model.count)
 
     def _embedded(self) -> list[list[torch.Tensor]]:
-        """Return the first block's inputs, batch by batch for each model."""
+        """Return, for each model, the first block's inputs, batch by batch."""
         edges = self._model.edges()
         states = []
         for place, batches in enumerate(self._batches):
@@ -162,7 +162,7 @@ class _Solution:
     def _grams(
         self, states: Sequence[Sequence[torch.Tensor]], number: int
     ) -> tuple[list[Weights], list[list[torch.Tensor]]]:
-        """Return each model's grams of a block's linear layers, and the outputs of its block."""
+        """Return (each model's {layer: gram} of a block, each model's outputs of the block)."""
 
         def of_model(place: int) -> tuple[Weights, list[torch.Tensor]]:
             block = self._block(number, place)
@@ -183,7 +183,7 @@ class _Solution:
         return [grams for grams, _ in pairs], [outputs for _, outputs in pairs]
 
     def _solved(self, number: int, grams: Sequence[Weights]) -> dict[str, torch.Tensor]:
-        """Return the merged linear layers of a block. Layers that no input reaches are averaged."""
+        """Return {name: merged matrix} of a block. Layers that no input reaches are left out."""
 
         def of_layer(name: str) -> torch.Tensor:
             op = self._ops[name]
@@ -208,7 +208,7 @@ class _Solution:
     def _advanced(
         self, states: Sequence[Sequence[torch.Tensor]], number: int, solved: Weights
     ) -> list[list[torch.Tensor]]:
-        """Return the inputs of the next block."""
+        """Return, for each model, the inputs of the next block, batch by batch."""
 
         def of_model(place: int) -> list[torch.Tensor]:
             origin = place if self._regression.own else None
@@ -218,14 +218,14 @@ class _Solution:
         return self._pool.run([lambda p=p: of_model(p) for p in range(len(states))])
 
     def _block(self, number: int, place: int | None, solved: Weights | None = None) -> torch.nn.Module:
-        """Return a block of a model, or (None) of the merge."""
+        """Return a block as a module: a model's, or the merge's if `place` is None."""
         names = self._model.names(number)
         return self._model.block(
             number, {leaf: self._tensor(name, place, solved) for leaf, name in names.items()}
         )
 
     def _tensor(self, name: str, place: int | None, solved: Weights | None = None) -> torch.Tensor:
-        """Return a tensor of a model in float32, or (None) that of the merge, as it is stored."""
+        """Return a float32 tensor: a model's, or as the merge stores it if `place` is None."""
         op = self._ops[name]
         if place is None and solved is not None and name in solved:
             return solved[name].float().to(self._pool.device)
@@ -244,13 +244,13 @@ class _Solution:
 
 
 def _shares(op: TensorOp) -> list[float]:
-    """Return the models' weights for a tensor."""
+    """Return the models' weights for a tensor, one number each."""
     weights = op.params.weights if isinstance(op.params, linear.Params) else None
     return linear.one_each(weights, len(op.inputs))
 
 
 def _batches(windows: Sequence[Ids], device: torch.device) -> list[torch.Tensor]:
-    """Return windows as batches of one length each, in order."""
+    """Return batches of windows, [windows, length] int64 each, in order."""
     batches: list[list[Ids]] = []
     for window in windows:
         last = batches[-1] if batches else []

@@ -41,12 +41,12 @@ class Tokenizer:
 
     @property
     def rows(self) -> int:
-        """Rows that an embedding needs for the tokenizer."""
+        """Number of rows that an embedding needs for the tokenizer."""
         return 1 + max(self.ids.values(), default=-1)
 
 
 def read(folder: Path) -> Tokenizer:
-    """Return the tokens of a model's folder. Raise SourceError."""
+    """Return the tokenizer of a model's folder: its tokens with their ids. Raise SourceError."""
     try:
         document = bounded_files.read_object(folder / FILE)
         model_config.check_ids(folder / FILE, document)
@@ -83,7 +83,7 @@ class Plan:
     def rows(
         self, name: str, model: Reference, models: Mapping[Reference, Model], base: Reference | None
     ) -> Rows:
-        """Return a model's embedding or head with the rows of this vocabulary."""
+        """Return a model's embedding or head as rows of this vocabulary's tokens."""
         indices = {r: self.index(r) for r in models}
         for reference in models:
             limit = models[reference].rows(name).shape[0]
@@ -103,7 +103,7 @@ class Plan:
         base: Reference | None,
         indices: Mapping[Reference, torch.Tensor],
     ) -> Rows:
-        """Return the rows after the config's rules, in memory: any row may come from anywhere."""
+        """Return the rows after the config's rules, in memory: a rule may take any model's row."""
         plain = Plan(self.donor, self.tokens, self.appended, self.tokenizers)
         mapped = plain.rows(name, model, models, base)
         whole = mapped[slice(0, len(self.tokens))].clone()
@@ -166,7 +166,7 @@ def plan(
 def _appended(
     donor: Tokenizer, tokenizers: Any, rules: Mapping[str, TokenRule]
 ) -> dict[str, dict[str, object] | None]:
-    """Return the tokens that the donor lacks: the others', by model and id, then those of rules."""
+    """Return {token: entry or None} of tokens that the donor lacks: by model and id, then rules'."""
     tokens: dict[str, dict[str, Any] | None] = {}
     for other in tokenizers:
         for token in sorted(other.ids, key=lambda t: other.ids[t]):
@@ -179,7 +179,7 @@ def _appended(
 
 
 def write(folder: Path, vocabulary_plan: Plan) -> None:
-    """Put appended tokens into the folder's tokenizer files, which are the donor's."""
+    """Write appended tokens into the folder's tokenizer files, which are the donor's."""
     if not vocabulary_plan.appended:
         return
     document = bounded_files.read_object(folder / FILE)
@@ -219,7 +219,7 @@ def _check_ids(folder: Path, ids: Mapping[str, int]) -> None:
 
 
 def _decoder(folder: Path, vocabulary_plan: Plan, ids: Mapping[str, int]) -> None:
-    """Add the appended tokens to tokenizer_config.json, which lists added tokens, too."""
+    """Add the appended tokens to tokenizer_config.json, which lists added tokens as well."""
     file = folder / "tokenizer_config.json"
     if not file.is_file():
         return
@@ -270,7 +270,7 @@ class TokenRows:
 
 
 def _picked(rows: Rows, index: torch.Tensor) -> torch.Tensor:
-    """Return float32 rows by index; any row if the index is −1."""
+    """Return float32 rows by index; some row if the index is −1."""
     if isinstance(rows, LoraRows):  # only the picked rows for each stretch
         at = index.clamp(min=0)
         return LoraRows(rows.rows[slice(0, rows.shape[0])][at], rows.a, rows.b[at], rows.scale)[:]

@@ -51,7 +51,7 @@ def layer_of(name: str) -> str:
 def makeup(
     merged: Weights, base: Weights, sources: Sequence[Weights], path: Flow | None = None
 ) -> list[Row]:
-    """Return a row for every layer of `merged`, in the order embedding, blocks, rest, head.
+    """Return one `Row` for each layer of `merged`, in the order embedding, blocks, rest, head.
 
     Tensors may have any floating-point dtype and are read one at a time. With a path, a block of
     the merge is compared with the block that the path took.

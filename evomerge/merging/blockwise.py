@@ -66,7 +66,7 @@ class Blockwise:
         self._tuples = False
 
     def names(self, number: int) -> dict[str, str]:
-        """Return parameter of a block → the tensor's name in the folder."""
+        """Return {parameter of a block: the tensor's name in the folder}."""
         stem = f"{self._stem}{number}."
         return {s.removeprefix(stem): n for s, n in self._names.items() if s.startswith(stem)}
 
@@ -77,7 +77,7 @@ class Blockwise:
         return [names[f"{layer}.weight"] for layer in layers if f"{layer}.weight" in names]
 
     def edges(self) -> dict[str, str]:
-        """Return slot → name in the folder of what stands outside of the blocks, but the head."""
+        """Return {slot: name in the folder} of the tensors outside of blocks, but the head."""
         stem = self._stem
         head = self._module.get_output_embeddings()
         heads = {n for n, p in self._module.named_parameters() if head and p is head.weight}
@@ -86,7 +86,7 @@ class Blockwise:
         return {s: n for s, n in self._names.items() if not s.startswith(stem) and s not in heads}
 
     def block(self, number: int, weights: Mapping[str, torch.Tensor]) -> torch.nn.Module:
-        """Return a block with float32 weights by the names of its parameters."""
+        """Return a block as a module with these float32 weights (by parameter)."""
         block = deepcopy(self._block(number))
         _place(block, weights)
         return block.eval()
@@ -120,7 +120,7 @@ class Blockwise:
     def _through(
         self, decoder: torch.nn.Module, blocks: Sequence[torch.nn.Module], batch: Batch
     ) -> torch.Tensor:
-        """Return the blocks' common input of a batch, and record what else they are given."""
+        """Return the hidden states that a batch brings to the blocks; record their other inputs."""
         extras: list[tuple[tuple[object, ...], dict[str, object]]] = []
         states: list[torch.Tensor] = []
 

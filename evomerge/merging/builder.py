@@ -40,7 +40,7 @@ class Builder:
         self._scratch = scratch
 
     def weights(self, recipe_id: str) -> Weights:
-        """Return the weights of a recipe: the stored ones, or build them, the ancestors first.
+        """Return the weights of a recipe, stored or built; ancestors are built first.
 
         Raise KeyError if the recipe is a source without stored weights.
         """
@@ -53,7 +53,7 @@ class Builder:
         return self.build(recipe) if self._scratch is None else self._in_files(recipe)
 
     def build(self, recipe: Recipe) -> Weights:
-        """Compute the weights of a recipe. They may hold NaN or Inf: see `not_finite`.
+        """Return the computed weights of a recipe. They may hold NaN or Inf: see `not_finite`.
 
         Raise KeyError if the recipe is a source without stored weights.
         """
@@ -62,7 +62,7 @@ class Builder:
         return self.build_many([recipe])[0]
 
     def build_many(self, recipes: Sequence[Recipe]) -> list[Weights]:
-        """Build recipes together: tensors that several of them read are read once for all.
+        """Return each recipe's weights; tensors that several recipes read are read once for all.
 
         All results are in memory at once, and so are all models that are read.
         """
@@ -73,7 +73,7 @@ class Builder:
         return [sink.weights for sink in sinks]
 
     def write(self, recipe: Recipe, folder: Path, shard_bytes: int = SHARD_BYTES) -> str:
-        """Write the weights of a recipe into an existing folder; return their digest.
+        """Write the weights of a recipe into an existing folder; return their BLAKE3 digest.
 
         Memory is a few chunks for any size of the model, and one tensor if noise is added.
         Raise OSError if the disk is full.
@@ -84,7 +84,7 @@ class Builder:
             return sink.digest()
 
     def planned(self, recipes: Sequence[Recipe]) -> tuple[list[Plan], Models]:
-        """Return the plan of each recipe, and the models that the plans read."""
+        """Return (the plan of each recipe, the models that the plans read)."""
         read = dict.fromkeys(id_ for recipe in recipes for id_ in reads(recipe))
         weights = {id_: self.weights(id_) for id_ in read}
         source_specs = {id_: specs(model) for id_, model in weights.items()}
@@ -106,5 +106,5 @@ class Builder:
 
 
 def not_finite(weights: Weights) -> str | None:
-    """Return the name of the first tensor that holds NaN or Inf, or None."""
+    """Return the name of the first tensor that holds NaN or Inf; None if all are finite."""
     return next((name for name, tensor in weights.items() if not finite(tensor)), None)

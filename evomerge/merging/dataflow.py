@@ -49,7 +49,7 @@ def along(recipe: Flow, names: Sequence[str]) -> Iterator[tuple[str, int, str, f
 
 
 def origin(recipe: Flow, base: Weights) -> dict[str, torch.Tensor]:
-    """Return the base's blocks along the path, scaled alike: the zero of task vectors."""
+    """Return {name: the base's tensor} along the path, scaled alike: the zero of task vectors."""
     return {
         name: scaled(base[source_name], factor).to(base[source_name].dtype, copy=True)
         for name, _, source_name, factor in along(recipe, list(base))
@@ -103,7 +103,7 @@ def _shown(shape: Sequence[int] | None) -> str:
 
 
 def settings_for(weights: Weights, donor: Checkpoint, tied: bool) -> dict[str, object]:
-    """Return the config.json of a merge with these weights: the donor's, with what is different."""
+    """Return the config.json (dict) of a merge: the donor's, with what these weights change."""
     config = {k: v for k, v in companions.cleaned(donor.config).items() if k != "torch_dtype"}
     blocks = block_names.count(list(weights))
     if blocks != block_names.count(list(donor.shapes)):

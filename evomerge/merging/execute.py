@@ -69,7 +69,7 @@ class Sink(Protocol):
         ...
 
     def digest(self) -> str:
-        """Finish, and return the digest of all tensors."""
+        """Finish, and return the BLAKE3 digest of all tensors."""
         ...
 
 
@@ -90,14 +90,14 @@ class MemorySink:
             start += size
 
     def has(self, name: str) -> bool:
-        """Return False."""
+        """Return False: no tensor is there before."""
         return False
 
     def begin(self, name: str) -> None:
         """Do nothing: tensors come in any order."""
 
     def room(self, op: TensorOp, rows: slice) -> torch.Tensor:
-        """Return the chunk of the tensor itself."""
+        """Return the chunk as a view of the tensor itself."""
         return as_rows(self.weights[op.name])[rows]
 
     def put(self, chunk: torch.Tensor) -> None:
@@ -107,7 +107,7 @@ class MemorySink:
         """Do nothing."""
 
     def digest(self) -> str:
-        """Return the digest of all tensors."""
+        """Return the BLAKE3 digest of all tensors."""
         return checkpoint.digest(self.weights)
 
 
@@ -168,10 +168,10 @@ def execute(
     strict: bool = False,
     progress: Progress = lambda done, all_, name: None,
 ) -> None:
-    """Carry out each plan into its sink; the sinks are of one kind.
+    """Write the tensors of each plan into its sink; the sinks are of one kind.
 
-    With `strict`, raise NotFiniteError if an input or a result holds NaN or Inf. `progress` hears
-    of every tensor of an ordered sink.
+    With `strict`, raise NotFiniteError if an input or a result holds NaN or Inf. `progress` is
+    called after every tensor of an ordered sink.
     """
     if sinks[0].ordered:
         _in_order(plans, sources, sinks, pool, strict, progress)
@@ -187,7 +187,7 @@ def _in_order(
     strict: bool,
     progress: Progress,
 ) -> None:
-    """Make one tensor after another, each with its chunks side by side."""
+    """Write one tensor after another into the sinks, each with its chunks side by side."""
     by_name = [{op.name: op for op in plan} for plan in plans]
     names = sorted(set().union(*by_name))
     for number, name in enumerate(names):
@@ -209,7 +209,7 @@ def _in_order(
 def _side_by_side(
     plans: Sequence[Plan], sources: Sources, sinks: Sequence[Sink], pool: Pool, strict: bool
 ) -> None:
-    """Make every tensor, most of them side by side, one thread each, the largest first.
+    """Write all tensors, most of them side by side, one thread each, the largest first.
 
     A tensor that is too large for one thread is made before them, with its chunks side by side. The
     choice changes only the time.
@@ -232,7 +232,7 @@ def _side_by_side(
 
 
 def _groups(jobs: Iterable[_Job]) -> list[list[_Job]]:
-    """Return the jobs in groups that share a pass over what they read."""
+    """Return the jobs in groups of one `key`, which share a pass over what they read."""
     groups: dict[object, list[_Job]] = {}
     for job in jobs:
         groups.setdefault(job.key, []).append(job)
@@ -240,7 +240,7 @@ def _groups(jobs: Iterable[_Job]) -> list[list[_Job]]:
 
 
 def _make(jobs: Sequence[_Job], sources: Sources, pool: Pool, strict: bool) -> None:
-    """Make the tensors of jobs that read the same, all but the noise."""
+    """Write the tensors of jobs that read the same into their sinks, all but the noise."""
     op = jobs[0].op
     if op.technique is None:
         _copy(jobs[0], sources)
@@ -249,22 +249,22 @@ def _make(jobs: Sequence[_Job], sources: Sources, pool: Pool, strict: bool) -> N
     inputs = [sources.rows(read) for read in op.inputs]
     names = [read.model for read in op.inputs]
     work = Stretches(op.drawn_as, base, inputs, pool, names, len(op.shape))
-    steps = [(job, _prepared(job.op, work)) for job in jobs]
+    steps = [(job, _prepare(job.op, work)) for job in jobs]
     fused = [pair for pair in steps if isinstance(pair[1], Program)]
     for pairs in (fused, [pair for pair in steps if not isinstance(pair[1], Program)]):
         if pairs:
             _pass(work, pairs, strict)
 
 
-def _prepared(op: TensorOp, work: Stretches) -> Merge:
-    """Return the merge of one tensor, after the measurements that the merge needs."""
+def _prepare(op: TensorOp, work: Stretches) -> Merge:
+    """Return the `Merge` of one tensor, after the measurements that it needs."""
     assert op.technique is not None
     assert op.params is not None
     return method_registry.prepare(op.technique, work, op.params, op.seed)
 
 
 def _pass(work: Stretches, pairs: Sequence[tuple[_Job, Merge]], strict: bool) -> None:
-    """Merge every chunk of one tensor, by all merges at once."""
+    """Write every chunk of one tensor into the jobs' sinks, by all merges in one pass."""
     jobs, merges = [job for job, _ in pairs], [merge for _, merge in pairs]
 
     def chunk(cut: slice) -> list[torch.Tensor]:
@@ -298,7 +298,7 @@ def _explain(work: Stretches, jobs: Sequence[_Job], outs: Sequence[torch.Tensor]
 
 
 def _copy(job: _Job, sources: Sources) -> None:
-    """Copy one tensor, chunk by chunk."""
+    """Write one tensor into its sink as a copy, chunk by chunk."""
     op, rows = job.op, sources.rows(job.op.inputs[0])
     job.begin()
     for cut in _cuts(op):
@@ -331,7 +331,7 @@ def add_noise(noise: Noise, name: str, origin: torch.Tensor, tensor: torch.Tenso
 
 
 def _touched(noise: Noise, work: Stretches, cut: slice) -> torch.Tensor:
-    """Return the elements of one stretch that get noise, as indices in the whole tensor."""
+    """Return the indices, in the whole tensor, of a stretch's elements that get noise."""
     start, count = cut.start * work.columns, (cut.stop - cut.start) * work.columns
     lanes = randomness.lanes(count, noise.seed, work.name, "mask", start=start)
     return torch.from_numpy((lanes < round(noise.rate * randomness.LANES)).nonzero()[0] + start)

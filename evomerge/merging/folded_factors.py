@@ -41,7 +41,7 @@ def writes(name: str) -> bool:
 
 
 def obstacle(folder: Path, config: Mapping[str, object]) -> str | None:
-    """Return why factors cannot be folded into the weights of models with a config.json; or None.
+    """Return the reason why factors cannot be folded into such models' weights; None if they can.
 
     `config` has the defaults that the file leaves out; `folder` is the one that messages name.
     """
@@ -100,7 +100,7 @@ def _random(folder: Path, config: dict[str, Any]) -> PreTrainedModel:
 
 
 def _second_block(module: PreTrainedModel) -> torch.nn.Module | None:
-    """Return the submodule that is block 1; None if there is none."""
+    """Return the submodule that is block 1; None without one."""
     for name, part in module.named_modules():
         if block_names.block_of(f"{name}.") == 1:
             return part

@@ -55,7 +55,7 @@ def taylor_gains(
     inputs: Sequence[Mapping[str, torch.Tensor]],
     data: Mapping[str, Packed],
 ) -> list[list[float]]:
-    """Estimate `swap_gains` to first order: −⟨∇loss, other − own⟩ over a block's tensors.
+    """Return gains[block][input] to first order: −⟨∇loss, other − own⟩ over a block's tensors.
 
     One backward pass is enough (Molchanov et al. 2019, arXiv 1906.10771, the Taylor criterion).
     """
@@ -75,7 +75,7 @@ def taylor_gains(
 def _gradients(
     model: ResidentModel, merged: Mapping[str, torch.Tensor], data: Mapping[str, Packed]
 ) -> dict[str, torch.Tensor]:
-    """Return the gradient of the calibration loss by each parameter."""
+    """Return {parameter: gradient of the calibration loss}."""
     model.load({name: tensor.clone() for name, tensor in merged.items()})
     parameters = dict(model.module.named_parameters())
     for parameter in parameters.values():

@@ -42,7 +42,7 @@ SEEDED = ("dare", "della", "stages")
 
 
 def module(name: str) -> Any:
-    """Return the module of a technique. Raise ConfigError if the technique is unknown."""
+    """Return a technique's Python module. Raise ConfigError if the technique is unknown."""
     if name not in TECHNIQUES:
         raise ConfigError(f"there is no merge technique {name!r}: {', '.join(TECHNIQUES)}.")
     room = (
@@ -52,7 +52,7 @@ def module(name: str) -> Any:
 
 
 def parameters(name: str, settings: Mapping[str, Any]) -> BaseModel:
-    """Return a technique's checked parameters. Raise ConfigError naming the wrong one."""
+    """Return a technique's checked parameters. Raise ConfigError naming the wrong parameter."""
     try:
         return module(name).Params.model_validate(dict(settings))
     except ValidationError as error:
@@ -69,7 +69,7 @@ def check(name: str, params: BaseModel, count: int) -> None:
 
 
 def prepare(name: str, work: Stretches, params: BaseModel, seed: int) -> Merge:
-    """Return the merge of one tensor, after the measurements of the tensor that the merge needs."""
+    """Return the `Merge` of one tensor, after the measurements of the tensor that it needs."""
     if name in SEEDED:
         return module(name).prepare(work, params, seed)
     return module(name).prepare(work, params)

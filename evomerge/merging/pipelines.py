@@ -19,7 +19,7 @@ Stages = tuple[Interpolation, Arithmetic, Selection]
 
 
 def taken(selection: Selection, genes: Genes, name: str) -> int:
-    """Return the input (from 1) that a tensor is taken from whole; 0 if the stages make it."""
+    """Return the input, from 1, that is taken whole for a tensor; 0 if the stages make the tensor."""
     layer = block_names.block_of(name)
     if selection == "dfs" or layer is None or not genes.layers:
         return 0
@@ -27,7 +27,7 @@ def taken(selection: Selection, genes: Genes, name: str) -> int:
 
 
 def prepare(work: Stretches, stages: Stages, genes: Genes, seed: int) -> Program:
-    """Return the stages of one tensor; of a block that is `taken`, only the scaled input."""
+    """Return the `Program` of one tensor; of a block that is `taken`, only the scaled input."""
     interpolation, arithmetic, selection = stages
     chosen = taken(selection, genes, work.name)
     if chosen:
@@ -58,7 +58,7 @@ def _voting(work: Stretches, genes: Genes, factors: tuple[float, ...]) -> Vote:
 
 
 def _thresholds(work: Stretches, k: int, factors: tuple[float, ...]) -> list[float]:
-    """Return the thresholds of the consensus and of the inputs, measured in the same passes.
+    """Return the thresholds [consensus, inputs …], measured in the same passes.
 
     They are cached for other recipes.
     """

@@ -39,7 +39,7 @@ from agent_forge.weights import block_names
 
 
 def reads(recipe: Recipe) -> tuple[str, ...]:
-    """Return the ids of the models that a recipe's plan reads, each once; [0] has the tensors."""
+    """Return the ids of the models that a recipe's plan reads; the first one has all the tensors."""
     if isinstance(recipe, Source):
         return (recipe.id,)
     if isinstance(recipe, Merge):
@@ -53,7 +53,7 @@ def reads(recipe: Recipe) -> tuple[str, ...]:
 
 
 def plan(recipe: Recipe, recipes: Mapping[str, Recipe], specs: Specs) -> Plan:
-    """Return the operations of a recipe, in the order of the base's tensors.
+    """Return a recipe's operations, one for each tensor, in the order of the base's tensors.
 
     `recipes` has every recipe by id; `specs` has the models that `reads` names. Raise ConfigError for
     parameters, layers or paths that do not fit the model.
@@ -78,7 +78,7 @@ def _copies(model: str, specs: Specs) -> Plan:
 
 
 def _each(model: str, specs: Specs, make: Callable[[str, Spec], TensorOp]) -> Plan:
-    """Return an operation for each tensor of a model; tensors of integers are copied from it."""
+    """Return one operation for each tensor of a model; tensors of integers are copied from it."""
     return [
         make(name, spec) if spec.dtype.is_floating_point else copied(name, spec, Read(model, name))
         for name, spec in specs[model].items()
@@ -100,7 +100,7 @@ def _merge(recipe: Merge, specs: Specs) -> Plan:
 
 
 def _taken(recipe: Merge, first: str, specs: Specs) -> Plan:
-    """Return a frankenmerge alone: each tensor from one of the inputs, in the origin's dtype."""
+    """Return the operations of a frankenmerge alone: copies of the inputs, in the origin's dtype."""
     count = block_names.count(list(specs[first]))
     choice = frankenmerge.Params(**recipe.params).layers
     frankenmerge.check(choice, count, len(recipe.inputs), whole=True)
@@ -113,7 +113,7 @@ def _taken(recipe: Merge, first: str, specs: Specs) -> Plan:
 
 
 def _pipeline(recipe: Pipeline, specs: Specs) -> Plan:
-    """Return a pipeline; of a block that is taken whole from one input, only that is read."""
+    """Return a pipeline's operations; of a block that is taken whole, only that input is read."""
     genes = recipe.genes
     if recipe.selection == "frankenmerge":
         count = block_names.count(list(specs[recipe.base]))
@@ -156,7 +156,7 @@ def check_groups(recipe: Grouped) -> list[BaseModel]:
 
 
 def _flow(recipe: Flow, specs: Specs) -> Plan:
-    """Return a path; of the merge, only the blocks on the path are made."""
+    """Return the operations of a path; of the merge, only the blocks on the path are made."""
     merge = {op.name: op for op in _grouped(recipe.merged, specs)}
     dataflow.check(recipe, block_names.count(list(merge)))
     ops = []

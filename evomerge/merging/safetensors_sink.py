@@ -76,7 +76,7 @@ class SafetensorsSink:
         return self
 
     def _release_space(self) -> None:
-        """Give back the room that was taken, because there is no room for all.
+        """Close the files, and remove them, because there is no room for all.
 
         If an earlier try left tensors there, the files stay.
         """
@@ -87,7 +87,7 @@ class SafetensorsSink:
         self._files = {}
 
     def _open(self, path: Path, header: bytes, size: int) -> int:
-        """Open a file with room for all of it; return its descriptor."""
+        """Open a file with room for all of it; return its file descriptor."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             try:
@@ -148,7 +148,7 @@ class SafetensorsSink:
         return torch.empty((rows.stop - rows.start, op.shape_2d[1]), dtype=op.dtype)
 
     def put(self, chunk: torch.Tensor) -> None:
-        """Hash the next chunk of the tensor that was begun, and have it written."""
+        """Hash the next chunk of the tensor that was begun, and hand it on to be written."""
         assert self._begun is not None
         place, batch = self._begun
         raw = chunk.contiguous().view(-1).view(torch.uint8).numpy().data
@@ -217,7 +217,7 @@ class SafetensorsSink:
             os.close(journal)
 
     def digest(self) -> str:
-        """Finish the files and return the digest of all tensors.
+        """Finish the files, and return the BLAKE3 digest of all tensors.
 
         Everything is on disk, the index is written and the journal is gone then.
         """
@@ -231,7 +231,7 @@ class SafetensorsSink:
 
 
 def mapped(folder: Path) -> Weights:
-    """Return the tensors of a folder in order of name; memory-mapped, not to be written to."""
+    """Return {name: tensor} of a folder, sorted; memory-mapped, not to be written to."""
     tensors: dict[str, torch.Tensor] = {}
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, framework="pt") as opened:  # pyright: ignore[reportCallIssue]
@@ -268,7 +268,7 @@ def _write_all(descriptor: int, raw: memoryview, offset: int) -> int:
 
 
 def full(folder: Path, error: OSError) -> UnavailableError:
-    """Return the error for a disk that cannot be written."""
+    """Return the UnavailableError for a disk that cannot be written."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return open_files.too_many(folder)
     return UnavailableError(

@@ -47,7 +47,7 @@ def sketch(weights: Weights, base: Weights) -> str:
 
 
 def _tensor_sketch(name: str, flat: torch.Tensor) -> np.ndarray:
-    """Return [SIZE] float64 of one tensor's task vector, added up in the order of its blocks."""
+    """Return the [SIZE] float64 sketch of one tensor's task vector, added up in its blocks' order."""
     rows = -(-flat.numel() // BLOCK)
     signs = _signs(rows, name, "rows")
     columns = torch.zeros(min(BLOCK, -(-flat.numel() // SIZE) * SIZE), dtype=torch.float32)

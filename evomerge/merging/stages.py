@@ -22,5 +22,5 @@ class Params(BaseModel):
 
 
 def prepare(work: Stretches, params: Params, seed: int) -> Merge:
-    """Return the merge of one tensor by the three stages."""
+    """Return the `Merge` of one tensor by the three stages."""
     return pipelines.prepare(work, NAMES[params.name], params.genes, seed)

@@ -41,7 +41,7 @@ Specs = Mapping[str, Mapping[str, Spec]]
 
 
 def specs(weights: Weights) -> dict[str, Spec]:
-    """Return dtype and shape of every tensor."""
+    """Return {name: dtype and shape} of the weights."""
     like = weights.like() if isinstance(weights, AdaptedTensors) else weights
     return {name: Spec(tensor.dtype, tuple(tensor.shape)) for name, tensor in like.items()}
 
@@ -83,7 +83,7 @@ class TensorOp:
 
     @property
     def shape_2d(self) -> tuple[int, int]:
-        """Rows and columns of the tensor, as `chunks.as_rows` has them."""
+        """(rows, columns) of the tensor, as `chunks.as_rows` has them."""
         return self.shape[0] if self.shape else 1, math.prod(self.shape[1:])
 
     @property
@@ -104,7 +104,7 @@ def merged(
     inputs: Iterable[Read],
     base: Read | None,
 ) -> TensorOp:
-    """Return the merge of one tensor, rounded once to the dtype of `spec`."""
+    """Return the operation that merges one tensor, rounded once to the dtype of `spec`."""
     return TensorOp(
         name,
         spec.shape,
@@ -120,7 +120,7 @@ def merged(
 
 
 def copied(name: str, spec: Spec, read: Read) -> TensorOp:
-    """Return the copy of a tensor in the dtype of `spec`."""
+    """Return the operation that copies a tensor, in the dtype of `spec`."""
     return TensorOp(name, spec.shape, spec.dtype, spec.dtype, (read,), drawn_as=name)
 
 
@@ -128,7 +128,7 @@ class Sources(Protocol):
     """Models whose tensors are read, in memory or memory-mapped."""
 
     def rows(self, read: Read) -> Rows:
-        """Return a tensor as [rows, columns]."""
+        """Return a tensor of any shape as [rows, columns]."""
         ...
 
     def read_ahead(self, reads: Iterable[Read]) -> None:
@@ -143,7 +143,7 @@ class Models:
     weights: Mapping[str, Weights]
 
     def rows(self, read: Read) -> Rows:
-        """Return a tensor as [rows, columns]. Raise KeyError."""
+        """Return a tensor of any shape as [rows, columns]. Raise KeyError."""
         weights = self.weights[read.model]
         if isinstance(weights, AdaptedTensors):
             return weights.rows(read.tensor)

@@ -96,7 +96,7 @@ class Pipeline(RecipeNode):
 
     @property
     def name(self) -> str:
-        """For example "slerp-ties-dfs"."""
+        """The names of its stages, such as "slerp-ties-dfs"."""
         return f"{self.interpolation}-{self.arithmetic}-{self.selection}"
 
     @property
@@ -129,7 +129,7 @@ class Grouped(RecipeNode):
 
     @property
     def name(self) -> str:
-        """For example "ties", "dare_ties" or "linear-ties-dfs"."""
+        """The name of its technique, such as "ties", "dare_ties" or "linear-ties-dfs"."""
         first = self.params[0]
         if self.method == "stages":
             return str(first["name"])
@@ -171,7 +171,7 @@ class Flow(RecipeNode):
 
     @property
     def name(self) -> str:
-        """For example "ties+path"."""
+        """The name of the merge with "+path", such as "ties+path"."""
         return f"{self.merged.name}+path"
 
     @property
@@ -181,12 +181,12 @@ class Flow(RecipeNode):
 
     @property
     def base(self) -> str:
-        """The merge's base."""
+        """The id of the merge's base."""
         return self.merged.base
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The merge's inputs."""
+        """The ids of the merge's inputs."""
         return self.merged.inputs
 
     def inputs_used(self) -> tuple[str, ...]:
@@ -240,7 +240,7 @@ class Genome:
 
 
 def genome(recipe: Recipe, recipes: Mapping[str, Recipe]) -> Genome:
-    """Resolve a candidate's recipe to one merge and the noises on it.
+    """Return a candidate's recipe resolved to one merge and the noises on it.
 
     Raises TypeError for a Source or Merge, which have no genome.
     """
@@ -254,7 +254,7 @@ def genome(recipe: Recipe, recipes: Mapping[str, Recipe]) -> Genome:
 
 
 def path(recipe: Recipe, recipes: Mapping[str, Recipe]) -> Flow | None:
-    """Return the path of a model; None if its blocks are in the usual order."""
+    """Return the path (`Flow`) of a model; None if its blocks are in the usual order."""
     while isinstance(recipe, Mutate):
         recipe = recipe.pipeline or recipes[recipe.parent]
     return recipe if isinstance(recipe, Flow) else None
@@ -267,7 +267,7 @@ def blocks(recipe: Recipe, recipes: Mapping[str, Recipe], usual: int) -> int:
 
 
 def label(recipe: Recipe, recipes: Mapping[str, Recipe]) -> str:
-    """Return a name for display: "linear-ties-dfs", "task_arithmetic", "source"."""
+    """Return a recipe's name for display: "linear-ties-dfs", "task_arithmetic", "source"."""
     if isinstance(recipe, Merge):
         return recipe.method
     if isinstance(recipe, Source):
@@ -284,7 +284,7 @@ def parents(recipe: Recipe) -> tuple[str, ...]:
 
 
 def closure(recipe_id: str, recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
-    """Return the recipe and every recipe that it is made from, parents before children."""
+    """Return {id: recipe} of the recipe and all that it is made from, parents before children."""
     family: dict[str, Recipe] = {}
 
     def visit(id_: str) -> None:

@@ -37,7 +37,7 @@ def part(group: int, depths: int) -> int:
 
 
 def nearest(group: int, depths: int, other_depths: int) -> int:
-    """Return the group, in a cut into `other_depths` layer groups, that matches `group` of `depths`.
+    """Return the index of the group, among those of `other_depths`, that matches a group of `depths`.
 
     It is the same part, in the layer group at the same relative depth.
     """
@@ -49,7 +49,7 @@ def nearest(group: int, depths: int, other_depths: int) -> int:
 
 
 def of(tensor: str, blocks: int, depths: int) -> int:
-    """Return the group of a tensor, by its name, in a model of `blocks` blocks."""
+    """Return the index of a tensor's group, by its name, in a model of `blocks` blocks."""
     block = block_names.block_of(tensor)
     if block is None:
         place = group(tensor, blocks) - blocks
@@ -58,7 +58,7 @@ def of(tensor: str, blocks: int, depths: int) -> int:
 
 
 def choose(gains: Sequence[Sequence[float]]) -> tuple[int, ...]:
-    """Choose per block: 0 keeps the block of the earlier stages, k takes the block of input k.
+    """Return a choice per block: 0 keeps the earlier stages' block, k takes that of input k.
 
     `gains[block][k - 1]` is the measured gain of input k. At most a third of the blocks are
     replaced, those with the largest gains first, and only by a gain above 0.
@@ -85,5 +85,5 @@ def group(name: str, count: int) -> int:
 
 
 def replaceable(count: int) -> int:
-    """Return how many of `count` blocks a pipeline may replace: at most a third."""
+    """Return the number of blocks, of `count`, that a pipeline may replace: at most a third."""
     return count // 3

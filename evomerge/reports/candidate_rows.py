@@ -27,7 +27,7 @@ Row = dict[str, object]
 
 @dataclass(frozen=True)
 class Model:
-    """A model of a run: what a slot held, or base, source or baseline, which have no slot."""
+    """A model of a run: what a slot held, or the base, a source or a baseline, which have no slot."""
 
     state: RunState
     recipe_id: str
@@ -40,17 +40,17 @@ class Model:
 
     @property
     def recipe(self) -> Recipe:
-        """Return the model's recipe."""
+        """The model's recipe."""
         return self.state.recipes[self.recipe_id]
 
     def rank(self) -> int | None:
-        """Return the place in its generation's ranking, from 1; None before there is one."""
+        """Return the place in its generation's ranking, from 1; None if it was not ranked."""
         done = None if self.generation is None else self.state.generations.get(self.generation)
         ranked = done is not None and self.recipe_id in done.ranking
         return done.ranking.index(self.recipe_id) + 1 if done and ranked else None
 
     def fitness(self, slice_: Slice) -> float | None:
-        """Return the fitness on a slice; on search, on the draw of its generation."""
+        """Return the fitness on a slice, on search that of its generation's draw; None without one."""
         if slice_ == "search" and self.generation is None:
             return None
         generation = self.generation if slice_ == "search" else None
@@ -58,7 +58,7 @@ class Model:
         return slice_fitness.scalar if slice_fitness else None
 
     def measured(self, component: str) -> float | None:
-        """Return a component measured on its generation's draw."""
+        """Return a component measured on its generation's draw; None if it was not measured."""
         components = self.state.components((self.recipe_id, "search", self.generation))
         return getattr(components, component) if components else None
 
@@ -90,7 +90,7 @@ FULL = (*SHORT, "perplexity", "accuracy", "parents", "genes", "digest")
 
 
 def row(model: Model, columns: Sequence[str]) -> Row:
-    """Return the model's row with these columns, in their order."""
+    """Return the model's row, {column: value}, in the columns' order."""
     return {name: COLUMNS[name](model) for name in columns}
 
 
@@ -100,7 +100,7 @@ def generations(state: RunState) -> list[int]:
 
 
 def slots(state: RunState, generation: int | None = None) -> Iterator[Model]:
-    """Yield what each slot held, of a generation or of all, by generation and slot."""
+    """Yield the model that each slot held, of a generation or of all, by generation and slot."""
     for (number, slot), built in sorted(state.candidates.items()):
         if generation in (None, number):
             yield Model(state, built.recipe_id, built.type, None, number, slot)
@@ -113,7 +113,7 @@ def newest(state: RunState, columns: Sequence[str] = SHORT) -> list[Row]:
 
 
 def given(state: RunState) -> Iterator[Model]:
-    """Yield base, sources and baselines of a run that has started."""
+    """Yield the base, sources and baselines of a run that has started."""
     if state.started is None:
         return
     for kind, models in (("base", [state.started.base]), ("source", state.started.sources)):
@@ -124,7 +124,7 @@ def given(state: RunState) -> Iterator[Model]:
 
 
 def genes(recipe: Recipe, state: RunState) -> dict[str, float]:
-    """Return the numbers that a candidate's merge was made with, by name."""
+    """Return {name: number} of all numbers that a candidate's merge was made with."""
     if isinstance(recipe, Source | Merge):
         return {}
     genotype = genome(recipe, state.recipes)
@@ -146,14 +146,14 @@ def genes(recipe: Recipe, state: RunState) -> dict[str, float]:
 
 
 def _names(state: RunState, inputs: Sequence[str]) -> tuple[str, ...]:
-    """Return what the inputs of a merge are called: sources by their names, others by their ids."""
+    """Return the names of a merge's inputs: a source's name, or else the beginning of the id."""
     records = state.started.sources if state.started else ()
     names = {record.recipe_id: record.name for record in records}
     return tuple(names.get(id_, id_[:8]) for id_ in inputs)
 
 
 def _flatten(prefix: str, value: object, models: Sequence[str], into: dict[str, float]) -> None:
-    """Put every number in a value under its path; weights under the names of what they weigh."""
+    """Put every number in `value` into `into`, by its path; weights by the names of their models."""
     if isinstance(value, dict):
         for key, inner in value.items():
             _flatten(f"{prefix} {key}".strip(), inner, models, into)

@@ -21,20 +21,20 @@ class Generation:
 
     @property
     def closed(self) -> events.GenerationCompleted:
-        """Return the event that closed it."""
+        """The event that closed the generation."""
         return self.state.generations[self.number]
 
     def scores(self) -> list[float]:
-        """Return its candidates' scores on its own draw, best first, those without one left out."""
+        """Return its candidates' scores on its own draw, best first; None is left out."""
         return [score for score in self.closed.scores if score is not None]
 
     def champion(self) -> events.ChampionChanged | None:
-        """Return the change that made the champion of its end; None if there was none."""
+        """Return the event that made the champion of the generation's end; None without one."""
         before = [c for c in self.state.champions if c.generation <= self.number]
         return before[-1] if before else None
 
     def components(self) -> dict[str, float]:
-        """Return the champion's normalised components on the selection slice."""
+        """Return {component: normalised value} of the champion on selection; {} without one."""
         champion = self.champion()
         key = (champion.recipe_id, "selection", None) if champion else None
         fitness = self.state.fitness(key) if key else None
@@ -72,11 +72,11 @@ SPENT = (*CURVES, "evaluations", "items", "device_seconds", "wall_seconds")
 
 
 def row(state: RunState, number: int, columns: Sequence[str] = CURVES) -> dict[str, Any]:
-    """Return a closed generation's row with these columns, in their order."""
+    """Return a closed generation's row, {column: value}, in the columns' order."""
     generation = Generation(state, number)
     return {name: COLUMNS[name](generation) for name in columns}
 
 
 def rows(state: RunState, columns: Sequence[str] = CURVES) -> list[dict[str, Any]]:
-    """Return the rows of all closed generations, oldest first."""
+    """Return the rows, {column: value}, of all closed generations, oldest first."""
     return [row(state, number, columns) for number in sorted(state.generations)]

@@ -20,7 +20,7 @@ WORDS = {
 
 
 def measurements(state: RunState, digest: str) -> list[Measurement]:
-    """Return what was measured of the model with these weights, whole slices before draws."""
+    """Return the measurements of the model with these weights, whole slices before draws."""
     ids = {id_ for id_, (built, _) in state.built.items() if built == digest}
     if state.started is not None:
         models = (state.started.base, *state.started.sources)
@@ -83,5 +83,5 @@ def _figures(
 
 
 def _items(outcome: DomainOutcomes) -> int:
-    """Return the windows, questions and problems of a domain."""
+    """Return the number of windows, questions and problems of a domain."""
     return len(outcome.nll) + len(outcome.right) + len(outcome.solved)

@@ -26,7 +26,7 @@ UNENDED = {"test": None, "rivals": [], "verdict": None, "lineage_digest": None}
 
 
 def run(state: RunState) -> dict[str, Any]:
-    """Return what the API says of a merging run beside what it says of every run."""
+    """Return {field: value} that the API has for a merging run beside the fields of every run."""
     submitted, started = state.submitted, state.started
     assert submitted
     view = views.view(state)
@@ -43,7 +43,7 @@ def run(state: RunState) -> dict[str, Any]:
 
 
 def _search(state: RunState, view: dict[str, object]) -> dict[str, Any]:
-    """Return how far the search is, and what it has found."""
+    """Return {field: value} of the page: the progress of the search, and what it has found."""
     submitted, started = state.submitted, state.started
     assert submitted
     return {
@@ -111,7 +111,7 @@ def _champion(state: RunState) -> dict[str, object] | None:
 
 
 def population(state: RunState, generation: int | None, everything: bool) -> dict[str, object]:
-    """Return the candidates of a generation, of the newest, or of all."""
+    """Return {generation, generations, rows}: candidates of one generation (the newest), or of all."""
     numbers = candidate_rows.generations(state)
     if generation is None:
         generation = numbers[-1] if numbers else None
@@ -126,7 +126,7 @@ def population(state: RunState, generation: int | None, everything: bool) -> dic
 
 
 def candidate(state: RunState, recipe_id: str) -> dict[str, object]:
-    """Return one candidate: its recipe, all its scores, its parents and children."""
+    """Return a dict for JSON of one candidate: its recipe, all its scores, its relatives."""
     recipe = state.recipes[recipe_id]
     scores = []
     for (id_, slice_, generation), event in state.evaluations.items():
@@ -159,10 +159,10 @@ def candidate(state: RunState, recipe_id: str) -> dict[str, object]:
 
 
 def progress(state: RunState, generation: int | None = None) -> dict[str, object]:
-    """Return the source documents' progress message, at the end of a generation (the newest).
+    """Return the source documents' progress message (dict) at the end of a generation.
 
-    `percent` goes by generations, or by the budget's hours if nothing else ends the search; either
-    way it says the same whenever it is told.
+    The newest generation is usual. `percent` goes by generations, or by the budget's hours if
+    nothing else ends the search. In both cases it follows from the log alone.
     """
     rows = generation_rows.rows(state)
     rows = rows if generation is None else rows[: generation + 1]
@@ -200,7 +200,7 @@ def _share(state: RunState, generation: int) -> float:
 
 
 def part(state: RunState, name: str, query: Mapping[str, Any]) -> dict[str, object]:
-    """Return a part of the page. Raises NotFoundError for an unknown part or candidate."""
+    """Return a part of the page (dict) by name. Raises NotFoundError for an unknown one."""
     match name:
         case "population":
             return population(state, query["generation"], query["everything"])
@@ -212,7 +212,7 @@ def part(state: RunState, name: str, query: Mapping[str, Any]) -> dict[str, obje
 
 
 def _candidate(state: RunState, recipe_id: str) -> dict[str, object]:
-    """Return a candidate, with its recipe as a config for `forge merge` where a config can say it."""
+    """Return a candidate (dict), with its config for `forge merge` if a config can express it."""
     body = candidate(state, recipe_id)
     started = state.started
     if started is None or recipe_id not in state.built:

@@ -64,7 +64,7 @@ COLUMNS = (
 
 
 def result(state: RunState) -> Result | None:
-    """Return the champion's score: on the test slice, before it on selection; None without one."""
+    """Return the champion's score as a result, on test or before it selection; None without one."""
     figure = headline.headline(state)
     if figure is None or figure["score"] is None or state.submitted is None:
         return None
@@ -83,7 +83,7 @@ def result(state: RunState) -> Result | None:
 
 
 def facts(state: RunState) -> list[Fact]:
-    """Return diversity, what the search has spent, and why it has ended, as far as they are known."""
+    """Return the facts that are known: diversity, parameters, evaluations, device time."""
     known_facts: list[Fact] = []
     if state.diversities:
         newest = state.diversities[max(state.diversities)]
@@ -115,7 +115,7 @@ def panels(state: RunState) -> list[Panel]:
 
 
 def lead(rival: dict[str, Any]) -> Lead | None:
-    """Return the champion's lead over a rival, from a row of the report; None if it has none."""
+    """Return the champion's lead over a rival, from a row of the report; None if there is none."""
     if rival["lead"] is None:
         return None
     return Lead(
@@ -127,7 +127,7 @@ def lead(rival: dict[str, Any]) -> Lead | None:
 
 
 def arms(state: RunState) -> Arms:
-    """Return the champion beside base, sources and baselines on the test slice."""
+    """Return the panel of the champion beside base, sources and baselines on the test slice."""
     rivals, ending = report.rivals(state), report.ending(state)
     count = (headline.items(state) or {}).get("test")
     names = distinct([OURS, *(r["name"] for r in rivals)], ["", *(r["kind"] for r in rivals)])
@@ -149,7 +149,7 @@ def arms(state: RunState) -> Arms:
 
 
 def measures(state: RunState) -> Matrix | None:
-    """Return perplexity and accuracy of champion and rivals on the test slice; None if unknown."""
+    """Return the panel of the models' perplexity and accuracy on the test slice; None if unknown."""
     rivals, own_components = report.rivals(state), report.ending(state)["test"]["components"]
     if not own_components:
         return None
@@ -171,7 +171,7 @@ def measures(state: RunState) -> Matrix | None:
 
 
 def lines(state: RunState, rows: Sequence[dict[str, Any]]) -> list[Lines]:
-    """Return the candidates' scores, the champion's, and the diversity, by generation."""
+    """Return three panels by generation: the champion's score, the candidates', the diversity."""
     assert state.submitted
     config = state.submitted.config
     x, common = tuple(row["generation"] for row in rows), _scores(state)
@@ -233,7 +233,7 @@ def _around(row: dict[str, Any], sign: int) -> float | None:
 
 
 def _scores(state: RunState) -> dict[str, Any]:
-    """Return axes and limit that all panels of scores by generation have."""
+    """Return {x, y, limits}, arguments of `Lines`, of all panels of scores by generation."""
     assert state.submitted
     relative = state.submitted.config.normalise != "none"
     limits = (Limit(at=1.0, says="the best source"),) if relative else ()
@@ -241,7 +241,7 @@ def _scores(state: RunState) -> dict[str, Any]:
 
 
 def components(state: RunState) -> Lines | None:
-    """Return the champion's components by generation; None if no champion has any."""
+    """Return the panel of the champion's components by generation; None if there are none."""
     rows = generation_rows.rows(state, ("generation", "components"))
     names = sorted({name for row in rows for name in row["components"]})
     if not names:
@@ -258,7 +258,7 @@ def components(state: RunState) -> Lines | None:
 
 
 def front(state: RunState) -> Front | None:
-    """Return the Pareto front on the selection slice; None if too few candidates were judged."""
+    """Return the panel of the Pareto front on selection; None if too few candidates were judged."""
     pareto_front = search_statistics.front(state)
     if pareto_front is None:
         return None
@@ -285,7 +285,7 @@ def front(state: RunState) -> Front | None:
 
 
 def domains(state: RunState) -> Matrix | None:
-    """Return what each model does in each domain; None before there is a champion."""
+    """Return the panel of what each model does in each domain; None before there is a champion."""
     table = skills.skills(state)
     if table is None or not table.skills:
         return None
@@ -309,7 +309,7 @@ def domains(state: RunState) -> Matrix | None:
 
 
 def generations(rows: Sequence[dict[str, Any]]) -> Units:
-    """Return the closed generations as a table."""
+    """Return the panel that lists the closed generations."""
     return Units(
         name="generations",
         title="Generations",
@@ -322,7 +322,7 @@ def generations(rows: Sequence[dict[str, Any]]) -> Units:
 
 
 def lineage(state: RunState) -> Graph:
-    """Return the champion's ancestors and siblings."""
+    """Return the panel of the champion's ancestors and siblings, as a graph."""
     assert state.champion
     graph = family_svg.lineage(state, state.champion)
     nodes = [

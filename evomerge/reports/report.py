@@ -55,7 +55,7 @@ def pipeline_number(state: RunState, recipe_id: str) -> int | None:
 
 
 def usage(state: RunState) -> dict[int, int]:
-    """Return pipeline number → how many candidates of the whole run the pipeline made."""
+    """Return {pipeline number: candidates that the pipeline made in the whole run}."""
     counts = dict.fromkeys(range(len(PIPELINES)), 0)
     for candidate in state.candidates.values():
         number = pipeline_number(state, candidate.recipe_id)
@@ -65,7 +65,7 @@ def usage(state: RunState) -> dict[int, int]:
 
 
 def metrics(state: RunState) -> dict[str, object]:
-    """Return the `metrics` of the source documents' result (SPEC §11)."""
+    """Return {name: value}, the `metrics` of the source documents' result (SPEC §11)."""
     first = next((c.score for c in state.champions), None)
     last = state.champions[-1].score if state.champions else None
     gain = None if first is None or last is None else last - first
@@ -85,7 +85,7 @@ def metrics(state: RunState) -> dict[str, object]:
 
 
 def bit_effects(state: RunState) -> dict[str, float]:
-    """Return stage → how far the stage's choice moves the weights.
+    """Return {stage: how far the stage's choice moves the weights}.
 
     It is the mean ‖Δ‖ between generation 0's pipelines that differ in the stage alone, over
     ‖mean τ‖. Computed from sketches, so an estimate within some ten percent.
@@ -110,7 +110,7 @@ def bit_effects(state: RunState) -> dict[str, float]:
 
 
 def spent(state: RunState, rows: Sequence[Envelope]) -> dict[str, float]:
-    """Return purpose → seconds spent on it, as the tasks themselves measured them."""
+    """Return {purpose: seconds spent on it}, as the tasks themselves measured them."""
     totals: dict[str, float] = {}
     for row in rows:
         if row.type in SPENT:
@@ -135,7 +135,7 @@ def origin(state: RunState) -> str | None:
 
 
 def cost(state: RunState) -> dict[str, object]:
-    """Return what the champion costs to run, and what the sources cost.
+    """Return a dict of the costs of champion and sources: operations, bytes, blocks, measured speed.
 
     Before there is a champion, the base takes its place.
     """
@@ -150,7 +150,7 @@ def cost(state: RunState) -> dict[str, object]:
 
 
 def spending(state: RunState) -> dict[str, float]:
-    """Return what the search has spent, as budgets count it."""
+    """Return {evaluations, items, seconds of devices and clock}: what the search has spent."""
     return {
         "evaluations": state.spent.evaluations,
         "items": state.spent.items,
@@ -160,7 +160,7 @@ def spending(state: RunState) -> dict[str, float]:
 
 
 def ending(state: RunState) -> dict[str, Any]:
-    """Return what `completed` says: the champion on the test slice, and against each rival."""
+    """Return {verdict, test, rivals, lineage_digest}: what `completed` says."""
     assert state.completed
     measured = state.components((state.completed.champion, "test", None))
     return {
@@ -176,7 +176,7 @@ def ending(state: RunState) -> dict[str, Any]:
 
 
 def report(state: RunState, rows: Sequence[Envelope]) -> dict[str, Any]:
-    """Return the whole report as plain data."""
+    """Return the whole report as a dict for JSON."""
     assert state.submitted
     assert state.started
     result: dict[str, object] = {
@@ -211,7 +211,7 @@ def _cell(value: float | None, form: str = ".4f") -> str:
 
 
 def _cost(data: dict[str, Any]) -> str:
-    """Return the models' cost in words; all have one shape, unless paths were searched."""
+    """Return the models' cost in sentences; all have one shape, unless paths were searched."""
     what = f"{_priced(data)} of weights, cache and activations, by arithmetic"
     shape_sentence, whose = f"Champion and sources have one shape: {what}.", ""
     if data["blocks"] != data["sources"]["blocks"]:
@@ -252,7 +252,7 @@ def _stages(data: dict[str, Any]) -> list[str]:
 
 def markdown(data: dict[str, Any], picture: bool = True) -> str:
     """Return a completed run's report as Markdown, for people; `picture`: show the one beside it."""
-    lines = [f"# Run {data['run']}", "", data["verdict"]["sentence"], "", *_asked(data), ""]
+    lines = [f"# Run {data['run']}", "", data["verdict"]["sentence"], "", *_submission_lines(data), ""]
     if data["forked_from"]:
         lines += [f"Forked from run {data['forked_from'].replace('@', ' after its event ')}.", ""]
     lines += [PICTURE, ""] if picture else []
@@ -299,15 +299,15 @@ def markdown(data: dict[str, Any], picture: bool = True) -> str:
     return "\n".join(lines)
 
 
-def _asked(data: dict[str, Any]) -> list[str]:
-    """Return who asked for the run and when, and the command that asks for it again."""
+def _submission_lines(data: dict[str, Any]) -> list[str]:
+    """Return lines on who asked for the run and when, and the command that asks for it again."""
     submission_sentence = f"Submitted by {visible(data['owner'])} on {day(data['submitted_at'])}"
     ended = f"; ended on {day(data['ended_at'])}" if data["ended_at"] else ""
     return [f"{submission_sentence}{ended}. The same run again:", "", f"    {data['command']}"]
 
 
 def _skills(data: dict[str, object] | None) -> list[str]:
-    """Return the table of skills by model; nothing without one."""
+    """Return the lines of the table of skills by model; [] without one."""
     if not data or not data["rows"]:
         return []
     title = f"## Skills by model, on the {data['slice']} slice"
@@ -323,7 +323,7 @@ _EXPLANATION = (
 
 
 def command(state: RunState) -> str:
-    """Return `forge evo` with options that ask for the run's models, data and settings."""
+    """Return the text of `forge evo` with options that ask for the run's models, data and settings."""
     assert state.submitted
     sources = ",".join(map(_place, state.submitted.sources))
     words = ["forge", "evo", "--base-models", sources]
@@ -340,7 +340,7 @@ def command(state: RunState) -> str:
 
 
 def _place(model: ModelReference) -> str:
-    """Return what names a model: its Hub id with the revision, or its folder."""
+    """Return the text that names a model: its Hub id with the revision, or its folder."""
     if model.hub_id is None:
         return model.path
     return f"{model.hub_id}@{model.revision}" if model.revision else model.hub_id

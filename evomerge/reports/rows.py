@@ -19,7 +19,7 @@ from agent_forge.runs.record.events import Exported
 
 
 def note(entry: dict[str, Any], event: Event) -> None:
-    """Note an event in the run's row of the run list, in place."""
+    """Update a run's row of the run list with an event, in place."""
     match event:
         case events.GenerationCompleted():
             entry["done"] = event.generation
@@ -34,7 +34,7 @@ def note(entry: dict[str, Any], event: Event) -> None:
 
 
 def models(event: Event, state: RunState) -> list[dict[str, Any]]:
-    """Return the models that an event brings into the model registry.
+    """Return the entries (dicts) of the models that an event brings into the model registry.
 
     These are base and sources at `started`, the champion at `completed`, and at an export of another
     candidate that one. Raises ValueError if the run was submitted with another number of sources than
@@ -65,7 +65,7 @@ def _merge(
     metrics: dict[str, float],
     name: str = "champion",
 ) -> dict[str, object]:
-    """Return the registry's entry of a merge of the run."""
+    """Return the registry's entry (dict) of a merge of the run."""
     assert state.started
     return {
         "name": f"{name} of {state.run}",
@@ -106,7 +106,7 @@ SLICES: tuple[Slice, ...] = ("search", "selection", "test")
 
 
 def items(state: RunState) -> dict[str, int] | None:
-    """Return how many items a model is measured on: of search a generation's draw, else the slice."""
+    """Return {slice: items that a model is measured on}; None before the run has started."""
     if state.started is None:
         return None
     draws = {s: state.draws(s, 0 if s == "search" else None) for s in SLICES}
@@ -123,7 +123,7 @@ def fitness(config: EvoMergeConfig) -> Metric:
 
 
 def headline(state: RunState) -> dict[str, Any] | None:
-    """Return the champion's score to show first: on the test slice, before it on selection.
+    """Return {score, lead, …} of the champion, on test or else selection; None without one.
 
     The score on selection flatters: the champion was chosen by it. The one on test comes with the lead
     over the best source (or the base) and its 95 % interval.

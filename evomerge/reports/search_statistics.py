@@ -25,7 +25,7 @@ FEWEST = 12
 
 
 def technique(state: RunState, recipe_id: str) -> str:
-    """Return what a candidate was merged by: "ties", "slerp-dare-dfs", or "source"."""
+    """Return the name of a candidate's technique: "ties", "slerp-dare-dfs", or "source"."""
     recipe = state.recipes[recipe_id]
     if isinstance(recipe, Merge):
         return recipe.method
@@ -33,7 +33,7 @@ def technique(state: RunState, recipe_id: str) -> str:
 
 
 def techniques(state: RunState) -> list[dict[str, object]]:
-    """Return one row a technique.
+    """Return one row (dict) for each technique.
 
     The row has the technique's ranked candidates, how many of them were in the better half of their
     generation, their best selection score, and how often one of them became champion.
@@ -57,7 +57,7 @@ def techniques(state: RunState) -> list[dict[str, object]]:
 
 
 def genes(state: RunState) -> list[dict[str, Any]]:
-    """Return the score's correlation with each gene of the champion's species, strongest first.
+    """Return rows: the score's correlation with each gene of the champion's species, strongest first.
 
     It is Spearman's rank correlation inside of generations, pooled over generations, by part of the
     model. Empty for fewer than `FEWEST` candidates. The search itself chose where to look, so the
@@ -85,7 +85,7 @@ def genes(state: RunState) -> list[dict[str, Any]]:
 
 
 def parts(state: RunState) -> dict[str, dict[str, float]]:
-    """Return recipe id → genes by part of the model, for the candidates of the champion's species.
+    """Return {recipe id: {gene by part: value}} of the candidates of the champion's species.
 
     The genes' names are those of `genes`, their values those of the merge.
     """
@@ -103,7 +103,7 @@ def parts(state: RunState) -> dict[str, dict[str, float]]:
 
 
 def _kin(state: RunState) -> tuple[Space | None, dict[str, list[float]]]:
-    """Return the space of the champion's species, by parts, and its candidates' points."""
+    """Return (the space of the champion's species, {recipe id: point in it}); (None, {}) if unknown."""
     if state.started is None or state.champion is None:
         return None, {}
     name = technique(state, state.champion)
@@ -137,7 +137,7 @@ def _gene_names(state: RunState, space: Space) -> list[str]:
 
 
 def _pooled(groups: Sequence[tuple[list[float], list[float]]]) -> float | None:
-    """Return the correlation of ranks inside of groups; None if gene or score never moved."""
+    """Return the correlation of ranks inside of groups; None if gene or score is constant."""
     above = left = right = 0.0
     for xs, ys in groups:
         a, b = _centred(_ranks(xs)), _centred(_ranks(ys))
@@ -160,7 +160,7 @@ def _centred(values: Sequence[float]) -> list[float]:
 
 
 def front(state: RunState) -> dict[str, Any] | None:
-    """Return the Pareto front in the run's objectives on the selection slice, or None.
+    """Return the Pareto front (dict) in the run's objectives on selection; None if too few were judged.
 
     The result has the candidates that no other candidate dominates, those that are dominated, and
     the volume above the sources' worst that the front fills. None if fewer than two candidates, or
@@ -212,7 +212,7 @@ def front(state: RunState) -> dict[str, Any] | None:
 
 
 def _axis(objective: str, measured: Components) -> dict[str, object]:
-    """Return an objective's name for people, its kind, and the direction that is better."""
+    """Return {name, kind, better} of an objective: its name for people, and the better direction."""
     kind, _, domain = objective.partition("/")
     if kind == "domain":
         kind = "perplexity" if domain in measured.domains else "accuracy"

@@ -49,7 +49,7 @@ class Skills:
     skills: tuple[Skill, ...]
 
     def title(self, skill: Skill) -> str:
-        """Return a name of the skill that no other has: its domain, with the kind if it has more."""
+        """Return the skill's unique name: its domain, with the kind if the domain has several."""
         alone = [other.domain for other in self.skills].count(skill.domain) == 1
         return skill.domain if alone else f"{skill.domain}, {skill.kind}"
 
@@ -119,7 +119,7 @@ def _rows(domain: str, outcomes: Sequence[Outcomes]) -> list[Skill]:
 
 
 def _rate(outcome: DomainOutcomes | None, in_bytes: bool) -> float | None:
-    """Return bits per byte, or nats per token, of a domain's text."""
+    """Return bits per byte, or nats per token, of a domain's text; None without text."""
     if outcome is None or not outcome.nll:
         return None
     return bits_per_byte(outcome) if in_bytes else math.fsum(outcome.nll) / sum(outcome.tokens)
@@ -129,7 +129,7 @@ def _rate(outcome: DomainOutcomes | None, in_bytes: bool) -> float | None:
 
 
 def data(state: RunState) -> dict[str, Any] | None:
-    """Return the skills as the API and reports have them; None without any."""
+    """Return {slice, rows}, the skills for the API and reports; None without any."""
     skill_table = skills(state)
     if skill_table is None:
         return None
@@ -150,7 +150,7 @@ def data(state: RunState) -> dict[str, Any] | None:
 
 
 def table(data: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Return the heads and rows of a table with a model a row, from what `data` returns."""
+    """Return (heads, rows) of a table with a model a row, from what `data` returns."""
     heads = ["", *(f"{row['domain']}: {_unit(row)}" for row in data["rows"])]
     names = list(data["rows"][0]["others"]) if data["rows"] else []
     own_row = [OURS, *(_cell(row, row["champion"]) for row in data["rows"])]
@@ -159,14 +159,14 @@ def table(data: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def markdown(data: dict[str, object]) -> list[str]:
-    """Return the lines of that table in Markdown."""
+    """Return the lines of `table` in Markdown."""
     heads, rows = table(data)
     lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
     return lines + [f"| {' | '.join(row)} |" for row in rows]
 
 
 def _unit(row: dict[str, Any]) -> str:
-    """Return what the values of a skill are of."""
+    """Return the unit of a skill's values, in words."""
     return row["metric"] if row["kind"] == "text" else f"{row['metric']} of {row['of']}"
 
 
@@ -180,7 +180,7 @@ def _cell(row: dict[str, object], value: float | None) -> str:
 
 
 def cosines(state: RunState) -> dict[str, float]:
-    """Return source's recipe id → cosine of its task vector and the champion's.
+    """Return {source's recipe id: cosine of its task vector and the champion's}.
 
     They are estimated from the sketches in the log, which `forge verify --rebuild` compares with the
     weights: no weights are needed. The error is about (1 − cosine²) / 16. A source that is the base
@@ -197,7 +197,7 @@ def cosines(state: RunState) -> dict[str, float]:
 
 
 def near_sentence(state: RunState) -> str | None:
-    """Return that the champion is close to a source and what both solve; None if it is not."""
+    """Return a sentence if the champion is close to a source: what both solve; else None."""
     assert state.started
     near = cosines(state)
     if not near:
@@ -217,9 +217,9 @@ def near_sentence(state: RunState) -> str | None:
 
 
 def _shared(state: RunState, source: str) -> tuple[int, int, int] | None:
-    """Return how many items both solve, the source solves and the champion solves, in full.
+    """Return numbers of items solved in full (by both, by the source, by the champion), or None.
 
-    None if the items have no questions and no problems.
+    None: the items have no questions and no problems.
     """
     assert state.champion
     slice_: Slice = "test" if state.completed else "selection"

@@ -15,7 +15,7 @@ from agent_forge.runs.kinds.view import changed
 
 
 def view(state: RunState) -> dict[str, Any]:
-    """Return population, champion, diversity and pending tasks, as plain data."""
+    """Return a dict for JSON: a run's population, champion, diversity and pending tasks."""
     assert state.submitted
     newest = max(state.diversities, default=None)
     measured = None if newest is None else state.diversities[newest]
@@ -37,7 +37,7 @@ def view(state: RunState) -> dict[str, Any]:
 
 
 def champion(state: RunState) -> dict[str, Any] | None:
-    """Return the champion with its selection score; None if there is none yet."""
+    """Return {recipe_id, score, since, what} of the champion; None if there is none yet."""
     if not state.champions:
         return None
     last = state.champions[-1]
@@ -51,7 +51,7 @@ def champion(state: RunState) -> dict[str, Any] | None:
 
 
 def difference(a: RunState, b: RunState) -> dict[str, object]:
-    """Return how run B differs from run A: settings, sources, models, evaluations, champions."""
+    """Return a dict for JSON on how run B differs from run A: settings, models, evaluations …"""
     assert a.submitted
     assert b.submitted
     first_settings = a.submitted.config.flat()
@@ -82,7 +82,7 @@ def difference(a: RunState, b: RunState) -> dict[str, object]:
 
 
 def _side(state: RunState) -> dict[str, object]:
-    """Return a run's name, place, status and last complete generation."""
+    """Return {run, place, status, generation}, the last being the last complete one."""
     done = max(state.generations, default=None)
     return {"run": state.run, "place": state.place, "status": state.status, "generation": done}
 

@@ -55,7 +55,7 @@ def _beginnings(state: RunState) -> list[tuple[str, str, str]]:
 
 
 def given_sentence(state: RunState) -> str | None:
-    """Return that the search found nothing better than a model it was given; None if it did."""
+    """Return a sentence if the champion is a model that the search was given; else None."""
     model = given(state)
     if model is None:
         return None
@@ -66,9 +66,9 @@ def given_sentence(state: RunState) -> str | None:
 
 
 def verdict(state: RunState) -> dict[str, object]:
-    """Return which rivals the champion is better, level and worse than (SPEC §5)."""
+    """Return a dict: names of rivals that the champion does not beat, and flags (SPEC §5)."""
     assert state.completed
-    words = _words(state)
+    words = _rival_words(state)
     judged = [(rival, word) for rival, word in words if word is not None]
     fixed = [(rival, word) for rival, word in judged if rival.kind == "baseline"]
     best = max(fixed, key=lambda pair: pair[0].scalar or 0.0, default=None)
@@ -85,8 +85,8 @@ def verdict(state: RunState) -> dict[str, object]:
     }
 
 
-def _words(state: RunState) -> list[tuple[Rival, Verdict | None]]:
-    """Return each rival and what the champion is beside it; None if the rival has no score."""
+def _rival_words(state: RunState) -> list[tuple[Rival, Verdict | None]]:
+    """Return (rival, "better", "level", "worse" or None) of each; None: the rival has no score."""
     assert state.completed
     noise = _rounding(state)
     return [
@@ -96,7 +96,7 @@ def _words(state: RunState) -> list[tuple[Rival, Verdict | None]]:
 
 
 def _rounding(state: RunState) -> float:
-    """Return how much of a lead on the test slice may be rounding."""
+    """Return the largest lead on the test slice that may be rounding."""
     assert state.submitted
     assert state.started
     config, best = state.submitted.config, state.reference("test", None)
@@ -106,8 +106,8 @@ def _rounding(state: RunState) -> float:
 
 
 def within_rounding(state: RunState) -> str:
-    """Return why a lead whose interval lies beyond zero counts as level; empty if none does."""
-    level = [rival.lead for rival, word in _words(state) if word == "level" and rival.lead]
+    """Return a sentence if a lead whose interval lies beyond zero counts as level; else ''."""
+    level = [rival.lead for rival, word in _rival_words(state) if word == "level" and rival.lead]
     if not any(lead.low > 0 or lead.high < 0 for lead in level):
         return ""
     noise = f"{_rounding(state):.4f}"
@@ -115,9 +115,9 @@ def within_rounding(state: RunState) -> str:
 
 
 def sentence(state: RunState) -> str:
-    """Return the verdict in plain sentences."""
+    """Return the verdict in plain sentences, as one text."""
     model, first = given(state), given_sentence(state)
-    words = [(rival, word) for rival, word in _words(state) if word and not _is(rival, model)]
+    words = [(rival, word) for rival, word in _rival_words(state) if word and not _is(rival, model)]
     verdicts = [(rival.name, word) for rival, word in words if rival.kind != "baseline"]
     subject = "The champion" if first is None else "It"
     text = _against_sources(subject, verdicts, "" if model is None else model.kind)
@@ -135,7 +135,7 @@ def _is(rival: Rival, model: StartingModel | None) -> bool:
 
 
 def _against_sources(subject: str, verdicts: Sequence[tuple[str, str]], kind: str) -> str:
-    """Return how the champion compares with sources and base, as a sentence."""
+    """Return a sentence on the champion beside sources and base; '' without verdicts."""
     if not verdicts:
         return ""
     if all(word == "better" for _, word in verdicts):
@@ -153,7 +153,7 @@ def _against_sources(subject: str, verdicts: Sequence[tuple[str, str]], kind: st
 
 
 def _against_fixed(run: str, name: str, word: str, itself: bool) -> str:
-    """Return how the champion compares with the best fixed merge; `itself`: it is one, too."""
+    """Return a sentence on the champion beside the best fixed merge; `itself`: it is one, too."""
     against = f"the best {'other ' if itself else ''}fixed merge ({name})"
     if word == "better":
         return f"It is better than {against} too."
@@ -164,9 +164,9 @@ def _against_fixed(run: str, name: str, word: str, itself: bool) -> str:
 
 
 def rivals(state: RunState) -> list[dict[str, Any]]:
-    """Return each rival's scores and the champion's lead over the rival, on the test slice."""
+    """Return for each rival its scores and the champion's lead over it, on the test slice."""
     result = []
-    for rival, word in _words(state):
+    for rival, word in _rival_words(state):
         lead = rival.lead
         measured = state.components((rival.recipe_id, "test", None))
         result.append(

@@ -39,24 +39,24 @@ ANSWERS: dict[type[Event], type[Task]] = {
 
 
 def validate_answer(state: RunState, task: Task, event: Event) -> str | None:
-    """Return why the event does not answer the open task; None if it does."""
+    """Return the reason why the event does not answer the open task; None if it does."""
     match task, event:
         case Start(), events.Started():
-            return _misread(state, event)
+            return _start_fault(state, event)
         case BuildBaseline(), events.BaselineBuilt():
             expected_event = event.model_copy(update={"name": task.name, "recipe": task.recipe})
-            return _misbuilt(state, event, expected_event)
+            return _build_fault(state, event, expected_event)
         case Build(), _ if isinstance(event, Candidate):
-            return _misbuilt(state, event, _wanted(task, event))
+            return _build_fault(state, event, _expected_event(task, event))
         case ChooseLayers(), events.LayersChosen():
-            return _mischosen(event, task)
+            return _layers_fault(event, task)
         case Evaluate(), events.Evaluated():
-            return _mismeasured(state, event, task)
+            return _measurement_fault(state, event, task)
     return None
 
 
-def _misread(state: RunState, event: events.Started) -> str | None:
-    """Return why `started` contradicts the submission or the models' digests, or None."""
+def _start_fault(state: RunState, event: events.Started) -> str | None:
+    """Return the reason why `started` contradicts the submission or the digests; None if not."""
     assert state.submitted
     if len(event.sources) != len(state.submitted.sources):
         return "started has another number of sources than was submitted"
@@ -68,7 +68,7 @@ def _misread(state: RunState, event: events.Started) -> str | None:
     return None
 
 
-def _wanted(task: Build, event: Candidate) -> Event:
+def _expected_event(task: Build, event: Candidate) -> Event:
     """Return the event that the task asks for, with digest, sketch and seconds as recorded."""
     proposal = task.proposal
     recorded_fields = {"digest": event.digest, "sketch": event.sketch, "seconds": event.seconds}
@@ -82,10 +82,10 @@ def _wanted(task: Build, event: Candidate) -> Event:
     return events.candidate(proposal.kind, proposal.parents, **fields)
 
 
-def _misbuilt(
+def _build_fault(
     state: RunState, event: events.BaselineBuilt | Candidate, expected_event: Event
 ) -> str | None:
-    """Return why the build does not answer the task, or None.
+    """Return the reason why the build does not answer the task; None if it does.
 
     Recipe, place and parents must be those of the task. Equal recipes must have equal weights.
     """
@@ -101,7 +101,7 @@ def _misbuilt(
     return None
 
 
-def _mischosen(event: events.LayersChosen, task: ChooseLayers) -> str | None:
+def _layers_fault(event: events.LayersChosen, task: ChooseLayers) -> str | None:
     proposal = task.proposal
     if (event.generation, event.slot) != (task.generation, proposal.slot):
         return "layers were chosen for another place than the one that was asked for"
@@ -112,8 +112,8 @@ def _mischosen(event: events.LayersChosen, task: ChooseLayers) -> str | None:
     return None
 
 
-def _mismeasured(state: RunState, event: events.Evaluated, task: Evaluate) -> str | None:
-    """Return why the measurement does not answer the task, or None.
+def _measurement_fault(state: RunState, event: events.Evaluated, task: Evaluate) -> str | None:
+    """Return the reason why the measurement does not answer the task; None if it does.
 
     Fitness must follow from the outcomes, so it cannot be raised by hand.
     """

@@ -280,13 +280,13 @@ class Completed(common.Completed):
 
 
 def _earlier(data: dict[str, Any]) -> dict[str, object]:
-    """Return the data of schema 2: earlier runs had no setting `skills`, and were for the CPU."""
+    """Return the data (dict) of schema 2: earlier runs lacked `skills`, and were for the CPU."""
     data = on_cpu(data)
     return {**data, "config": {**data["config"], "skills": "pooled"}}
 
 
 def _with_more_methods(data: dict[str, object]) -> dict[str, object]:
-    """Return the data of schema 2: recipes of it know two merge methods more."""
+    """Return the data unchanged: in schema 2, recipes know two merge methods more."""
     return data
 
 

@@ -50,7 +50,7 @@ def _places(state: RunState, rows: Sequence[Envelope], recipe_id: str) -> list[s
 
 
 def given_sources(state: RunState, recipe_id: str) -> list[tuple[ModelReference, SourceRecord]]:
-    """Return the base and sources that have a recipe's id, as given and as pinned; [] for a merge."""
+    """Return (as given, as pinned) of the base and sources with a recipe's id; [] for a merge."""
     assert state.submitted
     assert state.started
     models = (state.submitted.base or state.submitted.sources[0], *state.submitted.sources)

@@ -38,7 +38,7 @@ class Measured:
         return self.started.cost.with_blocks(more, self.started.block_cost)
 
     def measure(self, recipe_id: str, model_outcomes: Outcomes) -> Components | None:
-        """Return the components of a model's outcomes `model_outcomes`; None if they are not finite."""
+        """Return the components of a model's outcomes; None if they are not finite."""
         assert self.submitted
         cost, skills = self.cost(recipe_id), self.submitted.config.skills
         return composite.components(model_outcomes, cost.flops_per_token, cost.bytes, skills)
@@ -48,7 +48,7 @@ class Measured:
         raise NotImplementedError
 
     def draws(self, slice_: Slice, generation: int | None) -> Draws:
-        """Return the items to score: the generation's own draw of a slice, or the whole slice."""
+        """Return {domain: items to score}: the generation's draw of a slice, or the whole slice."""
         assert self.started
         pools = self.started.pools[slice_]
         if generation is None:
@@ -110,7 +110,7 @@ class Measured:
         return composite.reference(components, domains) if components else None
 
     def sources_on(self, slice_: Slice, draws: Draws) -> dict[str, Outcomes]:
-        """Return source name → its outcomes on these items, taken from the whole slice's."""
+        """Return {source name: its outcomes on these items}, taken from the whole slice's."""
         assert self.started
         outcomes_by_name: dict[str, Outcomes] = {}
         for source in self.started.sources:
@@ -133,7 +133,7 @@ class Measured:
         measured: Components | None,
         scored: Draws | None = None,
     ) -> tuple[Reference | None, Fitness | None]:
-        """Return the reference to judge a new measurement by, and the measurement's fitness.
+        """Return (reference to judge a new measurement by or None, the measurement's fitness or None).
 
         Both are None for a source, which is measured before there is a reference. Its fitness
         follows from the log later.
@@ -147,7 +147,7 @@ class Measured:
         return best, _fitness(config, measured, best)
 
     def fitness(self, key: EvaluationKey) -> Fitness | None:
-        """Return an evaluation's fitness, or None; one not recorded follows from the reference."""
+        """Return an evaluation's fitness, recorded or computed by the reference; None without one."""
         event = self.evaluations.get(key)
         if event is not None and event.fitness is not None:
             return event.fitness

@@ -38,7 +38,7 @@ class SearchSpent(Spent):
     items: int = 0
 
     def minus(self, other: SearchSpent) -> SearchSpent:
-        """Return what was spent since the earlier sums `other`."""
+        """Return the sums of what was spent since the earlier sums `other`."""
         return SearchSpent(
             device=self.device - other.device,
             wall=self.wall - other.wall,
@@ -48,7 +48,7 @@ class SearchSpent(Spent):
 
 
 def items(outcomes: Outcomes) -> int:
-    """Return how many windows, questions and problems were scored."""
+    """Return the number of windows, questions and problems that were scored."""
     return sum(len(o.nll) + len(o.right) + len(o.solved) for o in outcomes.values())
 
 
@@ -63,7 +63,7 @@ def after(spent: SearchSpent, event: object) -> SearchSpent:
 def exhausted(
     config: EvoMergeConfig, spent: SearchSpent, last: SearchSpent, report: float = 0.0
 ) -> events.Reason | None:
-    """Return the budget that another generation like the last would exceed; None if all suffice.
+    """Return the name of the budget that another generation like the last would exceed, or None.
 
     `report` is the seconds that the final report will take, for `budget_hours`.
     """
@@ -123,12 +123,12 @@ class RunState(Measured, State):
 
     @property
     def champion(self) -> str | None:
-        """The champion's recipe id."""
+        """The champion's recipe id; None if there is no champion yet."""
         return self.champions[-1].recipe_id if self.champions else None
 
     @property
     def generation(self) -> int:
-        """The generation that is being worked on."""
+        """The number of the generation that is being worked on."""
         return len(self.generations)
 
     @override
@@ -136,7 +136,7 @@ class RunState(Measured, State):
         return [config for first, config in self.eras if first <= generation][-1]
 
     def version_of(self, generation: int) -> str:
-        """Return the strategy that decides a generation, as "elite-loser@1"."""
+        """Return the strategy that decides a generation with its version: "elite-loser@1"."""
         return [version for first, version in self.strategies if first <= generation][-1]
 
     def since(self, generation: int) -> int:

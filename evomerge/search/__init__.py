@@ -36,7 +36,7 @@ _CURRENT: dict[str, str] = dict(
 
 @cache
 def registered() -> dict[str, type[Strategy]]:
-    """Load the strategies that other packages register: setting → class. Raises StrategyError."""
+    """Return {setting: class} of the strategies that other packages register. Raises StrategyError."""
     classes: dict[str, type[Strategy]] = {}
     for name, cls in plugins().items():
         if not (isinstance(cls, type) and issubclass(cls, Strategy)):
@@ -50,12 +50,12 @@ def registered() -> dict[str, type[Strategy]]:
 
 
 def names() -> list[str]:
-    """Return the allowed values of `strategy`, built-in ones first. Raises StrategyError."""
+    """Return the allowed values of setting `strategy`, built-in ones first. Raises StrategyError."""
     return [*STRATEGIES, *sorted(registered())]
 
 
 def current(config: EvoMergeConfig) -> str:
-    """Return the version that a new run with these settings records.
+    """Return the strategy's version, as "auto@2", that a new run with these settings records.
 
     Raises ConfigError, StrategyError.
     """
@@ -81,7 +81,7 @@ def _check_own(config: EvoMergeConfig, cls: type[Strategy]) -> None:
 
 
 def strategy(version: str) -> Strategy:
-    """Return the strategy of a recorded name like "elite-loser@1". Raises StrategyError."""
+    """Return a strategy by its recorded version, such as "elite-loser@1". Raises StrategyError."""
     cls = _BUILT_IN.get(version)
     if cls is None:
         registry = {cls.version: cls for cls in registered().values()}

@@ -26,13 +26,13 @@ def _finite(sketch: str) -> bool:
 
 
 def distance(a: str, b: str) -> float:
-    """Estimate the Euclidean distance between two task vectors from their sketches."""
+    """Return the estimated Euclidean distance of two task vectors, from their sketches."""
     difference = decode(a) - decode(b)
     return math.sqrt(math.fsum(float(x) * float(x) for x in difference))
 
 
 def cosine(a: str, b: str) -> float | None:
-    """Estimate the cosine of two task vectors from their sketches; None if one is 0 or not finite."""
+    """Return the estimated cosine of two task vectors; None if a sketch is 0 or not finite."""
     x, y = decode(a), decode(b)
     lengths = math.sqrt(math.fsum(x * x)) * math.sqrt(math.fsum(y * y))
     if not lengths or not math.isfinite(lengths):
@@ -47,7 +47,7 @@ def mean_distance(sketches: Sequence[str]) -> float:
 
 
 def diversity(population: Sequence[str], sources: Sequence[str]) -> float:
-    """Return the population's mean pairwise distance, relative to that of the sources."""
+    """Return the population's mean pairwise distance over the sources'; 0 if the sources have none."""
     unit = mean_distance(sources)
     return mean_distance(population) / unit if unit else 0.0
 

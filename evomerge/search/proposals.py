@@ -25,7 +25,7 @@ class Proposal:
         return self.recipe.pipeline if isinstance(self.recipe, Mutate) else self.recipe
 
     def with_layers(self, layers: tuple[int, ...]) -> Proposal:
-        """Return the proposal with its open layers filled in."""
+        """Return the proposal with these layers in place of its open ones."""
         pipeline = self.pipeline
         assert isinstance(pipeline, Pipeline)
         genes = pipeline.genes.model_copy(update={"layers": layers})

@@ -113,7 +113,7 @@ class Strategy(ABC):
     stages = 1
 
     def check(self, config: EvoMergeConfig) -> str | None:
-        """Return why these settings do not suit the strategy; None if they do."""
+        """Return the reason why these settings do not suit the strategy; None if they do."""
         size = config.search.population_size
         if size < self.fewest:
             return f"population_size must be at least {self.fewest}, it is {size}"
@@ -121,16 +121,16 @@ class Strategy(ABC):
 
     @abstractmethod
     def ask(self, past: Past) -> list[Proposal]:
-        """Return the candidates of generation `past.coming`, in slots from 0 on."""
+        """Return proposals, the candidates of generation `past.coming`, in slots from 0 on."""
 
     def stayed(self, past: Past) -> list[str]:
-        """Return recipes of earlier generations to evaluate again on this generation's items."""
+        """Return ids of earlier generations' recipes to evaluate again on the new items; default []."""
         return []
 
     def finalists(self, past: Past) -> list[str | Proposal]:
-        """Return the candidates to measure on the selection slice, after a generation.
+        """Return the candidates (ids or proposals) to measure on the selection slice.
 
-        They are ids of the generation just measured, or new recipes in slots after the
+        Ids are of the generation just measured; proposals are new recipes, in slots after the
         generation's. By default they are its elites.
         """
         last = past.generations[-1]

@@ -25,7 +25,7 @@ from agent_forge.runs.home import Home
 
 
 def key(state: RunState, recipe_id: str) -> str:
-    """Return the cache key: a hash over the candidate, the base, and the sources in their order."""
+    """Return the cache key, a hex SHA-256 over the candidate, the base, and the sources in order."""
     assert state.started
     sources = [(s.recipe_id, s.name) for s in state.started.sources]
     text = canonical_json([recipe_id, state.started.base.recipe_id, sources])
@@ -33,7 +33,7 @@ def key(state: RunState, recipe_id: str) -> str:
 
 
 def kept(home: Home, state: RunState, recipe_id: str) -> dict[str, object] | None:
-    """Return the cached result, None if it is missing or unreadable."""
+    """Return the cached attribution (dict); None if it is missing or unreadable."""
     try:
         return json.loads(_file(home, key(state, recipe_id)).read_text("utf-8"))
     except (OSError, ValueError):
@@ -45,7 +45,7 @@ def _file(home: Home, name: str) -> Path:
 
 
 def find(home: Home, state: RunState, recipe_id: str) -> dict[str, Any]:
-    """Return the attribution of a candidate: {candidate, sources, rows}, from the cache if possible.
+    """Return the attribution {candidate, sources, rows}, from the cache if possible.
 
     Otherwise load the candidate's weights, or build them, compute the result and cache it.
     """

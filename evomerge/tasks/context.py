@@ -78,7 +78,7 @@ class MergeContext:
 
     @property
     def _given(self) -> tuple[events.ModelReference, ...]:
-        """The models as the user named them, the base (or the first source in its place) first."""
+        """The models as the user named them, first the base (or the first source in its place)."""
         return (self._submitted.base or self._submitted.sources[0], *self._submitted.sources)
 
     @cached_property
@@ -114,7 +114,7 @@ class MergeContext:
 
     @cached_property
     def digests(self) -> list[str]:
-        """Digests of base and sources, the base first."""
+        """BLAKE3 digests of the weights of base and sources, the base first."""
         return [weights_checkpoint.digest(w) for w in (self.origin, *self.source_weights)]
 
     @cached_property
@@ -149,18 +149,18 @@ class MergeContext:
 
     @cached_property
     def packed(self) -> PackedData:
-        """The items as token ids."""
+        """The measurable items as token ids, by slice and domain."""
         return pack(self._measurable[0], self.judge.tokenizer, self.context)
 
     @cached_property
     def _measurable(self) -> tuple[list[Item], tuple[str, ...]]:
-        """The items that can be measured, and messages about those that cannot."""
+        """(the items that can be measured, messages about those that cannot)."""
         is_builtin = made_for_any_model(self._submitted.data)
         return measurable(self.items, self.judge.tokenizer, self.context, is_builtin, self.not_run)
 
     @cached_property
     def not_run(self) -> str:
-        """The reason why items that run code are left out: by `started`, else by this machine."""
+        """The reason why items that run code are left out, as `started` or this machine says; or ''."""
         if self.state.started is not None:
             return self.state.started.not_run
         return why_not_run(self.items, self.judge.verifier)
@@ -186,7 +186,7 @@ class MergeContext:
     # ---- started -------------------------------------------------------------------------
 
     def started(self) -> events.Started:
-        """Read and check models and data; return the event that pins them.
+        """Return the event that pins models and data, after reading and checking them.
 
         Models and items are put into the shared store. Raises ConfigError, SourceError.
         """
@@ -254,9 +254,9 @@ class MergeContext:
         ]
 
     def check_unchanged(self) -> None:
-        """Check sources, data and profile against `started`.
+        """Raise an error if sources, data or profile differ from `started`.
 
-        Raises SourceChangedError, DataError or UnavailableError if one is different.
+        These are SourceChangedError, DataError and UnavailableError.
         """
         self.check_sources()
         started = self.state.started
@@ -320,7 +320,7 @@ class MergeContext:
         return max(1, TOGETHER // sum(t.numel() * t.element_size() for t in self.origin.values()))
 
     def build_ahead(self, recipes: Sequence[Recipe]) -> None:
-        """Build the recipes of open tasks in one pass, as many as TOGETHER allows, for `build`.
+        """Build recipes of open tasks in one pass, as many as TOGETHER allows; `build` then has them.
 
         The caller holds these tasks. If a recipe cannot be built, none is: each task then builds its
         own, and fails by itself. Weights of an earlier call that are not asked for are dropped.
@@ -340,14 +340,14 @@ class MergeContext:
         self._ahead |= {r.id: (weights, each) for r, weights in zip(chosen, models, strict=True)}
 
     def build(self, recipe: Recipe) -> tuple[Weights, float]:
-        """Return a recipe's weights, built ahead or now, and the seconds that were spent ahead."""
+        """Return (weights of a recipe, built ahead or now; seconds that were spent ahead)."""
         return self._ahead.pop(recipe.id, None) or (self.builder.build(recipe), 0.0)
 
     def weights_if_known(self, recipe_id: str) -> Weights | None:
-        """Return the weights of a recipe: a source's, cached ones, or rebuilt and checked ones.
+        """Return the weights of a recipe, stored or rebuilt; None if it was never built.
 
-        Return None if the log does not know the recipe's digest. Raises SourceChangedError if the
-        rebuilt weights have another digest.
+        The log has the digest of what was built. Raises SourceChangedError if the rebuilt weights
+        have another digest.
         """
         stored = self._stored(recipe_id)
         if stored is not None or recipe_id not in self.state.built:
@@ -365,7 +365,7 @@ class MergeContext:
         return weights
 
     def exchanged(self, rebuilt_digest: str) -> str:
-        """Return a sentence on the model that the log gives this digest to; "" if there is none."""
+        """Return a sentence on the model that the log gives this digest to; '' if there is none."""
         built = self.state.built.items()
         other = next((id_ for id_, (digest, _) in built if digest == rebuilt_digest), None)
         if other is None:
@@ -394,7 +394,7 @@ def _check_different(records: list[events.SourceRecord]) -> None:
 
 
 def follow(model: ResidentModel, config: EvoMergeConfig, started: Started | None) -> ResidentModel:
-    """Set up the model by the run's profile, or by the settings before the run has one."""
+    """Return the model, set up by the run's profile or, before the run has one, by the settings."""
     if started is not None:
         profile = started.profile
         model.batch_tokens = None if config.batch_tokens is None else profile.batch_tokens
@@ -414,7 +414,7 @@ def probe(
     data: Mapping[str, Packed],
     context: int,
 ) -> tuple[str, ...]:
-    """Measure what the settings ask to probe, set up the model by it, and return a line on each."""
+    """Return a line on each thing probed, after setting up the model as the settings ask."""
     lines = []
     model.dtype = torch.bfloat16 if config.evaluation_dtype == "bfloat16" else None
     model.load(sources[0])
@@ -432,7 +432,7 @@ def probe(
     elif config.evaluation_dtype == "probe":
         trial = autotune.halved(model, sources, data, context)
         model.dtype = torch.bfloat16 if trial.better else None
-        lines.append(_told("bfloat16 is", trial, trial.better))
+        lines.append(_probe_line("bfloat16 is", trial, trial.better))
     if config.evaluation_compile == "probe":
         lines.append(_compiled(model, config, sources, data, context))
     return tuple(lines)
@@ -445,7 +445,7 @@ def _compiled(
     data: Mapping[str, Packed],
     context: int,
 ) -> str:
-    """Try compiled passes; use them if they save time within the run's search. Return a line on it."""
+    """Return a line on compiled passes, which are used if they save time in the run's search."""
     if not inductor.compiler(model.device):
         return "not probed: this machine has no compiler for evaluation_compile: not used"
     try:
@@ -457,11 +457,11 @@ def _compiled(
     full = config.search_windows // rows * rows * context
     used = trial.pays(_search_tokens(config, long * full, trial.speed))
     model.compiled = (rows, context) if used else None
-    return _told(f"compiling takes {trial.seconds:.0f} s, and evaluation is", trial, used)
+    return _probe_line(f"compiling takes {trial.seconds:.0f} s, and evaluation is", trial, used)
 
 
 def _search_tokens(config: EvoMergeConfig, each: int, speed: float) -> float:
-    """Return the tokens of full batches that the search evaluates at most, `each` a candidate.
+    """Return the most tokens of full batches that the search evaluates, `each` a candidate.
 
     `speed` is tokens a second; a run with a budget of hours has time for no more than that allows.
     """
@@ -471,7 +471,7 @@ def _search_tokens(config: EvoMergeConfig, each: int, speed: float) -> float:
     return min(tokens, 3600 * config.budget_hours * speed)
 
 
-def _told(what: str, trial: autotune.Trial, used: bool) -> str:
+def _probe_line(what: str, trial: autotune.Trial, used: bool) -> str:
     return (
         f"probed: {what} {trial.ratio:.2f} times as fast and changes the sources' perplexity "
         f"by at most {trial.change:.2%}: {'used' if used else 'not used'}"

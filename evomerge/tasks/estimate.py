@@ -38,7 +38,7 @@ BLOCKS = 100
 
 
 def estimate(submitted: events.Submitted) -> dict[str, Any]:
-    """Return counts, seconds by kind of work, tokens and bytes. Raises the errors of a start."""
+    """Return a dict: counts, seconds by kind of work, tokens, bytes. Raises a start's errors."""
     set_threads()
     state = RunState()
     state.take(submitted)
@@ -77,9 +77,9 @@ def estimate(submitted: events.Submitted) -> dict[str, Any]:
 
 
 def forecast(submitted: events.Submitted, folder: Path) -> Forecast:
-    """Return the estimate in the terms of every kind of run, and a model of the champion's shape.
+    """Return the estimate as seconds, disk and memory, with a model of the champion's shape.
 
-    Where paths through the blocks are searched, the champion's shape is not known before.
+    If paths through the blocks are searched, the champion's shape is not known, and no model is there.
     """
     costs = estimate(submitted)
     tasks = ", ".join(f"{count:,} {kind}" for kind, count in sorted(costs["tasks"].items()))
@@ -107,7 +107,7 @@ def forecast(submitted: events.Submitted, folder: Path) -> Forecast:
 def _tally(
     submitted: events.Submitted, started: events.Started, prices: dict[str, float], opening: float
 ) -> Tally:
-    """Count the work; with `budget_hours`, of the generations that these prices leave time for.
+    """Return the counted work; with `budget_hours`, of the generations that there is time for.
 
     Beyond MOST_REHEARSED generations the counts grow by those of a generation.
     """
@@ -139,7 +139,7 @@ def _tally(
 
 
 def _prices(bench: MergeContext, started: events.Started) -> dict[str, float]:
-    """Measure and return the seconds of a build, and of an item of each kind."""
+    """Return {kind: seconds}, measured: of a build, and of an item of each kind."""
     sources = tuple(s.recipe_id for s in started.sources)
     recipe = Merge(method="ties", inputs=sources, base=started.base.recipe_id)
 
@@ -154,7 +154,7 @@ def _prices(bench: MergeContext, started: events.Started) -> dict[str, float]:
     for kind in ("windows", "questions", "problems"):
         draws = {d: _some(pool, kind) for d, pool in started.pools["search"].items()}
         count = sum(len(getattr(draw, kind)) for draw in draws.values())
-        prices[kind] = _scored(bench, draws) / count if count else 0.0
+        prices[kind] = _scoring_seconds(bench, draws) / count if count else 0.0
     return prices
 
 
@@ -163,8 +163,8 @@ def _some(pool: object, kind: str) -> Draw:
     return Draw.model_validate({"windows": (), "questions": (), kind: chosen})
 
 
-def _scored(bench: MergeContext, draws: Draws) -> float:
-    """Return the seconds for scoring these items; if the first time is short, the best of two."""
+def _scoring_seconds(bench: MergeContext, draws: Draws) -> float:
+    """Return the seconds for scoring these items, the best of two runs if the first is short."""
 
     def score() -> None:
         evaluate(bench.resident, bench.packed["search"], draws, bench.judge)

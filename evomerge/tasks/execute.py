@@ -36,18 +36,18 @@ class Context(MergeContext):
     """The run context whose tasks this module carries out."""
 
     def carry_out(self, task: Task) -> Event:
-        """Do the task and return its event; append nothing. Raises the errors of the work."""
+        """Return the event of a task, after doing it; append nothing. Raises the work's errors."""
         return carry_out(task, self)
 
     def share(self, task: Task, tasks: Sequence[Task]) -> Sequence[Task]:
-        """Return the tasks that build models, as many as fit into memory, if the task is one."""
+        """Return the tasks to do together: those that build models, or `task` alone."""
         if not isinstance(task, Build | BuildBaseline):
             return [task]
         rest = [t for t in tasks if isinstance(t, Build | BuildBaseline) and t.key != task.key]
         return [task, *rest][: self.together]
 
     def prepare(self, tasks: Sequence[Task]) -> None:
-        """Build what the tasks build in one pass over the sources."""
+        """Build ahead, in one pass over the sources, what the tasks build."""
         self.build_ahead([_recipe(task) for task in tasks if isinstance(task, Build | BuildBaseline)])
 
 
@@ -56,7 +56,7 @@ def _recipe(task: Build | BuildBaseline) -> Recipe:
 
 
 def carry_out(task: Task, bench: MergeContext) -> Event:
-    """Do the task and return its event; append nothing. Raises the errors of the work."""
+    """Return the event of a task, after doing it; append nothing. Raises the work's errors."""
     match task:
         case Start():
             return bench.started()
@@ -81,7 +81,7 @@ def _measure(bench: MergeContext) -> Event:
 
 
 def _build(recipe: Recipe, bench: MergeContext) -> dict:
-    """Build a recipe; return the fields that the events of built candidates and baselines share."""
+    """Return the fields that events of built candidates and baselines share, after building."""
     began = time.perf_counter()
     weights, ahead = bench.build(recipe)
     failpoints.hit("build-computed")
@@ -108,7 +108,7 @@ def _build_candidate(task: Build, bench: MergeContext) -> Event:
 
 
 def _choose_layers(task: ChooseLayers, bench: MergeContext) -> Event:
-    """Choose the layers of a pipeline: build its first two stages, measure the gain of each swap."""
+    """Return the event of chosen layers: build two stages, measure the gain of each swap."""
     began = time.perf_counter()
     pipeline = task.proposal.pipeline
     assert pipeline is not None
@@ -171,7 +171,7 @@ def _evaluate(task: Evaluate, bench: MergeContext) -> Event:
 
 
 def _watch(task: Evaluate, bench: MergeContext) -> Watch | None:
-    """Return the early-stopping watch of an evaluation; None if the evaluation is never stopped.
+    """Return the watch that may stop an evaluation early; None if it is never stopped.
 
     Only candidates of a search are watched. Evaluations that are compared on whole slices are not.
     """

@@ -35,7 +35,7 @@ from agent_forge.weights.folders.sources import resolve, resolve_adapter
 from agent_forge.weights.storage.output_folder import check_target
 from agent_forge.weights.training.windows import stream_digest
 
-#: Hears of progress: document, number of tensors done, number of all tensors, last tensor's name.
+#: Called with progress: document, number of tensors done, number of all tensors, last tensor's name.
 Progress = Callable[[Document, int, int, str], None]
 
 
@@ -69,7 +69,7 @@ class PreparedMerge:
 def open_models(
     document: Document, merged_folders: Mapping[str, Path], named: Names | None = None
 ) -> dict[Reference, Model]:
-    """Open every model of a config (headers only).
+    """Return {reference: opened model} of every model of a config (headers only).
 
     `merged_folders` has the folders of earlier documents; `named` finds the models of a log.
     """
@@ -90,10 +90,10 @@ def prepare(
     named: Names | None = None,
     tell: Callable[[str], None] = lambda words: None,
 ) -> PreparedMerge:
-    """Check one merge and return it prepared; `named` finds the models of a log.
+    """Return one merge, checked and prepared; `named` finds the models of a log.
 
-    `tell` hears how data is read. Raises ConfigError, ConflictError, DataError, SourceError,
-    UnavailableError.
+    `tell` gets sentences on how data is read. Raises ConfigError, ConflictError, DataError,
+    SourceError, UnavailableError.
     """
     target = check_target(out)
     models = open_models(document, merged_folders, named)
@@ -122,7 +122,7 @@ def run(
     shard_bytes: int = SHARD_BYTES,
     progress: Progress = lambda document, done, all_, name: None,
 ) -> str:
-    """Do one merge; return the digest of its weights."""
+    """Write the merged model's folder; return the BLAKE3 digest of its weights."""
     document, layout = prepared.document, prepared.layout
     seed = seed if document.seed is None else document.seed
     with Pool(threads, device) as pool:
@@ -149,7 +149,7 @@ def outputs(documents: list[Document], out: Path) -> list[Path]:
 
 
 def read(config: Path) -> list[Document]:
-    """Return the merges of a config file. Raises ConfigError."""
+    """Return the merges of a config file, one `Document` each. Raises ConfigError."""
     return _checked(parser.read(config))
 
 
@@ -169,9 +169,10 @@ SLICE = "search"
 
 
 def regression(document: Document, layout: Layout, tell: Callable[[str], None]) -> Regression | None:
-    """Return what a config's method computes by texts; None for a method that reads no text.
+    """Return the regression by texts that a config's method needs; None for other methods.
 
-    `tell` hears how data is read. Raises ConfigError, DataError, SourceError, UnavailableError.
+    `tell` gets sentences on how data is read. Raises ConfigError, DataError, SourceError,
+    UnavailableError.
     """
     if (method := document.method.lower()) not in regmean.PREFIXES:
         return None
@@ -214,7 +215,7 @@ def _params(document: Document, method: str) -> regmean.Params:
 
 
 def _data(document: Document, part: Part) -> tuple[str, ...]:
-    """Return the data of a model, of all models, or none. Raises ConfigError."""
+    """Return the data (files, folders, names) of a model, of all models, or (). Raises ConfigError."""
     maps = (part.parameters, document.slices[0].parameters, document.parameters)
     setting = Settings(document.file, maps, "", 0.0).raw("data")
     paths = [setting] if isinstance(setting, str) else setting
@@ -232,7 +233,7 @@ def _data(document: Document, part: Part) -> tuple[str, ...]:
 def _windows(
     paths: tuple[str, ...], folder: str, context: int, tokens: int, tell: Callable[[str], None]
 ) -> tuple[tuple[Ids, ...], str]:
-    """Return windows of texts, each domain's in turn, up to a number of tokens, and their digest."""
+    """Return (windows of token ids, at most `tokens` in all, domains in turn; their digest)."""
     items = load_items(paths or (domains.NAME,), note=tell, needed=(SLICE,))
     texts = texts_of(items, SLICE)
     if not texts:
@@ -248,7 +249,7 @@ def _windows(
 
 
 def _in_turn(queues: Sequence[Sequence[Ids]], tokens: int) -> list[Ids]:
-    """Return windows of each queue in turn, the last one cut, up to a number of tokens."""
+    """Return windows of each queue in turn until they have `tokens` tokens; the last is cut."""
     windows: list[Ids] = []
     for number in range(max(map(len, queues), default=0)):
         for queue in queues:
@@ -265,13 +266,13 @@ _REMEDY = (
 
 
 def strange(models: Sequence[ModelReference], folders: Sequence[Path]) -> tuple[str, ...]:
-    """Return a warning for each file of a model that names code or has an unusual chat template."""
+    """Return a warning for each file of a model that names code or has an unusual template."""
     warnings = []
     for model, folder in zip(models, folders, strict=True):
         if files := companions.naming_code(folder):
             warnings.append(
                 f"{', '.join(files)} of model {model.name} name Python code (auto_map): it is not run "
-                f"here, and results are written without it{_copies(folder)}."
+                f"here, and results are written without it{_code_advice(folder)}."
             )
         warnings += [
             f"the chat template in {file} of model {model.name} {why}. Results may carry it: read it "
@@ -282,7 +283,7 @@ def strange(models: Sequence[ModelReference], folders: Sequence[Path]) -> tuple[
 
 
 def left_behind(models: Sequence[ModelReference], folders: Sequence[Path]) -> tuple[str, ...]:
-    """Return a warning for each model with files that belong to it and that a run does not take."""
+    """Return a warning for each model with files in subfolders, which results are written without."""
     return tuple(
         f"{', '.join(names)} of model {model.name}: a run's results are written without it. Copy it "
         "to a result that needs it."
@@ -291,8 +292,8 @@ def left_behind(models: Sequence[ModelReference], folders: Sequence[Path]) -> tu
     )
 
 
-def _copies(folder: Path) -> str:
-    """Return the files of a model's code, for those who load a result with it."""
+def _code_advice(folder: Path) -> str:
+    """Return words on the files of a model's code, for those who load a result; '' if none."""
     files = companions.code_files(folder)
     return f" (to load them with it, copy {', '.join(files)} and auto_map)" if files else ""
 
@@ -300,10 +301,10 @@ def _copies(folder: Path) -> str:
 def other_tokens(
     names: Sequence[str], folders: Sequence[Path], strict: bool = False
 ) -> tuple[str, ...]:
-    """Return warnings about numbers that stand for other tokens in two of the models.
+    """Return warnings about ids that stand for other tokens in two of the models.
 
     Vocabularies are compared with the first model's, added tokens among all. Raises SourceError if
-    most numbers of two vocabularies do; with `strict`, also instead of a warning.
+    most ids of two vocabularies do; with `strict`, also instead of a warning.
     """
     warnings = []
     for name, folder in zip(names[1:], folders[1:], strict=True):

@@ -63,7 +63,7 @@ def score(
     builtin: bool = False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Score:
-    """Measure one model on a whole slice; if `builtin`, leave out items that do not fit the context.
+    """Return one model's `Score` on a whole slice; if `builtin`, without items that do not fit.
 
     `evaluator` has the model's weights. Raises DataError, EndpointError, NotFiniteError.
     """
@@ -101,7 +101,7 @@ def score(
 
 
 def resident(model: ModelReference, device: str = "cpu") -> ResidentModel:
-    """Load the model and return it. Raises SourceError, NotFiniteError."""
+    """Return the model with its weights loaded. Raises SourceError, NotFiniteError."""
     opened = checkpoint.open_checkpoint(Path(model.path))
     weights = opened.tensors()
     if bad := not_finite(weights):
@@ -114,22 +114,22 @@ def resident(model: ModelReference, device: str = "cpu") -> ResidentModel:
 def speeds(
     models: Sequence[ResidentModel], context: int, tell: Callable[[str], None]
 ) -> list[SpeedComparison]:
-    """Measure speed and memory of the loaded models, in turns."""
+    """Return each loaded model's speed and memory, measured in turns."""
     tell("measuring speed and memory, in turns")
     return paired(models, context)
 
 
 def served(model: ModelReference, url: str, name: str | None) -> Endpoint:
-    """Return the model as a server has it under `name`; its folder gives the number of positions.
+    """Return an evaluator of the model that a server has under `name`.
 
-    Raises SourceError, EndpointError.
+    The model's folder gives the number of positions. Raises SourceError, EndpointError.
     """
     positions = checkpoint.open_checkpoint(Path(model.path)).positions
     return Endpoint(url, name or model.name, positions, os.environ.get("FORGE_ENDPOINT_KEY"))
 
 
 def _price(model: ModelReference, context: int) -> Cost:
-    """Return the model's cost, computed from its tensors' shapes."""
+    """Return the model's cost (operations, bytes), computed from its tensors' shapes."""
     weights = checkpoint.open_checkpoint(Path(model.path)).tensors()
     shapes = {name: tuple(t.shape) for name, t in weights.items()}
     width = next(iter(weights.values())).element_size()
@@ -137,7 +137,7 @@ def _price(model: ModelReference, context: int) -> Cost:
 
 
 def names(data: Mapping[str, Packed]) -> dict[str, dict[Kind, list[str]]]:
-    """Return the names of a slice's items: domain → kind → names.
+    """Return {domain: {kind: names of the items}} of a slice.
 
     Questions and problems have their ids; a window has its number, its first and its last text.
     """
@@ -200,9 +200,9 @@ def check(models: Sequence[str], how: Measurement) -> None:
 def measure(
     home: Home, models: Sequence[str], how: Measurement, tell: Callable[[str], None]
 ) -> tuple[list[Score], list[SpeedComparison]]:
-    """Measure models, named as every command takes them; return scores and speeds, in their order.
+    """Return (scores, speeds) of models in their order; speeds are empty unless asked for.
 
-    Speeds are empty unless they are asked for. Raises ConfigError, DataError, EndpointError,
+    Models are named as every command takes them. Raises ConfigError, DataError, EndpointError,
     NotFiniteError, SourceError, UnavailableError.
     """
     check(models, how)
@@ -228,7 +228,7 @@ def measure(
 
 
 def _references(home: Home, models: Sequence[str], tell: Callable[[str], None]) -> list[ModelReference]:
-    """Return the models: folders, Hub ids, runs, registered models."""
+    """Return the references of models named as folders, Hub ids, runs or registered models."""
     named = Finder(home, tell)
     references = [sources.resolve(model, named=named) for model in models]
     for reference in references:

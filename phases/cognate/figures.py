@@ -26,9 +26,9 @@ from agent_forge.weights.recipes import Train
 
 #: Measures: quality by domain; the loss along the line from base to specialist; task vectors.
 QUALITY, LINE, GEOMETRY = "bits-per-byte@1", "loss-along-line@1", "task-vectors@1"
-#: The slice that is measured on; none for weights alone.
+#: The slice to measure on, and its name in measurements of weights alone.
 SLICE, NONE = comparison.CHOOSING, "none"
-#: Name of the trainings among a run's conclusions: role → recipe to the last step.
+#: Key in `run.known` of role → training to its last step.
 TRAININGS = "trainings"
 #: Places on the line from base (0) to specialist (1).
 PLACES = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -37,7 +37,7 @@ BARRIER = 0.01
 
 
 def readings(submitted: Submitted, started: Started) -> list[str]:
-    """Return a note for each text that a training reads more than `READINGS` times over."""
+    """Return a warning for each text that a training reads more than `READINGS` times over."""
     notes = []
     for role, recipe in recipes.unaveraged(submitted, started).items():
         if not isinstance(recipe, Train):
@@ -54,17 +54,17 @@ def readings(submitted: Submitted, started: Started) -> list[str]:
 
 
 def quality(run: Run) -> dict[str, dict[str, float]]:
-    """Return role → domain → bits per byte, of the models that are measured."""
+    """Return role → domain → bits per byte, of the models measured so far."""
     return {role: dict(event.values) for role, event in run.seen.items()}
 
 
 def lines_of(run: Run) -> dict[str, Observe]:
-    """Return specialist → its measurement along the line from the base."""
+    """Return specialist → the task that measures its loss along the line from the base."""
     return {role: run.on(role, LINE) for role in run.settings.domains}
 
 
 def line(run: Run) -> dict[str, list[float]]:
-    """Return specialist → loss in nats a token at each of `PLACES`, of those that are measured."""
+    """Return specialist → loss in nats a token at each of `PLACES`, for the lines measured so far."""
     events = comparison.observed(run.state, lines_of(run)).items()
     return {role: [event.values[str(place)] for place in PLACES] for role, event in events}
 
@@ -88,16 +88,16 @@ def _leads(run: Run) -> dict[str, Lead]:
 
 
 def least_lead(run: Run) -> Figure:
-    """Return the least lead that a specialist of a completed run has on its own domain."""
+    """Return the least lead, in bits per byte, that a specialist has on its own domain."""
     leads = [model.lead for model in run.state.completed.models.values() if model.lead is not None]
     least = min(leads, key=lambda lead: lead.low)
     return Figure(value=least.difference, low=least.low, high=least.high)
 
 
 def gain(run: Run) -> Figure:
-    """Return how many bits per byte fewer specialists need on their own domains than the base.
+    """Return the share of bits per byte that specialists save on their own domains over the base.
 
-    It is a share, the mean over domains. The interval is that of a paired bootstrap over windows within
+    The share is the mean over domains; its interval is that of a paired bootstrap over windows within
     each domain.
     """
     points, resampled, windows = [], [], 0
@@ -112,7 +112,7 @@ def gain(run: Run) -> Figure:
 
 
 def results(run: Run) -> dict[str, Result]:
-    """Return role → model of a run whose models are made and measured."""
+    """Return role → the model's record for `completed`: recipe, digest, bits per byte, lead."""
     lead, events = leads(run), run.state.made
     return {
         role: Result(
@@ -126,13 +126,13 @@ def results(run: Run) -> dict[str, Result]:
 
 
 def barrier(losses: list[float]) -> float:
-    """Return the highest rise above the straight line between the ends; at most 0 if none."""
+    """Return the highest rise of losses at `PLACES` above the straight line, in nats; ≤ 0: none."""
     inner = zip(PLACES[1:-1], losses[1:-1], strict=True)
     return max(loss - (losses[0] * (1 - t) + losses[-1] * t) for t, loss in inner)
 
 
 def no_specialist(run: Run) -> str:
-    """Return which specialist is not the best on its own domain; empty if each is."""
+    """Return why the run fails: the specialist that is not best on its own domain; empty if each is."""
     models = quality(run)
     for role in run.settings.domains:
         best = min(models, key=lambda other: models[other][role])
@@ -149,7 +149,7 @@ def no_specialist(run: Run) -> str:
 
 
 def report(run: Run) -> dict[str, object]:
-    """Return the report of a run that has completed, as plain data."""
+    """Return the report of a completed run as JSON data: settings, quality, leads, lines, geometry."""
     config, rises = run.settings, line(run)
     moved = run.state.answers[run.on(BASE, GEOMETRY, NONE).key].values
     return {
@@ -174,7 +174,7 @@ def report(run: Run) -> dict[str, object]:
 
 
 def lines(report: Mapping[str, Any]) -> list[str]:
-    """Return the report as lines of text for users."""
+    """Return the report of a completed run as lines of text for a terminal."""
     rows, line = report["bits_per_byte"], report["line"]
     domains = list(next(iter(rows.values())))
     best = {domain: min(row[domain] for row in rows.values()) for domain in domains}
@@ -199,7 +199,7 @@ def lines(report: Mapping[str, Any]) -> list[str]:
 
 
 def sentences(report: Mapping[str, Any]) -> list[str]:
-    """Return each specialist's lead on its own domain, and its way from the base, as a list."""
+    """Return a Markdown list item for each specialist: its lead, and its way from the base."""
     return [
         f"- The {name} specialist is {COMPARED[verdict(lead.low, lead.high)]} the best other model on "
         f"its own domain, {lead.rival}: {lead.difference:+.4f} bits per byte ({lead.low:+.4f} to "
@@ -210,12 +210,12 @@ def sentences(report: Mapping[str, Any]) -> list[str]:
 
 
 def _leads_of(report: Mapping[str, Any]) -> dict[str, Lead]:
-    """Return specialist → its lead, of a report."""
+    """Return specialist → its lead, parsed from a report."""
     return {name: Lead.model_validate(lead) for name, lead in report["lead"].items()}
 
 
 def _rise(barrier: float) -> str:
-    """Return how far the loss rises above the straight line between base and specialist."""
+    """Return words for a barrier in nats a token: "no barrier" or "a BARRIER", and how high it is."""
     word = "no barrier" if barrier <= BARRIER else "a BARRIER"
     if barrier <= 0:
         return f"{word}: it is nowhere above the straight line"
@@ -223,10 +223,7 @@ def _rise(barrier: float) -> str:
 
 
 def card(run: Run, role: str) -> str:
-    """Return a model's card; a specialist's names its base.
-
-    It names a licence only if base and text are the program's own.
-    """
+    """Return a model's card as Markdown text; a specialist's names its base."""
     submitted, config = run.submitted, run.settings
     is_builtin = submitted.base is None and not submitted.data
     front = ["---", "library_name: transformers", *["license: apache-2.0"] * is_builtin]

@@ -31,10 +31,7 @@ SLICE = f"{figures.SLICE} slice"
 
 
 def result(run: Run) -> Result | None:
-    """Return how much better specialists are on their own domains than the base, on average.
-
-    None until all are measured.
-    """
+    """Return the headline, the share of bits that specialists save; None until all are measured."""
     if run.seen.keys() != run.arms.keys():
         return None
     share = figures.gain(run)
@@ -56,14 +53,14 @@ def result(run: Run) -> Result | None:
 
 
 def gain(quality: Mapping[str, Mapping[str, float]]) -> float:
-    """Return how many bits per byte fewer specialists need on their own domains: the mean share."""
+    """Return the mean share of bits per byte that specialists save on their own domains."""
     base = quality[BASE]
     shares = [1 - quality[role][role] / base[role] for role in sorted(quality) if role != BASE]
     return sum(shares) / len(shares)
 
 
 def panels(run: Run, curves: Curves) -> list[Panel]:
-    """Return the panels of what is there: curves, then figures, then models and their lineage."""
+    """Return the panels that the events so far allow: curves, figures, models, and lineage."""
     trainings = run.known[TRAININGS]
     models = {role: run.recipes[role] for role in run.arms}
     shown = training_panels.curves(curves, [BASE], run.state, {**models, **trainings})
@@ -79,7 +76,7 @@ def panels(run: Run, curves: Curves) -> list[Panel]:
 
 
 def _quality(quality: Mapping[str, Mapping[str, float]]) -> Matrix:
-    """Return bits per byte by model and domain."""
+    """Return a table panel of bits per byte, with domains as rows and models as columns."""
     domains = tuple(next(iter(quality.values())))
     return Matrix(
         name="quality",
@@ -93,7 +90,7 @@ def _quality(quality: Mapping[str, Mapping[str, float]]) -> Matrix:
 
 
 def _leads(run: Run, quality: Mapping[str, Mapping[str, float]]) -> list[Panel]:
-    """Return each specialist beside the others on its own domain; with the lead over the next best."""
+    """Return a panel for each specialist: the models on its domain, and its lead over the next."""
     panels: list[Panel] = []
     for role, lead in figures.leads(run).items():
         over = training_panels.lead(lead.difference, lead.low, lead.high)
@@ -124,7 +121,7 @@ def _leads(run: Run, quality: Mapping[str, Mapping[str, float]]) -> list[Panel]:
 
 
 def _line(line: Mapping[str, list[float]]) -> Lines:
-    """Return the loss along the straight lines from the base to the specialists."""
+    """Return a panel of curves: the loss along the straight lines from the base to the specialists."""
     series = tuple(Series(name=r, x=PLACES, y=tuple(y)) for r, y in line.items())
     barriers = [role for role, losses in line.items() if figures.barrier(losses) > BARRIER]
     sentence = f"A barrier on the way to {', '.join(barriers)}" if barriers else "No barrier"
@@ -141,7 +138,7 @@ def _line(line: Mapping[str, list[float]]) -> Lines:
 
 
 def _lineage(run: Run) -> Graph:
-    """Return text, first weights, base and specialists, and what made each of which."""
+    """Return a graph panel: text, first weights, base and specialists, and which made which."""
     started, specialists, base = run.started, run.settings.domains, run.started.base
     made_roles = {role: run.recipes[role].id in run.state.made for role in run.arms}
     first = base.name if base else "first weights"

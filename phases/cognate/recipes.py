@@ -37,7 +37,7 @@ from agent_forge.weights.recipes import Algorithm, Train, Transform
 #: The base, and the weights that its training begins with.
 BASE, UNTRAINED = "base", "untrained"
 OBJECTIVE = "lm@1"
-#: Setting → optimiser. A recipe has every parameter, so that its id says all.
+#: Setting → optimiser. A recipe has every parameter, so that its id depends on all of them.
 OPTIMISERS = {
     **training_plan.OPTIMISERS,
     "mugrokfast": Algorithm(
@@ -54,12 +54,12 @@ def fresh(config: CognateConfig) -> Transform:
 
 
 def initial(submitted: Submitted, started: Started) -> Transform:
-    """Return the recipe of the weights that the base begins with, or of the base that was given."""
+    """Return the recipe of the base's first weights, or of the given base in float32."""
     return fresh(submitted.config) if started.base is None else training_plan.as_float32(started)
 
 
 def common(submitted: Submitted, started: Started) -> dict[str, float]:
-    """Return domain → share of the common mix; the shares add up to 1."""
+    """Return domain → share of the common mix of text; the shares add up to 1."""
     config = submitted.config
     if config.mix:
         total = math.fsum(config.mix.values())
@@ -70,7 +70,7 @@ def common(submitted: Submitted, started: Started) -> dict[str, float]:
 
 
 def base(submitted: Submitted, started: Started) -> Making:
-    """Return the recipe of the base. A base that was given is not trained."""
+    """Return the recipe of the trained base, or of the given base, which is not trained."""
     start = initial(submitted, started)
     if started.base is not None:
         return start
@@ -81,7 +81,7 @@ def base(submitted: Submitted, started: Started) -> Making:
 
 
 def specialists(submitted: Submitted, started: Started) -> dict[str, Train]:
-    """Return domain → the recipe of its specialist, which starts from the base."""
+    """Return domain → the training of its specialist, which starts from the base."""
     config, size = submitted.config, submitted.config.size
     start = result(config, base(submitted, started)).id
     mix = common(submitted, started)
@@ -96,26 +96,26 @@ def specialists(submitted: Submitted, started: Started) -> dict[str, Train]:
 
 
 def result(config: CognateConfig, recipe: Making) -> Making:
-    """Return the recipe of the model that a training gives: its last step, or an average."""
+    """Return the recipe of a training's model: its last step, or the average of snapshots."""
     if config.average == 1 or not isinstance(recipe, Train):
         return recipe
     return average.averaged(recipe, config.average, config.average_as)
 
 
 def snapshots(config: CognateConfig, recipe: Making) -> list[Making]:
-    """Return the recipes that a training's model is made of, in the order in which they are made."""
+    """Return the recipes of the snapshots that a training's model is averaged from; or only its own."""
     if config.average == 1 or not isinstance(recipe, Train):
         return [recipe]
     return list(average.snapshots(recipe, config.average))
 
 
 def unaveraged(submitted: Submitted, started: Started) -> dict[str, Making]:
-    """Return role → recipe of the base, which may be given, and of every training to its last step."""
+    """Return role → recipe of the base and of every specialist's last step, before averages."""
     return {BASE: base(submitted, started), **specialists(submitted, started)}
 
 
 def named(submitted: Submitted, started: Started) -> dict[str, Making]:
-    """Return name → recipe of all that the run makes; a base that is given has one name."""
+    """Return name → recipe of everything that the run makes; a given base is there once."""
     config, roles = submitted.config, unaveraged(submitted, started)
     results = {role: result(config, recipe) for role, recipe in roles.items()}
     recipes = given_dtype.with_rounded(started, results)
@@ -134,7 +134,7 @@ def named(submitted: Submitted, started: Started) -> dict[str, Making]:
 
 
 def window(config: CognateConfig, positions: int | None) -> int:
-    """Return the tokens of a window: the setting, or the base's own limit if that is smaller.
+    """Return the number of tokens of a window: the setting, or the base's own limit if smaller.
 
     `positions` is the longest sequence that a given base takes; None: any. Raises ConfigError if the
     user asks for more.
@@ -146,14 +146,14 @@ def window(config: CognateConfig, positions: int | None) -> int:
 
 
 def steps(size: Preset, context: int, tokens: int) -> int:
-    """Return the number of steps that read `tokens` tokens."""
+    """Return the number of training steps that read `tokens` tokens; at least 1."""
     return max(1, tokens // (size.batch * context))
 
 
 def memory(started: Started) -> int:
-    """Return the bytes of weights, gradients and optimiser of the largest training.
+    """Return the bytes of weights, gradients and optimiser in the largest training.
 
-    Of adapters they are the frozen weights, and merged ones beside them where a snapshot is written.
+    With adapters: the frozen weights, and merged ones beside them when a snapshot is written.
     """
     if started.trainable is None or started.base is None:
         return 16 * started.parameters
@@ -195,7 +195,7 @@ def _training(
 
 
 def _schedule(config: CognateConfig, peak: float) -> Algorithm:
-    """Return the schedule: without a decay if an average is in its place."""
+    """Return the schedule of learning rates: constant if snapshots are averaged, otherwise cosine."""
     warm = {"peak": peak, "warmup": config.size.warmup}
     if config.average > 1:
         return Algorithm(name="constant@1", params=warm)
@@ -269,29 +269,29 @@ class Completed(run_events.Completed):
 
 
 def _with_sharded(data: Plain) -> Plain:
-    """Return the data of schema 2: earlier trainings were not sharded."""
+    """Return the data in schema 2: `sharded` is added, False for earlier trainings."""
     return {**data, "config": {**data["config"], "sharded": False}}
 
 
 def _with_more_presets(data: Plain) -> Plain:
-    """Return the data of schema 3: it has one preset more."""
+    """Return the data unchanged: schema 3 only allows one preset more."""
     return data
 
 
 def _not_watched(data: Plain) -> Plain:
-    """Return the data of schema 4: no leap of the loss ended earlier trainings."""
+    """Return the data in schema 4: earlier trainings have no watch and no checkpointing."""
     data = without_watch(data)
     return {**data, "config": {**data["config"], "checkpointing": False}}
 
 
 def _of_qwen2(data: Plain) -> Plain:
-    """Return the data of schema 5: earlier bases had one architecture."""
+    """Return the data in schema 5: the architecture is added, qwen2 for earlier bases."""
     settings = {"architecture": "qwen2", "memory": "linear", "recursions": 1, "halting": False}
     return {**data, "config": {**data["config"], **settings}}
 
 
 def _of_presets_vocabulary(data: Plain) -> Plain:
-    """Return the data of schema 6: earlier tokenizers had the preset's number of tokens.
+    """Return the data in schema 6: `vocabulary` is added, None for the preset's size.
 
     Runs that named no device were for the CPU.
     """
@@ -300,7 +300,7 @@ def _of_presets_vocabulary(data: Plain) -> Plain:
 
 
 def _not_averaged(data: Plain) -> Plain:
-    """Return the data of schema 8: the models of earlier trainings are those of their last steps."""
+    """Return the data in schema 8: `average` is added, 1 for earlier trainings."""
     return {**data, "config": {**data["config"], "average": 1, "average_as": "linear"}}
 
 

@@ -99,7 +99,7 @@ class Cognate(Study[MakingState]):
 
     @override
     def script(self, run: Run) -> Script:
-        """Train the base, then the specialists; measure them. Each must be best on its own domain."""
+        """Yield the steps: train the base, then specialists; measure; fail if one is not the best."""
         config, every = run.settings, recipes.unaveraged(run.submitted, run.started)
         run.known[TRAININGS] = {n: recipe for n, recipe in every.items() if isinstance(recipe, Train)}
         run.foresee(recipes.named(run.submitted, run.started))
@@ -130,7 +130,7 @@ class Cognate(Study[MakingState]):
 
     @override
     def check_fork(self, state: MakingState, changes: Mapping[str, Any]) -> None:
-        """Raise ConfigError if a change would touch what is made already."""
+        """Raise ConfigError if a change would alter what is already made."""
         if state.started is None:
             return
         free = {"max_hours", "max_device_hours"}
@@ -151,7 +151,6 @@ class Cognate(Study[MakingState]):
 
     @override
     def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
-        """Return the plan of a run. Raises ConfigError, DataError, UnavailableError."""
         return plan(self, request, lookup)
 
     @override
@@ -174,14 +173,14 @@ class Cognate(Study[MakingState]):
 
     @override
     def roles(self, config: CognateConfig) -> Sequence[str]:
-        """Return base and specialists."""
+        """Return the names of the models: "base", then the domains."""
         return [BASE, *config.domains]
 
     @override
     def find(self, state: MakingState, name: str) -> str:
-        """Return the recipe id that a role, the beginning of an id, or a whole id means.
+        """Return the id of the recipe that `name` means: a role, or an id or its beginning.
 
-        A whole id may be of what no role names, as of a model before it is rounded. Raises
+        A whole id may also be of a recipe without a role, such as a model before rounding. Raises
         NotFoundError.
         """
         run = self.begun(state)
@@ -195,12 +194,12 @@ class Cognate(Study[MakingState]):
 
     @override
     def trainings(self, state: MakingState) -> Mapping[str, Train]:
-        """Return role → recipe of every training to its last step."""
+        """Return role → training to its last step; a given base is not trained."""
         return self.run(state).known[TRAININGS]
 
     @override
     def groups(self, state: MakingState) -> Sequence[Group]:
-        """Return the base, then the specialists side by side."""
+        """Return two groups of trainings, role → (training,): the base, then the specialists."""
         chains = {role: (recipe,) for role, recipe in self.trainings(state).items()}
         base = {role: chain for role, chain in chains.items() if role == BASE}
         rest = {role: chain for role, chain in chains.items() if role != BASE}
@@ -225,7 +224,7 @@ class Cognate(Study[MakingState]):
 
     @override
     def figures(self, state: MakingState) -> dict[str, Figure]:
-        """Return the least lead that a specialist has on its own domain."""
+        """Return "lead" → the least lead that a specialist has on its own domain."""
         return self.run(state).figures
 
     @override
@@ -296,7 +295,7 @@ class Cognate(Study[MakingState]):
 
     @override
     def started_line(self, data: Mapping[str, Any]) -> str:
-        """Return the sizes of models and text."""
+        """Return a line of text: the number of parameters, and the tokens of text."""
         count = data.get("trainable")
         adapters = f", adapters of {count:,} parameters" if count else ""
         text = sum(data["tokens"].values())
@@ -321,12 +320,12 @@ class Cognate(Study[MakingState]):
 
     @override
     def headline(self, run: Run) -> Result | None:
-        """Return how much better specialists are on their own domains than the base."""
+        """Return the share of bits per byte that specialists save; None until all are measured."""
         return panels.result(run)
 
     @override
     def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
-        """Return the size of the models, the text, and the tokens that were trained on."""
+        """Return name → (value, ""): sizes of the models and the text, and tokens trained on."""
         started, segments = run.started, run.state.advanced.values()
         adapters = {} if started.trainable is None else {"trained parameters": started.trainable}
         shown = {
@@ -360,7 +359,7 @@ class Cognate(Study[MakingState]):
 
 
 def _check_domains(state: Any, domains: Sequence[str]) -> None:
-    """Raise ConfigError unless a fork keeps every specialist that is begun, and adds known text."""
+    """Raise ConfigError if a fork drops a begun specialist, or adds one without pinned text."""
     models = recipes.specialists(state.submitted, state.started)
     for domain, recipe in models.items():
         if state.steps(recipe) and domain not in domains:
@@ -374,7 +373,7 @@ def _check_domains(state: Any, domains: Sequence[str]) -> None:
 
 
 def _spent(state: State) -> str:
-    """Return why the run's budget ends it; empty if it does not."""
+    """Return which budget of hours is spent, as a sentence; empty if none is."""
     config, spent = state.submitted.config, state.spent
     for name, hours, seconds in (
         ("max_hours", config.max_hours, spent.wall),
@@ -386,7 +385,7 @@ def _spent(state: State) -> str:
 
 
 def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
-    """Return the plan of the run. Without `domains`, the user's data gives a specialist a domain.
+    """Return the plan: settings, base, absolute paths of the data, a specialist for each domain of it.
 
     Raises ConfigError, DataError or UnavailableError before anything is started.
     """
@@ -424,7 +423,7 @@ def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
 
 
 def _check_names(there: Sequence[str]) -> None:
-    """Raise DataError if a domain of the data cannot be the name of a model and its folder."""
+    """Raise DataError if a domain of the data cannot name a model and its folder."""
     for domain in there:
         if not re.fullmatch(NAME, domain):
             raise DataError(
@@ -438,7 +437,7 @@ _OWN = {"vocabulary": "tokenizer"}
 
 
 def _check_base(config: CognateConfig) -> None:
-    """Raise ConfigError for a setting that says how a base is made: a given one is there."""
+    """Raise ConfigError if a setting says how a base is made although one is given."""
     for name in ("architecture", "memory", "recursions", "halting", "vocabulary"):
         if getattr(config, name) != CognateConfig.model_fields[name].default:
             raise ConfigError(
@@ -450,7 +449,10 @@ def _check_base(config: CognateConfig) -> None:
 
 
 def check(plan: Plan) -> Checked:
-    """Open base (header only), tokenizer and data; raise the errors that a start would raise."""
+    """Return the result of a check: warnings, parameters, counts of documents; open only headers.
+
+    Raises the errors that a start would raise.
+    """
     config, base, data = plan.config, plan.fields["base"], plan.fields["data"]
     parameters: int = config.size.parameters
     warnings: tuple[str, ...] = ()

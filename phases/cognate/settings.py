@@ -26,7 +26,7 @@ BASE_MIX = {"prose": 0.45, "code": 0.45, "math": 0.04, "data": 0.06}
 SIZES = ("vocabulary", "hidden", "layers", "heads", "kv_heads", "intermediate", "context")
 #: Sizes and settings of titans-mag.
 TITANS_SIZES = ("window", "chunk", "persistent", "memory", "recursions", "halting")
-#: Of a two-layer memory: hidden units of a head, and the largest inner step size.
+#: Hidden units of a head, and the largest inner step size, of a two-layer memory.
 TWO_LAYER = {"width": 64, "step": 0.1}
 
 
@@ -74,17 +74,17 @@ class Preset(BaseModel):
             )
 
     def specialist_mix(self, domain: str, common: Mapping[str, float]) -> dict[str, float]:
-        """Return domain → share of a specialist's phase; `common` are the shares of the common mix."""
+        """Return domain → share of a specialist's text, of `common` shares and its own domain."""
         left = 1 - self.own_share
         mix = {d: share * left for d, share in common.items()} if left else {}
         return {**mix, domain: mix.get(domain, 0.0) + self.own_share}
 
     def initialisation(self) -> tuple[str, Plain]:
-        """Return the operation that draws the first weights, and its parameters."""
+        """Return (name of the operation that draws the first weights, its parameters)."""
         return "qwen2-init@1", {name: getattr(self, name) for name in SIZES}
 
     def architecture(self) -> Architecture:
-        """Return what is known of the models before they are made, as their config.json will say."""
+        """Return the fields that the models' config.json will have, before a model is made."""
         return {
             "model_type": "qwen2",
             "vocab_size": self.vocabulary,
@@ -110,7 +110,7 @@ class TitansPreset(Preset):
     halting: bool = False
 
     def chosen(self, memory: str, recursions: int, halting: bool) -> TitansPreset:
-        """Return the preset with another memory, or applied several times."""
+        """Return a copy with this memory, recursions and halting, and their parameter count."""
         count = self.counts[memory] + (self.hidden + 1 if halting else 0)
         options = {"memory": memory, "recursions": recursions, "halting": halting}
         return self.model_copy(update={**options, "parameters": count})
@@ -177,7 +177,7 @@ _MEMORIES: dict[str, tuple[Any, ...]] = {
 
 
 def _fields(name: str, row: Row, mix: Mapping[str, float]) -> Plain:
-    """Return the fields of a preset from a row of the tables above."""
+    """Return the keyword arguments of a preset from a row of the tables above."""
     parameters, sizes, batch, tokens, rates, characters = row
     return {
         "name": name,
@@ -205,12 +205,12 @@ TITANS = {
 }
 
 
-#: Domains of text of the program's own (`evaluation.training_text.own_texts.KNOWN`; a test compares).
+#: Domains of built-in text (`evaluation.training_text.own_texts.KNOWN`; a test compares both).
 KNOWN = (
     *("code", "math", "data", "prose", "multilingual", "chains"),
     *("reasoning", "memory", "general"),
 )
-#: Names that no specialist can have: folders and roles of their own.
+#: Names that no specialist can have, because folders and roles have them.
 TAKEN = ("base", "items", "untrained")
 
 Positive = Annotated[float, Field(gt=0)]
@@ -392,7 +392,7 @@ class CognateConfig(Adapted, Watched):
     @model_validator(mode="before")
     @classmethod
     def _optimised(cls, given: object) -> object:
-        """Write out the optimiser of adapters if there is none."""
+        """Return the settings with AdamW for adapters, if they name no optimiser."""
         if isinstance(given, dict) and given.get("train") == "lora":
             return {"optimiser": "adamw", **given}
         return given

@@ -94,7 +94,7 @@ class Context(TrainingContext[MakingState]):
 
     @property
     def run(self) -> Run:
-        """The run with all that its script has said."""
+        """The run, as its script has described it so far."""
         kind: Any = kinds.of(self.state.kind)
         return kind.run(self.state)
 
@@ -117,14 +117,14 @@ class Context(TrainingContext[MakingState]):
 
     @cached_property
     def resident(self) -> ResidentModel:
-        """The model object that takes the weights to measure."""
+        """The module into which the weights to measure are loaded; first those of the base."""
         base = self.weights(self.recipes[BASE])
         module = modules.build(Model(self.settings, base), self.device)
         return ResidentModel.from_module(module.eval())
 
     @cached_property
     def held_out(self) -> dict[str, Packed]:
-        """Domain → the packed items to measure on."""
+        """Domain → the packed windows to measure on."""
         return self.text.held_out(self.state.started.context, figures.SLICE)
 
     # ---- tasks ---------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class Context(TrainingContext[MakingState]):
         return geometry(task, weights, specialists)
 
     def _known(self, ends: Mapping[float, str]) -> dict[float, Items]:
-        """Return place → −log p of every window by domain, of the recipes whose quality is known."""
+        """Return place → domain → −log p of every window, of the recipe ids already measured."""
         tasks = {place: Observe(id_, figures.QUALITY, figures.SLICE) for place, id_ in ends.items()}
         events = {place: self.state.answers.get(task.key) for place, task in tasks.items()}
         return {place: event.items for place, event in events.items() if isinstance(event, Observed)}
@@ -155,7 +155,7 @@ class Context(TrainingContext[MakingState]):
 
     @override
     def started(self) -> Started:
-        """Prepare text and tokenizer; return the event that pins them.
+        """Prepare text and tokenizer; return the `started` event that pins them.
 
         Raises PresetError, DataError, SourceError, UnavailableError.
         """
@@ -199,7 +199,7 @@ class Context(TrainingContext[MakingState]):
         return started.model_copy(update={"canary": digest, "segment": segment, "warnings": notes})
 
     def _base_record(self) -> SourceRecord | None:
-        """Return the record of the base that was given. Raises SourceError if its weights changed."""
+        """Return the record of the given base, None without one; raise SourceError if it changed."""
         base = self.state.submitted.base
         if base is None or self.donor is None:
             return None
@@ -224,7 +224,7 @@ Weights = Mapping[str, torch.Tensor]
 def quality(
     task: Observe, model: ResidentModel, weights: Weights, data: Mapping[str, Packed]
 ) -> Observed:
-    """Measure −log p of every window, and the bytes that it predicts, by domain."""
+    """Return the `observed` event of a model: by domain −log p and predicted bytes of every window."""
     began, items, sizes = time.monotonic(), {}, {}
     model.load(weights)
     with pieces.divided():
@@ -242,9 +242,9 @@ def line(
     data: Mapping[str, Packed],
     ends: Mapping[float, Items],
 ) -> Observed:
-    """Measure −log p of every window, and its predicted tokens, at each place of the line.
+    """Return the `observed` event: −log p and predicted tokens of every window at each place.
 
-    `ends` are places whose models were measured: place → domain → −log p of every window.
+    `ends` are places measured before: place → domain → −log p of every window.
     """
     began, items, sizes = time.monotonic(), {}, {}
     groups, loaded = [(place, domain) for place in PLACES for domain in sorted(data)], set[float]()
@@ -268,7 +268,7 @@ def line(
 
 
 def geometry(task: Observe, base: Weights, specialists: Mapping[str, Weights]) -> Observed:
-    """Measure the task vectors' norms relative to the base's, and their cosines ("a,b")."""
+    """Return the `observed` event: each task vector's norm over the base's, and cosines ("a,b")."""
     began, names = time.monotonic(), list(specialists)
     pairs = [(a, b) for i, a in enumerate(names) for b in names[i:]]
     products, square = dict.fromkeys(pairs, 0.0), 0.0
@@ -295,7 +295,7 @@ def geometry(task: Observe, base: Weights, specialists: Mapping[str, Weights]) -
 
 
 def costs(context: Context) -> Costs:
-    """Return what a run that has started does and leaves."""
+    """Return the forecast of a started run: seconds by part, models, memory and disk."""
     state, run = context.state, context.run
     stepping, scoring = context.step_seconds(), _scoring(context, context.initial(state.started))
     steps = sum(recipe.upto for recipe in context.trainings.values())
@@ -327,12 +327,12 @@ def costs(context: Context) -> Costs:
 
 
 def _passes(task: Observe) -> int:
-    """Return how often a measurement reads the held-out text: of a line, not for its ends."""
+    """Return the number of passes over the held-out text; a line's ends are known already."""
     return {QUALITY: 1, LINE: len(PLACES) - 2}.get(task.measure, 0)
 
 
 def _scoring(context: Context, initial: Model) -> float:
-    """Return the seconds of a pass over the held-out text."""
+    """Return the seconds that a pass over the held-out text takes, measured."""
     model = ResidentModel.from_module(modules.build(initial, context.device).eval())
     task = context.run.arms[BASE]
     return least(lambda: quality(task, model, initial.weights, context.held_out))
@@ -340,8 +340,8 @@ def _scoring(context: Context, initial: Model) -> float:
 
 #: End of a text, as a token.
 END = "<|endoftext|>"
-#: Documents from which the tokenizer learns, per domain: the first of the built-in text; of other
-#: text as many more, at equal distances.
+#: Documents per domain from which the tokenizer learns: the first of the built-in text; of other
+#: text documents at equal distances.
 TOKENIZER_DOCUMENTS, OWN_TOKENIZER_DOCUMENTS = 300, 3000
 
 
@@ -351,7 +351,7 @@ def make(
     donor: Path | None = None,
     changes: Mapping[str, object] = MappingProxyType({}),
 ) -> Text:
-    """Make the text by the settings, keep it under its address, share it; return it.
+    """Return the text made by the settings, kept under its address and shared.
 
     `donor` is the folder of the base that was given, `changes` as of `fill`.
     """
@@ -393,7 +393,7 @@ def fill(
 def learning(
     config: CognateConfig, documents: Mapping[str, kept_text.Split] | None = None
 ) -> Iterator[str]:
-    """Yield the texts that the tokenizer learns from; `documents`: the user's, if given."""
+    """Yield the texts that the tokenizer learns from, of the user's documents or the built-in ones."""
     if documents is not None:
         for split in documents.values():
             yield from (document.text for document in _spread(split["train"]))
@@ -405,7 +405,7 @@ def learning(
 
 
 def _spread(documents: Sequence[Document]) -> Sequence[Document]:
-    """Return documents at equal distances, at most twice `OWN_TOKENIZER_DOCUMENTS`."""
+    """Return documents at equal distances, fewer than twice `OWN_TOKENIZER_DOCUMENTS`."""
     return documents[:: max(1, len(documents) // OWN_TOKENIZER_DOCUMENTS)]
 
 
@@ -413,7 +413,7 @@ def _spread(documents: Sequence[Document]) -> Sequence[Document]:
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Qwen2Tokenizer:
-    """Train a byte-level BPE of exactly `vocabulary` tokens, which can encode any text.
+    """Return a byte-level BPE tokenizer of exactly `vocabulary` tokens, trained on `texts`.
 
     It splits text as Qwen2's own tokenizer does, because AutoTokenizer will split so when it reads
     a Qwen2 folder. With another splitting every user would get other tokens than the model was
@@ -447,7 +447,7 @@ def configuration(preset: Preset) -> PretrainedConfig:
 
 
 def _write_own(folder: Path, config: CognateConfig, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Write config, generation settings and the trained tokenizer."""
+    """Write config, generation settings and the trained tokenizer into a folder."""
     from transformers import GenerationConfig
 
     settings = configuration(config.size)
@@ -461,7 +461,7 @@ def _write_own(folder: Path, config: CognateConfig, tokenizer: PreTrainedTokeniz
 def _check_read(
     folder: Path, tokenizer: Tokenizer | PreTrainedTokenizerBase, texts: Sequence[str]
 ) -> None:
-    """Raise PresetError if the tokenizer of the written folder gives other tokens."""
+    """Raise PresetError if the folder's tokenizer encodes a text differently from `tokenizer`."""
     read = load_tokenizer(str(folder))
     for text in texts:
         ids = [encoder.encode(text, add_special_tokens=False) for encoder in (read, tokenizer)]

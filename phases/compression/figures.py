@@ -31,11 +31,11 @@ MEASURE = "rolling-bits-per-byte@1"
 #: What points are chosen by, and what the chosen one is measured on.
 SELECTION: Slice = "selection"
 TEST: Slice = "test"
-#: The relative squared error that a matrix is tried at alone, as nearly as the settings allow.
+#: The relative squared error of a probe, as nearly as the settings allow.
 PROBED = 0.1
 #: Shares of the rise of bits per byte that the policy allows, at which mixtures are tried.
 SHARES = (0.6, 0.8, 1.0)
-#: A matrix is taken for no less sensitive than this share of the median.
+#: Least sensitivity that a matrix counts with, as a share of the median.
 LEAST = 0.1
 #: What the script has said: all points; matrix → its probe, and matrix → what the model needed more so,
 #: both by the id of the model's recipe.
@@ -44,7 +44,7 @@ POINTS, PROBES, RISES = "points", "probes", "rises"
 
 @dataclass(frozen=True)
 class Point:
-    """A compressed model: a setting for every matrix."""
+    """A compressed model: a codec's setting for every matrix, and how good and how large it is."""
 
     name: str
     #: The model that is compressed: the given one, or a student.
@@ -75,18 +75,18 @@ class Point:
 
 
 def observe(recipe_id: str, on: Slice = SELECTION) -> Observe:
-    """Return the task that measures a model on a slice."""
+    """Return the task that measures the model of a recipe id on a slice."""
     return Observe(recipe_id, MEASURE, on)
 
 
 def observed(run: Run, recipe_id: str, on: Slice = SELECTION) -> Observed | None:
-    """Return what was observed of a model on a slice."""
+    """Return the `observed` event of a model on a slice; None if it is not measured."""
     event = run.state.answers.get(observe(recipe_id, on).key)
     return event if isinstance(event, Observed) else None
 
 
 def unmeasurable(run: Run, recipe_id: str) -> str | None:
-    """Return why a model cannot be measured, and on which slice; None if nothing says so."""
+    """Return why a model cannot be measured, with the slice, as text; None if the log has no reason."""
     for on in (SELECTION, TEST):
         event = run.state.answers.get(observe(recipe_id, on).key)
         if isinstance(event, Unmeasurable):
@@ -95,7 +95,7 @@ def unmeasurable(run: Run, recipe_id: str) -> str | None:
 
 
 def hopeless(run: Run) -> str | None:
-    """Return why the run cannot go on: the given model or a student cannot be measured."""
+    """Return why the run must fail: a given model cannot be measured. None if all can."""
     for subject in recipes.subjects(run.started):
         if (why := unmeasurable(run, recipes.source(subject))) is not None:
             return f"the model {recipes.name(subject)} cannot be measured: {why}."
@@ -103,7 +103,7 @@ def hopeless(run: Run) -> str | None:
 
 
 def bits_of(run: Run, subject: Subject) -> float | None:
-    """Return the bits per byte of a model as it was given on the selection slice."""
+    """Return the bits per byte of a given model on the selection slice; None before it is measured."""
     event = observed(run, recipes.source(subject))
     return None if event is None else mean(event)
 
@@ -131,7 +131,7 @@ def _point(run: Run, subject: Subject, name: str, series: str, settings: Sequenc
 
 
 def singles(run: Run, subject: Subject) -> list[Point]:
-    """Return the points of a model with one setting for all matrices, in the menu's order."""
+    """Return the points of a model that have one setting for all matrices, in the menu's order."""
     count = len(subject.matrices)
     return [
         _point(run, subject, setting.name, setting.codec.partition("@")[0], (setting.name,) * count)
@@ -140,9 +140,9 @@ def singles(run: Run, subject: Subject) -> list[Point]:
 
 
 def attempted(run: Run) -> list[Point]:
-    """Return all points that are packed, and measured or known to be unmeasurable, by bytes.
+    """Return the points that are packed, and measured or unmeasurable, the fewest bytes first.
 
-    None before the given model is measured.
+    Empty before the given model is measured.
     """
     every = run.known.get(POINTS, ()) if bits_of(run, run.started) is not None else ()
     done = [p for p in every if p.packed is not None and (p.failure or p.bits is not None)]
@@ -150,12 +150,12 @@ def attempted(run: Run) -> list[Point]:
 
 
 def points(run: Run) -> list[Point]:
-    """Return all points that are packed and measured, those with the fewest bytes first."""
+    """Return the points that are packed and measured, the fewest bytes first."""
     return [p for p in attempted(run) if p.failure is None]
 
 
 def front(by_bytes: Sequence[Point]) -> list[Point]:
-    """Return the points that no other beats in bytes and in bits per byte, the smallest first."""
+    """Return the points with fewer bits per byte than every smaller point, the fewest bytes first."""
     best: list[Point] = []
     for point in by_bytes:
         assert point.bits is not None
@@ -168,26 +168,26 @@ def front(by_bytes: Sequence[Point]) -> list[Point]:
 
 
 def encoded(run: Run, subject: Subject, matrix: str, setting: str) -> Encoded | None:
-    """Return what is known of a matrix at a setting; None if the codec does not take it."""
+    """Return the `encoded` event of a matrix at a setting; None if the codec refused it."""
     id_, _ = recipes.encodings(run)[recipes.source(subject), matrix, setting]
     event = run.state.made.get(id_)
     return event if isinstance(event, Encoded) else None
 
 
 def _at_settings(run: Run, subject: Subject, matrix: str) -> dict[str, Encoded]:
-    """Return setting → what is known of a matrix, of the settings whose codec takes it."""
+    """Return setting → the `encoded` event of a matrix, of the settings whose codec takes it."""
     names = (setting.name for setting in run.started.settings)
     return {name: e for name in names if (e := encoded(run, subject, matrix, name)) is not None}
 
 
 def squared_error(event: Encoded) -> float:
-    """Return the relative squared error that harms follow from: of the layer's outputs if known."""
+    """Return the relative squared error of the layer's outputs if known, otherwise of its weights."""
     return event.error if event.output_error is None else event.output_error
 
 
 @dataclass(frozen=True)
 class Probe:
-    """A model with one matrix alone at a setting: that whose error is nearest to PROBED."""
+    """A measurement of a model with one matrix encoded, at an error as near to PROBED as possible."""
 
     setting: str
     recipe: Transform
@@ -195,7 +195,7 @@ class Probe:
 
 
 def probes(run: Run, subject: Subject) -> dict[str, Probe]:
-    """Return matrix → its probe."""
+    """Return matrix → the probe that shows what errors of this matrix alone cost."""
 
     def distance(event: Encoded) -> float:
         return abs(math.log(max(squared_error(event), 1e-12) / PROBED))
@@ -210,9 +210,9 @@ def probes(run: Run, subject: Subject) -> dict[str, Probe]:
 
 
 def rises(run: Run, subject: Subject) -> dict[str, float]:
-    """Return matrix → bits per byte that the model needed more with it alone at its probe.
+    """Return matrix → rise of the model's bits per byte with this matrix alone at its probe.
 
-    A matrix is missing if the model could not be measured so.
+    A matrix is missing if its probe could not be measured.
     """
     before, tried = bits_of(run, subject), run.known[PROBES][recipes.source(subject)]
     assert before is not None
@@ -221,7 +221,7 @@ def rises(run: Run, subject: Subject) -> dict[str, float]:
 
 
 def ladder(run: Run, subject: Subject) -> list[Mixture]:
-    """Return the mixtures of a model from the fewest bytes up."""
+    """Return the mixtures of a model with the least estimated harm, the fewest bytes first."""
     id_ = recipes.source(subject)
     probed = {matrix: probe.setting for matrix, probe in run.known[PROBES][id_].items()}
     rise = run.known[RISES][id_]
@@ -242,7 +242,7 @@ def ladder(run: Run, subject: Subject) -> list[Mixture]:
 
 
 def mixed(run: Run, subject: Subject) -> list[Point]:
-    """Return the mixtures that are tried: as large as single settings, and what the policy asks for."""
+    """Return the points of mixtures to try: as large as single settings, or as the policy asks for."""
     config, steps = run.settings, ladder(run, subject)
     alone = [p for p in run.known[POINTS] if p.subject is subject and p.series != "plain"]
     rest = max([0, *(_rest(run, p) for p in alone)])
@@ -259,9 +259,9 @@ def mixed(run: Run, subject: Subject) -> list[Point]:
 
 
 def _allowed(run: Run, subject: Subject) -> list[float]:
-    """Return rises of bits per byte up to the one that `retention` allows: the estimate may be off.
+    """Return rises of bits per byte up to the largest that `retention` allows; the estimate may be off.
 
-    None are allowed of a student that needs too many bits already.
+    Empty for a student that already needs too many bits.
     """
     before, start = bits_of(run, run.started), bits_of(run, subject)
     assert before is not None
@@ -271,7 +271,7 @@ def _allowed(run: Run, subject: Subject) -> list[float]:
 
 
 def _rest(run: Run, point: Point) -> int:
-    """Return the bytes of a point's file beyond its matrices."""
+    """Return the bytes of a point's file beside its encoded matrices."""
     pairs = zip(point.subject.matrices, point.assignment, strict=True)
     events = (encoded(run, point.subject, m.name, s) for m, s in pairs)
     return point.bytes - sum(event.bytes for event in events if event is not None)
@@ -283,8 +283,8 @@ def _rest(run: Run, point: Point) -> int:
 def choose(run: Run) -> Point | None:
     """Return the point that the policy chooses; None if none meets it.
 
-    With a budget the point with the fewest bits per byte within it, otherwise the smallest that keeps
-    the share of quality, and in every domain what `regression` asks for.
+    With a budget it is the point within it with the fewest bits per byte. Otherwise it is the smallest
+    that keeps `retention`, and in every domain what `regression` asks for.
     """
     config, measured = run.settings, points(run)
     if config.budget is None:
@@ -294,7 +294,7 @@ def choose(run: Run) -> Point | None:
 
 
 def _keeps(config: CompressionConfig, point: Point) -> bool:
-    """Return True if a point keeps the share of quality, and in every domain enough of it."""
+    """Return True if a point keeps the share `retention` of quality, and no domain loses too much."""
     if (point.retention or 0.0) < config.retention:
         return False
     most = config.regression
@@ -302,7 +302,7 @@ def _keeps(config: CompressionConfig, point: Point) -> bool:
 
 
 def unmet(run: Run) -> str:
-    """Return why no point meets the policy, with the nearest one."""
+    """Return a sentence: why no point meets the policy, and which point is nearest to it."""
     config, measured = run.settings, points(run)
     if not measured:
         first = attempted(run)[0]
@@ -328,7 +328,7 @@ def unmet(run: Run) -> str:
 
 
 def fallbacks(run: Run) -> dict[str, str]:
-    """Return "MATRIX at SETTING" → why the codec does not take it; a student's name stands before."""
+    """Return "MATRIX at SETTING" → why the codec refuses it; a student's name stands before."""
     names = {
         recipes.source(subject): recipes.prefix(subject) for subject in recipes.subjects(run.started)
     }
@@ -355,9 +355,9 @@ class Rival:
 
 
 def rivals(run: Run) -> list[Rival]:
-    """Return single settings but plain ones, each with the largest mixture that takes no more bytes.
+    """Return each single setting with the largest mixture that takes no more bytes, smallest first.
 
-    Of all models that are encoded, those with the fewest bytes first.
+    Plain settings are left out; students have pairs of their own.
     """
     pairs, measured = [], points(run)
     for single in measured:

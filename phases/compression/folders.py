@@ -51,7 +51,7 @@ Say = Callable[[str], None]
 
 
 def write(home: Home, state: CompressionState, out: Path) -> dict[str, object]:
-    """Write file, card and report, whole or not at all; return the report.
+    """Write file, card and report, whole or not at all; return the report with run and folder.
 
     Raises the errors of `check_target`.
     """
@@ -82,7 +82,7 @@ def _recipe(state: CompressionState, recipe_id: str) -> Transform:
 
 
 def materialise(home: Home, state: CompressionState, recipe_id: str, folders: Sequence[Path]) -> str:
-    """Return a folder with a decoded model; write it into the last of `folders` if need be.
+    """Return the folder of a decoded model; it is written into the last of `folders` if none has it.
 
     Raises ForgeError.
     """
@@ -98,7 +98,7 @@ def materialise(home: Home, state: CompressionState, recipe_id: str, folders: Se
 
 
 def _publish(context: Context, place: Path, recipe: Transform) -> None:
-    """Write a decoded model as an ordinary folder."""
+    """Write a decoded model as an ordinary folder to `place`, whole or not at all."""
     weights, opened = context.weights(recipe), context.model_of(recipe)
 
     def fill(folder: Path) -> None:
@@ -111,7 +111,7 @@ def _publish(context: Context, place: Path, recipe: Transform) -> None:
 
 
 def _holds(folder: Path, digest: str) -> bool:
-    """Return True if a folder has the weights; what is beside them is written with them."""
+    """Return True if a folder has the weights with this digest."""
     try:
         return holds(folder, digest)
     except (SourceError, OSError):
@@ -119,7 +119,7 @@ def _holds(folder: Path, digest: str) -> bool:
 
 
 def files(state: CompressionState, cache: Artifacts) -> list[tuple[str, Path]]:
-    """Return (name in an archive, file) of the chosen weights, made again if the cache lacks them."""
+    """Return (name in an archive, file) pairs of the chosen weights, made again if not in the cache."""
     chosen = state.completed.chosen
     recipe = _recipe(state, chosen.recipe_id)
     again = {chosen.digest: lambda: Context.opened(state, cache).weights(recipe)}
@@ -132,7 +132,7 @@ def files(state: CompressionState, cache: Artifacts) -> list[tuple[str, Path]]:
 def rebuild(
     state: CompressionState, cache: Artifacts, ids: Sequence[str], say: Say
 ) -> Iterator[Finding]:
-    """Make encodings and models again from the given one; yield an error for each that differs."""
+    """Yield a finding for each encoding or model that, made again, differs from the log."""
     try:
         context = Context.opened(state, cache)
     except ForgeError as error:
@@ -143,7 +143,7 @@ def rebuild(
 
 
 def _again(context: Context, event: Any, say: Say) -> Iterator[Finding]:
-    """Make one result again."""
+    """Yield a finding if one result, made again, differs from its event."""
     what = f"{event.recipe.operation} {event.recipe_id[:12]}"
     assert isinstance(event, Encoded | Packed)
     try:
@@ -161,7 +161,7 @@ def _again(context: Context, event: Any, say: Say) -> Iterator[Finding]:
 def check(
     place: Path, document: dict[str, object], state: CompressionState | None
 ) -> Iterator[Finding]:
-    """Decode the file of a folder; yield an error if it is not what folder and run say."""
+    """Yield a finding if the folder's file does not decode to what its report and its run say."""
     if state is None:
         yield Finding("unchecked", "files", f"run {document['run']} is not in this log")
     try:
@@ -187,7 +187,7 @@ PROBED, CODED = 8, 1 << 18
 
 
 def forecast(kind: Kind, submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
-    """Return what a compression costs here. Raises the errors of a start."""
+    """Return the seconds, memory and disk that a run needs here. Raises the errors of a start."""
     context, opening = begun(kind, Context, submitted, cache)
     state = context.state
     samples = {d: texts[:PROBED] for d, texts in context.texts(SELECTION).items()}
@@ -226,7 +226,7 @@ def forecast(kind: Kind, submitted: Submitted, cache: Artifacts, folder: Path) -
 
 
 def _passes(state: CompressionState, subject: Subject) -> int:
-    """Return the number of measurements, those of the test slice counted as if of selection."""
+    """Return the number of a model's measurements; those on the test slice count like the others."""
     config, points = state.submitted.config, len(state.started.settings)
     mixing = config.mixtures and len(config.settings) > 1
     last = 3 if subject == state.started else 1
@@ -234,7 +234,7 @@ def _passes(state: CompressionState, subject: Subject) -> int:
 
 
 def _encodings(context: Context, subject: Subject, opened: OpenedModel) -> tuple[float, float]:
-    """Return the seconds and bytes of all matrices at all settings, at the pace of some rows.
+    """Return (seconds, bytes) of all matrices at all settings, estimated from some rows.
 
     A codec's pace depends on the columns, and embeddings have parameters of their own: the largest
     matrix of each kind stands for the others.

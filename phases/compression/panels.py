@@ -57,7 +57,7 @@ MATRICES = columns(
 
 
 def result(run: Run) -> Result | None:
-    """Return what the chosen model keeps; None before it is chosen."""
+    """Return the headline: the share of quality that the chosen model keeps; None before the choice."""
     if not (done := run.state.completed):
         return None
     retention = done.figures["retention"]
@@ -74,7 +74,7 @@ def result(run: Run) -> Result | None:
 
 
 def facts(run: Run) -> tuple[Fact, ...]:
-    """Return the sizes: of the given model, and of the file once it is chosen."""
+    """Return the sizes: parameters, bytes in float32, and the file's bytes once it is chosen."""
     started, done = run.started, run.state.completed
     students = {
         f"parameters of {student.name}": student.source.parameters for student in started.students
@@ -89,7 +89,7 @@ def facts(run: Run) -> tuple[Fact, ...]:
 
 
 def panels(run: Run) -> list[Panel]:
-    """Return the panels of what is there."""
+    """Return the panels of front, points, mixtures and matrices; empty before a point is measured."""
     if not figures.attempted(run):
         return []
     pairs = figures.rivals(run)
@@ -97,7 +97,7 @@ def panels(run: Run) -> list[Panel]:
 
 
 def _front(run: Run) -> Front:
-    """Return bytes and bits per byte of all points."""
+    """Return the panel that plots all points: bytes of the file against bits per byte."""
     measured, bits = figures.points(run), figures.bits_of(run, run.started)
     front_names = {p.name for p in figures.front(measured)}
     dots = tuple(
@@ -134,7 +134,7 @@ def _front(run: Run) -> Front:
 
 
 def _rule(config: CompressionConfig) -> str:
-    """Return which point is chosen, in a sentence."""
+    """Return a sentence that says which point the settings choose."""
     if config.budget:
         return f"Chosen is the point with the fewest bits per byte within {size(config.budget)}."
     words = f"{100 * config.retention:g} % of the given model's quality"
@@ -144,7 +144,7 @@ def _rule(config: CompressionConfig) -> str:
 
 
 def _points(run: Run) -> Units:
-    """Return the rate–distortion table."""
+    """Return the table panel of all points: bytes, bits per byte, retention."""
     points, columns = rows(run), POINTS
     says = "Bytes are those of whole files, embedding included, tokenizer not. The worst domain is the "
     says += "one with the largest rise of bits per byte over the given model's. " + _rule(run.settings)
@@ -162,7 +162,7 @@ def _points(run: Run) -> Units:
 
 
 def _against(pairs: Sequence[Rival]) -> Units:
-    """Return mixtures beside single settings that take at least as many bytes."""
+    """Return the table panel of mixtures beside single settings that take at least as many bytes."""
     rows = tuple(
         (
             pair.single.name,
@@ -188,7 +188,7 @@ def _against(pairs: Sequence[Rival]) -> Units:
 
 
 def _matrices(run: Run) -> Units:
-    """Return each matrix with what the model lost with it alone, and its chosen setting."""
+    """Return the table panel of matrices: the rise of bits with each alone, and its chosen setting."""
     says = "What the model loses with a matrix alone at a setting, and its setting now."
     if refused := len(figures.fallbacks(run)):
         says += f" {refused} times a codec did not take a matrix, which then has 16 bits."
@@ -203,7 +203,7 @@ def _matrices(run: Run) -> Units:
 
 
 def _tried(run: Run, subject: Subject) -> list[tuple[Cell, ...]]:
-    """Return the rows of a model's matrices; settings are those of the chosen point, if it is its."""
+    """Return the rows of a model's matrices; no setting is chosen if another model was."""
     id_ = recipes.source(subject)
     tried = run.known.get(figures.PROBES, {}).get(id_, {})
     rises = run.known.get(figures.RISES, {}).get(id_, {})
@@ -229,7 +229,7 @@ def _tried(run: Run, subject: Subject) -> list[tuple[Cell, ...]]:
 
 
 def rows(run: Run) -> list[dict[str, Any]]:
-    """Return the rate–distortion table: a row for each point, the fewest bytes first.
+    """Return a row, field → value, for each point, the fewest bytes first.
 
     `failure` says why a point could not be measured; its bits per byte are then None.
     """
@@ -260,7 +260,7 @@ def _row(run: Run, point: Point, on_front: bool) -> dict[str, object]:
 
 
 def _pooled(subject: Subject, events: list[Any]) -> float:
-    """Return the mean relative squared error of the matrices, by their numbers of weights."""
+    """Return the mean relative squared error of the encoded matrices, weighted by their sizes."""
     sizes = {m.name: m.rows * m.columns for m in subject.matrices}
     weights = [sizes[e.recipe.params["tensor"]] for e in events]
     total = sum(weights)
@@ -268,7 +268,7 @@ def _pooled(subject: Subject, events: list[Any]) -> float:
 
 
 def report(run: Run) -> dict[str, object]:
-    """Return the report of a completed compression, as JSON has it."""
+    """Return the report of a completed compression as JSON data."""
     done = run.state.completed
     return {
         "model": run.started.source.name,
@@ -295,7 +295,7 @@ def report(run: Run) -> dict[str, object]:
 
 
 def _pair(pair: Rival) -> dict[str, object]:
-    """Return a mixture beside a single setting that takes at least as many bytes."""
+    """Return a report's fields for a mixture beside a single setting of at least as many bytes."""
     return {
         "setting": pair.single.name,
         "setting_bytes": pair.single.bytes,
@@ -306,7 +306,7 @@ def _pair(pair: Rival) -> dict[str, object]:
 
 
 def card(run: Run) -> str:
-    """Return the card of the compressed model, Markdown."""
+    """Return the Markdown card of the compressed model."""
     done, name = run.state.completed, run.started.source.name
     retention = done.figures["retention"]
     lines = [
@@ -335,7 +335,7 @@ def card(run: Run) -> str:
 
 
 def _student(run: Run) -> list[str]:
-    """Return lines that say which student the chosen file holds; none if it holds the given model."""
+    """Return two lines that name the student in the chosen file; none for the given model."""
     chosen = figures.choose(run)
     assert chosen is not None
     subject = chosen.subject
@@ -350,7 +350,7 @@ def _student(run: Run) -> list[str]:
 
 
 def table(run: Run) -> list[str]:
-    """Return the rate–distortion table as Markdown; points of the front are marked."""
+    """Return the lines of a Markdown table of all points; those of the front are marked."""
     lines = [
         "| point | bytes | × float32 | bits a weight | bits per byte | retention | "
         "worst domain | front |",
@@ -370,7 +370,7 @@ def table(run: Run) -> list[str]:
 
 
 def lines(run: Run) -> list[str]:
-    """Return the points of the front, those that failed, and the chosen one as lines of text."""
+    """Return lines of text for a terminal: the points of the front, failed ones, and the chosen one."""
     points, done = rows(run), run.state.completed
     share, ratio, chosen = done.figures["retention"], done.figures["ratio"], done.chosen
     return [
@@ -391,6 +391,6 @@ def lines(run: Run) -> list[str]:
 
 
 def next_steps(run: Run, name: str) -> list[str]:
-    """Return the command that writes the chosen model as an ordinary folder."""
+    """Return the command that decodes the chosen file to a folder; none without an output folder."""
     out = run.submitted.output_dir
     return [f"forge decompress {out}/{recipes.FILE} DIR"] if out else []

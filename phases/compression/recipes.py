@@ -176,7 +176,7 @@ class Completed(common.Completed):
 
 
 def _without_students(data: dict[str, object]) -> dict[str, object]:
-    """Return the data of schema 2: earlier runs had no students."""
+    """Return the data in schema 2: `students` is added, empty for earlier runs."""
     return {**data, "students": []}
 
 
@@ -223,13 +223,13 @@ Subject = Started | StudentRecord
 
 
 def tried(config: CompressionConfig) -> tuple[SettingRecord, ...]:
-    """Return the settings that a run tries; what a codec does not take falls back to plain ones."""
+    """Return the settings that every matrix is tried at: the user's, then plain 16 and 32 bits."""
     names = dict.fromkeys((*config.settings, PLAIN, WHOLE))
     return tuple(_record(name) for name in names)
 
 
 def _record(name: str) -> SettingRecord:
-    """Return a setting of the menu with every default parameter written out."""
+    """Return the record of a menu's setting, with every default parameter written out."""
     from agent_forge.weights import algorithms, codecs
 
     setting = MENU[name]
@@ -244,27 +244,27 @@ def _record(name: str) -> SettingRecord:
 
 
 def subjects(started: Started) -> tuple[Subject, ...]:
-    """Return the models that are encoded, the given one first."""
+    """Return the models that are encoded: the given one, then the students."""
     return (started, *started.students)
 
 
 def name(subject: Subject) -> str:
-    """Return what a model is called: the given one as it was given, a student as its points."""
+    """Return a model's name: as the user gave it, or a student's short name."""
     return subject.name if isinstance(subject, StudentRecord) else subject.source.name
 
 
 def prefix(subject: Subject) -> str:
-    """Return what the names of a model's points begin with; nothing for the given model."""
+    """Return the text that a model's point names begin with: "NAME:", or "" for the given model."""
     return f"{subject.name}:" if isinstance(subject, StudentRecord) else ""
 
 
 def source(subject: Subject) -> str:
-    """Return the id of a model's recipe."""
+    """Return the id of a model's own recipe."""
     return subject.source.recipe_id
 
 
 def grams(subject: Subject) -> str | None:
-    """Return the id of the grams of a model as a source; None without calibration."""
+    """Return the id of a source recipe with a model's grams; None without calibration."""
     return None if subject.grams is None else Source(digest=subject.grams).id
 
 
@@ -273,7 +273,7 @@ Encodings = dict[tuple[str, str, str], tuple[str, Transform]]
 
 
 def _encodings(started: Started, seed: int) -> Encodings:
-    """Return every encoding of a run. The ids are hashes, which cost time."""
+    """Return (model, matrix, setting) → (id, recipe) of every encoding. The ids' hashes take time."""
     encoding_recipes: Encodings = {}
     for subject in subjects(started):
         for matrix in subject.matrices:
@@ -300,7 +300,7 @@ _CACHE: dict[int, tuple[Started, int, Encodings]] = {}
 
 
 def encodings(run: Run) -> Encodings:
-    """Return (model, matrix, setting) → (id, recipe) of everything that is encoded."""
+    """Return (model, matrix, setting) → (id, recipe) of every encoding, from a cache if possible."""
     started, seed = run.started, run.settings.seed
     cached = _CACHE.get(id(started))
     if cached is None or cached[0] is not started or cached[1] != seed:
@@ -311,7 +311,7 @@ def encodings(run: Run) -> Encodings:
 
 
 def taken(run: Run, subject: Subject, assignment: Sequence[str]) -> Assignment:
-    """Return an assignment with plain weights for the matrices that a codec does not take."""
+    """Return the assignment with a plain setting for each matrix that a codec refused."""
     recipes, id_, refused = encodings(run), source(subject), run.state.refused
 
     def usable(matrix: str, setting: str) -> str:
@@ -323,13 +323,13 @@ def taken(run: Run, subject: Subject, assignment: Sequence[str]) -> Assignment:
 
 
 def point(run: Run, subject: Subject, assignment: Assignment) -> Transform:
-    """Return the recipe of a model with a setting for every matrix, each of which its codec takes."""
+    """Return the recipe of a model that is decoded with a setting for every matrix."""
     names = [matrix.name for matrix in subject.matrices]
     return _decoding(run, subject, dict(zip(names, assignment, strict=True)), "float16")
 
 
 def probe(run: Run, subject: Subject, matrix: str, setting: str) -> Transform:
-    """Return the recipe of a model with one matrix at a setting, and all else as it is."""
+    """Return the recipe of a model with one matrix encoded at a setting, and all others unchanged."""
     return _decoding(run, subject, {matrix: setting}, "own")
 
 
@@ -380,12 +380,12 @@ def hull(options: Sequence[Option]) -> list[Option]:
 
 
 def _gain(less: Option, more: Option) -> float:
-    """Return the harm that a byte saves between two options."""
+    """Return the estimated harm that each further byte removes between two options."""
     return (less.harm - more.harm) / (more.bytes - less.bytes)
 
 
 def ladder(matrices: Sequence[Sequence[Option]]) -> list[Mixture]:
-    """Return the mixtures from the fewest bytes up; from one to the next, one matrix changes."""
+    """Return the mixtures of least harm, the fewest bytes first; neighbours differ in one matrix."""
     hulls = [hull(options) for options in matrices]
     steps = sorted(
         (-_gain(hulls[m][i], hulls[m][i + 1]), m, i)
@@ -408,17 +408,17 @@ def _mixture(hulls: Sequence[Sequence[Option]], place: Sequence[int]) -> Mixture
 
 
 def within(mixtures: Sequence[Mixture], most: int) -> Mixture | None:
-    """Return the last mixture of a ladder that takes at most `most` bytes; None if none does."""
+    """Return the largest mixture of a ladder with at most `most` bytes; None if all are larger."""
     return next((m for m in reversed(mixtures) if m.bytes <= most), None)
 
 
 def below(mixtures: Sequence[Mixture], most: float) -> Mixture | None:
-    """Return the first mixture of a ladder whose harm is at most `most`; None if none is."""
+    """Return the smallest mixture of a ladder whose harm is at most `most`; None if all exceed it."""
     return next((m for m in mixtures if m.harm <= most), None)
 
 
 def harms(errors: Mapping[str, float], probe: str, rise: float, least: float) -> dict[str, float]:
-    """Return setting → harm: the squared error times what a unit of it costs at this matrix.
+    """Return setting → harm: its squared error times the cost of a unit of error at this matrix.
 
     `rise` is how many bits per byte more the model needed with the matrix alone at `probe`, and counts
     for at least `least`: a rise that is nought or less is noise.

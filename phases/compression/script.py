@@ -76,7 +76,7 @@ class Encode:
     encodings: Encodings
 
     def missing(self, state: CompressionState) -> Decision:
-        """Return the next matrices to encode."""
+        """Return the next encodings, at most `TOGETHER`; none when all are made or refused."""
         ended = (state.made, state.refused)
         left = (
             Make(recipe)
@@ -86,11 +86,11 @@ class Encode:
         return Decision(tasks=[*islice(left, TOGETHER)])
 
     def answer(self, state: CompressionState) -> None:
-        """Return nothing: the state has what was encoded and refused."""
+        """Do nothing: the script reads encodings from the state."""
 
 
 def _size(of: Callable[[Run, Point], float], words: str, unit: str = "") -> FigureRule:
-    """Return the rule of a number that follows from the chosen point; it has no interval."""
+    """Return the rule of a figure that is computed from the chosen point and has no interval."""
     return FigureRule(words, lambda run: Figure(value=of(run, run.known[CHOSEN])), unit)
 
 
@@ -173,7 +173,7 @@ class Compression(Study[CompressionState]):
 
     @override
     def script(self, run: Run) -> Script:
-        """Encode, pack and measure, try matrices alone, mix, choose, test."""
+        """Yield the steps: encode, pack, measure, try matrices alone, mix, choose, test."""
         subjects, config = recipes.subjects(run.started), run.settings
         yield Encode(recipes.encodings(run))
         points = [point for subject in subjects for point in figures.singles(run, subject)]
@@ -209,7 +209,7 @@ class Compression(Study[CompressionState]):
         }
 
     def _measured(self, run: Run, points: Sequence[Point]) -> Script:
-        """Pack points, and measure them and the models that were given."""
+        """Yield the steps that pack the points, and measure them and the given models."""
         yield MakeAll([*{point.recipe_id: point.recipe for point in points}.values()])
         yield from self._hopeful(run)
         sources = map(recipes.source, recipes.subjects(run.started))
@@ -217,7 +217,7 @@ class Compression(Study[CompressionState]):
         yield run.ask({id_: observe(id_) for id_ in ids})
 
     def _hopeful(self, run: Run) -> Script:
-        """End a run whose given models cannot be measured."""
+        """Yield a failure if a given model cannot be measured."""
         if (why := figures.hopeless(run)) is not None:
             yield Fail(why)
 
@@ -253,7 +253,7 @@ class Compression(Study[CompressionState]):
 
     @override
     def memory(self, state: CompressionState) -> int:
-        """Return the bytes of all models three times: as given, decoded, and in a model's object."""
+        """Return the bytes of all models in float32, three times: as given, decoded, and loaded."""
         every = recipes.subjects(state.started) if state.started else ()
         return 12 * sum(subject.source.parameters for subject in every)
 
@@ -273,7 +273,7 @@ class Compression(Study[CompressionState]):
 
     @override
     def placed(self, data: str) -> str:
-        """Return data with an absolute path; tasks and built-in items keep their names."""
+        """Return data with an absolute path; names of tasks and built-in items are unchanged."""
         from agent_forge.evaluation.data.items import absolute
 
         return absolute(data)
@@ -282,12 +282,12 @@ class Compression(Study[CompressionState]):
 
     @override
     def result_id(self, state: CompressionState) -> str | None:
-        """Return the recipe id of the chosen model; None before."""
+        """Return the recipe id of the chosen model; None before the choice."""
         return state.completed.chosen.recipe_id if state.completed else None
 
     @override
     def contents(self, config: CompressionConfig) -> Mapping[str, Sequence[str]]:
-        """Return the file of coded weights."""
+        """Return "file" → the name of the file of coded weights."""
         return {"file": [FILE]}
 
     @override
@@ -296,7 +296,7 @@ class Compression(Study[CompressionState]):
 
     @override
     def results(self, state: CompressionState) -> dict[str, MadeModel]:
-        """Return the compressed model, decoded."""
+        """Return "model" → recipe id and digest of the chosen model, decoded."""
         chosen = state.completed.chosen
         return {ROLE: MadeModel(recipe_id=chosen.recipe_id, digest=chosen.digest)}
 
@@ -306,7 +306,7 @@ class Compression(Study[CompressionState]):
         config: CompressionConfig,
         architectures_by_role: Mapping[str, Sequence[Architecture | None]],
     ) -> Mapping[str, Architecture]:
-        """Return the given model's; none with students, of which one may be chosen."""
+        """Return "model" → the given model's config; empty with students, which may be chosen."""
         first = next(iter(architectures_by_role.get(ROLE, ())), None)
         return {ROLE: first} if first and not architectures_by_role.get(STUDENTS) else {}
 
@@ -319,7 +319,7 @@ class Compression(Study[CompressionState]):
 
     @override
     def find(self, state: CompressionState, name: str) -> str:
-        """Return the recipe id of a point by its name or the beginning of its id; "" is the chosen one.
+        """Return the recipe id of a point by its name or its id's beginning; "" is the chosen one.
 
         Raises NotFoundError.
         """
@@ -351,7 +351,7 @@ class Compression(Study[CompressionState]):
 
     @override
     def ancestry(self, state: CompressionState, name: str) -> list[Ancestor]:
-        """Return a point's recipe, those of its matrices, and the model that it is of."""
+        """Return a point's recipe, those of its matrices, and the model that it was made from."""
         recipe_id = self.find(state, name)
         encodings = dict(recipes.encodings(self.run(state)).values())
         recipe: object = state.made[recipe_id].recipe
@@ -373,7 +373,7 @@ class Compression(Study[CompressionState]):
 
     @override
     def names(self, state: CompressionState) -> dict[str, str]:
-        """Return recipe id → what it is called: matrices, given models, points."""
+        """Return recipe id → name of every encoding, given model and point."""
         run = self.begun(state)
         if run is None:
             return {}
@@ -444,7 +444,7 @@ class Compression(Study[CompressionState]):
 
     @override
     def measurements(self, state: CompressionState, digest: str) -> list[Measurement]:
-        """Return the bits per byte and the file's bytes of the given model or of a point's."""
+        """Return bits per byte, and bytes of the file, of the model or point with this digest."""
         if state.started is None:
             return []
         packed = [m for m in state.made.values() if isinstance(m, Packed) and m.digest == digest]
@@ -469,7 +469,7 @@ class Compression(Study[CompressionState]):
 
     @override
     def progress(self, state: CompressionState) -> tuple[int, int | None]:
-        """Return (tasks that are done, all that are known so far)."""
+        """Return (tasks done, all tasks known so far, None before the start)."""
         run = self.begun(state)
         if run is None:
             return 0, None
@@ -482,7 +482,7 @@ class Compression(Study[CompressionState]):
 
     @override
     def head(self, state: CompressionState) -> Head:
-        """Return the head: what the chosen model keeps, once it is measured."""
+        """Return the page's head: the share of quality that the chosen model keeps, and sizes."""
         run = self.begun(state)
         if run is None:
             return default_panels.head(self, state)
@@ -490,7 +490,7 @@ class Compression(Study[CompressionState]):
 
     @override
     def panels(self, state: CompressionState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
-        """Return the front, the table of points, and the settings of the matrices."""
+        """Return the panels of front, points, mixtures, matrices, and open tasks."""
         run = self.begun(state)
         tasks, further = default_panels.tasks(self, state), len(state.made) + len(state.refused)
         says = f"{tasks.says} {further:,} more encoded or packed, and are not listed."
@@ -518,7 +518,7 @@ class Compression(Study[CompressionState]):
 
     @override
     def keep(self, state: CompressionState, cache: Artifacts) -> None:
-        """Remove what processes that were killed have left of files."""
+        """Remove temporary files of an ended run, which killed processes may have left."""
         from agent_forge.phases.compression.work import packing
 
         if state.ended:

@@ -121,7 +121,7 @@ class CompressionConfig(BaseModel):
     @field_validator("budget", mode="before")
     @classmethod
     def _in_bytes(cls, value: object) -> object:
-        """Return a size that is a number with a unit in bytes."""
+        """Return a size such as "300kB" in bytes; other values are unchanged."""
         if not isinstance(value, str):
             return value
         match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*", value)
@@ -132,12 +132,12 @@ class CompressionConfig(BaseModel):
     @field_validator("settings", mode="before")
     @classmethod
     def _separated(cls, value: object) -> object:
-        """Return names that are given as one text, separated by commas."""
+        """Return a tuple of the names that a text separates by commas; others are unchanged."""
         return tuple(value.split(",")) if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _known(self) -> Self:
-        """Refuse settings that are not on the menu, or twice."""
+        """Return the settings; raise ValueError if one is not on the menu, or is there twice."""
         if unknown := [name for name in self.settings if name not in MENU]:
             raise ValueError(f"there is no setting {unknown[0]!r}: there are {', '.join(MENU)}")
         if len(set(self.settings)) < len(self.settings):

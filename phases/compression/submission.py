@@ -28,7 +28,7 @@ STUDENT = "student"
 
 
 def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
-    """Return the plan of a compression of one `model`, with `students` beside it or none.
+    """Return the plan of a compression of one `model`, with any number of `students`.
 
     Raises ConfigError or UnavailableError.
     """
@@ -62,7 +62,7 @@ def check_machine(config: CompressionConfig) -> None:
 
 
 def check(plan: Plan) -> Checked:
-    """Open models (headers only), tokenizers and data; raise the errors that a start would raise."""
+    """Return the result of a check: warnings, parameters, document counts; raise as a start would."""
     from agent_forge.evaluation.loading import load_items, load_tokenizer, texts_of
     from agent_forge.weights.folders import model_config
     from agent_forge.weights.folders.checkpoint import open_checkpoint
@@ -93,7 +93,7 @@ def check(plan: Plan) -> Checked:
 
 
 def _check_floats(opened: Checkpoint) -> None:
-    """Raise ConfigError for a tensor that no codec takes."""
+    """Raise ConfigError if a tensor has a dtype that no codec takes."""
     from agent_forge.weights.formats.coded_file import FLOATS
 
     for name, (dtype, shape) in opened.shapes.items():
@@ -102,7 +102,7 @@ def _check_floats(opened: Checkpoint) -> None:
 
 
 def _check_budget(budget: int | None, tensors: int) -> None:
-    """Raise ConfigError for a budget that the digests in a file's header exceed."""
+    """Raise ConfigError if the header's digests alone are larger than the budget."""
     from agent_forge.weights.formats.coded_file import DIGEST_BYTES, FIXED
 
     least = FIXED + tensors * DIGEST_BYTES
@@ -117,7 +117,7 @@ def _check_budget(budget: int | None, tensors: int) -> None:
 
 
 def student_names(texts: Sequence[str]) -> list[str]:
-    """Return the first parts of the students' points' names: distinct, and without separators."""
+    """Return a short name for each student: distinct, of letters, digits, ".", "_" and "-"."""
     names: list[str] = []
     for text in texts:
         plain = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")
@@ -130,7 +130,7 @@ def student_names(texts: Sequence[str]) -> list[str]:
 def check_student(
     name: str, own_size: int, given_size: int, tokenizer: Tokenizer, other_tokenizer: Tokenizer
 ) -> None:
-    """Raise ConfigError for a student that is not smaller, or reads text by other tokens.
+    """Raise ConfigError if a student is not smaller than the given model, or has another tokenizer.
 
     `own_size` and `given_size` are numbers of parameters; `other_tokenizer` is the given model's.
     """
@@ -148,7 +148,7 @@ def check_student(
 
 
 def _form(tokenizer: Any) -> object:
-    """Return what decides how a tokenizer cuts text."""
+    """Return a value that is equal for tokenizers that cut text alike."""
     if tokenizer.is_fast:
         return tokenizer.backend_tokenizer.to_str()
     return type(tokenizer).__name__, tokenizer.get_vocab()

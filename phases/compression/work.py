@@ -92,12 +92,12 @@ class OpenedModel:
 
     @cached_property
     def place(self) -> Path:
-        """The folder of this machine's own copy of the model."""
+        """The folder of the model on this machine: a private copy."""
         return self._cache.supply.model(self.given, self.pinned.source if self.pinned else None)
 
     @cached_property
     def model(self) -> Model:
-        """The model, tied weights once. Raises SourceChangedError for other weights."""
+        """The model with weights, tied ones once. Raises SourceChangedError if the weights changed."""
         pinned = self.pinned.source if self.pinned else None
         return self._cache.supply.checked(self.place, pinned)
 
@@ -113,13 +113,13 @@ class OpenedModel:
 
     @cached_property
     def resident(self) -> ResidentModel:
-        """The object that computes with weights of this architecture."""
+        """The module of this architecture into which weights to measure are loaded."""
         tied = not any(head in self.model.weights for head in HEADS.values())
         return ResidentModel(self.place, self._device, tied)
 
     @cached_property
     def window(self) -> int:
-        """Tokens that a prediction may look back on."""
+        """The number of tokens that a prediction may look back on."""
         return min(self._config.context, self.checkpoint.positions or 1 << 30)
 
     @cached_property
@@ -131,7 +131,7 @@ class OpenedModel:
 
     @cached_property
     def grams(self) -> Weights:
-        """The grams of all layers, kept or read again. Raises SourceChangedError for other ones."""
+        """Grams of all layers, cached or read again. Raises SourceChangedError if they differ."""
         pinned = self.pinned.grams if self.pinned else None
         if pinned is not None and (stored_grams := self._cache.get(pinned)) is not None:
             return stored_grams
@@ -145,7 +145,7 @@ class OpenedModel:
         return layer_grams
 
     def calibrated(self) -> tuple[dict[str, torch.Tensor], int]:
-        """Return grams of all linear layers with the counts of tokens, and how many tokens."""
+        """Return (layer → gram of its inputs, and counts of tokens; number of tokens read)."""
         texts = self._calibration().values()
         split = [documents(group, self.tokenizer, self.window) for group in texts]
         windows = in_turn(split, self._config.calibration)
@@ -161,9 +161,9 @@ class OpenedModel:
     def scored(
         self, weights: Weights, texts: Texts, name: str
     ) -> tuple[dict[str, tuple[float, ...]], dict[str, tuple[int, ...]]]:
-        """Return domain → −log p in nats of each document, and domain → their bytes.
+        """Return (domain → −log p in nats of each document, domain → bytes of each).
 
-        Raises UnmeasurableError for weights that give no finite numbers.
+        Raises UnmeasurableError if a number is not finite.
         """
         self.resident.load(weights)
         return perplexity.scored(self.resident, texts, self.tokenizer, self.window, name)
@@ -198,7 +198,7 @@ class Context(TaskContext[CompressionState]):
         ]
 
     def _record(self, number: int) -> Subject | None:
-        """Return what `started` pins of a model, by its place; None before the start."""
+        """Return the record of model `number` in `started`; None before the start."""
         started = self.state.started
         return recipes.subjects(started)[number] if started else None
 
@@ -208,16 +208,16 @@ class Context(TaskContext[CompressionState]):
         return self.models[0]
 
     def model_of(self, recipe: Transform) -> OpenedModel:
-        """Return the model that a recipe of an encoding or a decoding is of."""
+        """Return the opened model that a recipe of an encoding or decoding reads."""
         return self.model_by_id(recipe.inputs["model"])
 
     def model_by_id(self, source: str) -> OpenedModel:
-        """Return a model by the id of its own recipe."""
+        """Return the opened model whose own recipe has this id."""
         return next(m for m in self.models if m.pinned and recipes.source(m.pinned) == source)
 
     @cached_property
     def items(self) -> list[Item]:
-        """All items of the data: the pinned ones if they are kept, else read from the files."""
+        """All items of the data: those of the shared copy if pinned, otherwise read from the files."""
         run_data, started = self.state.submitted.data, self.state.started
         pinned = started.data_digest if started else None
         pinned_items = kept_items.pinned(self._cache.supply, run_data, pinned, NEEDED)
@@ -252,19 +252,19 @@ class Context(TaskContext[CompressionState]):
 
     @property
     def run(self) -> Run:
-        """The run with all that its script has said."""
+        """The run, as its script has described it so far."""
         kind: Any = kinds.of(self.state.kind)
         return kind.run(self.state)
 
     @property
     def encodings(self) -> Mapping[str, Transform]:
-        """Recipe id → recipe of everything that is encoded."""
+        """Recipe id → recipe of every encoding."""
         return dict(recipes.encodings(self.run).values())
 
     # ---- tasks ---------------------------------------------------------------------------------
 
     def carry_out(self, task: Task) -> Event:
-        """Do the task and return its event; append nothing. Raises the errors of the work."""
+        """Do a task and return its event; append nothing. Raises the errors of the work."""
         if isinstance(task, Start):
             return self.started()
         if isinstance(task, Make):
@@ -277,7 +277,7 @@ class Context(TaskContext[CompressionState]):
     # ---- started -------------------------------------------------------------------------------
 
     def started(self) -> Started:
-        """Read models and items; return the event that pins them. Raises SourceError, DataError."""
+        """Return the event that pins models, items and grams. Raises SourceError, DataError."""
         submitted, supply = self.state.submitted, self._cache.supply
         whole = self._pinned(self.given)
         pinned = data_items.digest(self.items)
@@ -296,7 +296,7 @@ class Context(TaskContext[CompressionState]):
         )
 
     def _students(self, source: SourceRecord) -> tuple[StudentRecord, ...]:
-        """Return the records of the students. Raises ConfigError for one that does not fit."""
+        """Return the students' records. Raises ConfigError if one is too large or a duplicate."""
         records: list[StudentRecord] = []
         names = student_names([model.name for model in self.state.submitted.students])
         for name, opened in zip(names, self.models[1:], strict=True):
@@ -309,7 +309,7 @@ class Context(TaskContext[CompressionState]):
         return tuple(records)
 
     def _pinned(self, opened: OpenedModel) -> Plain:
-        """Return what is pinned of a model. Raises SourceError, NotFiniteError."""
+        """Return the fields that a model's record pins. Raises SourceError, NotFiniteError."""
         weights, checkpoint = opened.checkpoint.tensors(), opened.checkpoint
         _check_finite(weights)
         record = recorded(opened.given, opened.place, checkpoint)
@@ -343,7 +343,7 @@ class Context(TaskContext[CompressionState]):
     # ---- encoded, packed -----------------------------------------------------------------------
 
     def _encoded(self, task: Make) -> Encoded | Refused:
-        """Encode a matrix, keep it, and measure its errors."""
+        """Encode a matrix and keep it; return `encoded` with its errors, or `refused`."""
         try:
             event = self.maker.make(task)
             coded = unpacked(self.maker.weights(task.recipe))
@@ -370,7 +370,7 @@ class Context(TaskContext[CompressionState]):
         )
 
     def _packed(self, recipe: Transform) -> Packed:
-        """Write a model's file, measure it, and decode the model; the file is not kept."""
+        """Return the `packed` event of a model: write its file, measure and decode it, remove it."""
         began = time.monotonic()
         place = packing(self._cache, self.state.run)
         place.mkdir(parents=True, exist_ok=True)
@@ -391,7 +391,7 @@ class Context(TaskContext[CompressionState]):
     def write(
         self, recipe: Transform, file: Path, files: Mapping[str, bytes] | None = None
     ) -> coded_file.Written:
-        """Write the file that a model is decoded from; `files` are companions by name."""
+        """Write the file of coded weights; return digest and bytes. `files` are companions by name."""
         params = decode.Decoding.model_validate(recipe.params)
         record = recipe.model_dump(mode="json") if files else None
         inputs = self._inputs(recipe)
@@ -399,7 +399,7 @@ class Context(TaskContext[CompressionState]):
         return coded_file.write(file, decode.tensors(inputs, params), config, files, record)
 
     def _inputs(self, recipe: Transform) -> dict[str, Model]:
-        """Return role → model of a decoding's inputs."""
+        """Return role → model of a decoding's inputs: each encoding, and the given model."""
         encodings, models = self.encodings, {}
         for role, id_ in recipe.inputs.items():
             coded = id_ in encodings
@@ -409,9 +409,9 @@ class Context(TaskContext[CompressionState]):
         return models
 
     def weights(self, recipe: Transform) -> Weights:
-        """Return the weights of a decoded model, kept or decoded again.
+        """Return the weights of a decoded model, from the cache or decoded again.
 
-        Raises SourceChangedError for others than those that are recorded.
+        Raises SourceChangedError if they differ from the recorded ones.
         """
         event = self.state.made.get(recipe.id)
         if event is not None and (stored_weights := self._cache.get(event.digest)) is not None:
@@ -428,7 +428,7 @@ class Context(TaskContext[CompressionState]):
     # ---- observed ------------------------------------------------------------------------------
 
     def observed(self, task: Observe) -> Observed | Unmeasurable:
-        """Score every document of a slice."""
+        """Return the `observed` event with the scores of a slice's documents, or `unmeasurable`."""
         began = time.monotonic()
         recipe = self._recipe(task.recipe_id)
         if recipe is None:
@@ -448,7 +448,7 @@ class Context(TaskContext[CompressionState]):
         return answered(task, *scored, began)
 
     def _recipe(self, recipe_id: str) -> Transform | None:
-        """Return the recipe of a measured model; None: one as it was given."""
+        """Return the recipe of a decoded model by its id; None for a model as it was given."""
         if recipe_id in map(recipes.source, recipes.subjects(self.state.started)):
             return None
         event = self.state.made.get(recipe_id)
@@ -469,12 +469,12 @@ def _grams(opened: OpenedModel) -> Model:
 
 
 def packing(cache: Artifacts, run: str) -> Path:
-    """Return the folder for files of a run that are being measured."""
+    """Return the folder of a run's files that are being measured."""
     return cache.folder / "packing" / run
 
 
 def _check_finite(weights: Weights) -> None:
-    """Raise NotFiniteError naming a tensor with NaN or Inf."""
+    """Raise NotFiniteError if a tensor has NaN or Inf."""
     for name, tensor in weights.items():
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
             raise NotFiniteError(f"tensor {name} holds NaN or Inf: the model cannot be compressed.")
@@ -483,7 +483,7 @@ def _check_finite(weights: Weights) -> None:
 def _output_error(
     lost: torch.Tensor, original: torch.Tensor, gram: torch.Tensor | None, rows: torch.Tensor | None
 ) -> float | None:
-    """Return the relative squared error of a layer's outputs; None if its inputs are not known.
+    """Return the relative squared error of a layer's outputs; None if its inputs are unknown.
 
     `rows` counts how often each row of an embedding is read.
     """
@@ -494,7 +494,7 @@ def _output_error(
 
 
 def _ratio(lost: torch.Tensor, original: torch.Tensor, gram: torch.Tensor | None) -> float:
-    """Return ‖lost‖² / ‖original‖², of outputs if a gram of inputs is given; 0 for zeros."""
+    """Return ‖lost‖² / ‖original‖², of the outputs if `gram` is given; 0 if `original` is 0."""
     if gram is None:
         below = float(original.square().sum())
         return float(lost.square().sum()) / below if below else 0.0

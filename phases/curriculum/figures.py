@@ -32,13 +32,13 @@ from agent_forge.weights.recipes import Train
 
 MEASURE = "exact-answers@1"
 ADAPTIVE, UNIFORM = "adaptive", "uniform"
-#: Arms that are adaptive with something beside it.
+#: Arms that are `adaptive` with an addition.
 BESIDE: tuple[Arm, ...] = ("chaos", "dreams", "self_model", "stages")
 
 
 @dataclass
 class Course:
-    """An arm as far as it has come, segment by segment."""
+    """The training of one arm so far, segment by segment."""
 
     arm: Arm
     #: The mixes that are chosen, and the recipes of the segments with these.
@@ -55,18 +55,18 @@ class Course:
         return [mean(event) for event in self.measured]
 
     def of(self, recipe_id: str) -> Observed:
-        """Return what was measured of a model that a segment begins with."""
+        """Return the measurement of the model with this recipe id."""
         return next(event for event in self.measured if event.recipe_id == recipe_id)
 
     def burst(self, segment: int) -> tuple[float, float]:
-        """Return accuracy before and after a segment that was measured, counted from 0."""
+        """Return (accuracy before, accuracy after) a measured segment, counted from 0."""
         return mean(self.of(self.segments[segment].start)), mean(self.measured[segment + 1])
 
     def origin(self, relapse: float) -> str:
-        """Return the id of the model that the next segment begins with.
+        """Return the recipe id of the model that the next segment begins with.
 
-        It is the newest one, or the one before the newest segment, if this had a burst and lost more
-        accuracy than `relapse`.
+        It is the newest model. If the newest segment had a burst and lost more accuracy than `relapse`,
+        it is the model before that segment.
         """
         if self.mixes and "chaos" in self.mixes[-1].added:
             before, after = self.burst(len(self.mixes) - 1)
@@ -100,7 +100,7 @@ class CurriculumRun(Run):
 
 
 def success(event: Observed) -> dict[str, Success]:
-    """Return cell → success, as the rule of the mix reads it."""
+    """Return cell → (share of items solved, number of items)."""
     return {name: Success(rate, len(event.items[name])) for name, rate in event.values.items()}
 
 
@@ -113,7 +113,7 @@ def families(event: Observed) -> dict[str, float]:
 
 
 def drawn(observations: Mapping[str, Observed], seed: int) -> dict[str, Counts]:
-    """Return arm → accuracy in each resample of the items, which all arms have in common."""
+    """Return arm → its accuracy in each resample of the items; the arms share the resamples."""
     counts = {name: len(items) for name, items in next(iter(observations.values())).items.items()}
     resamples = draws(counts, recipes.PURPOSE, seed)
 
@@ -130,7 +130,7 @@ def drawn(observations: Mapping[str, Observed], seed: int) -> dict[str, Counts]:
 def lead(
     observations: Mapping[str, Observed], resampled: Mapping[str, Counts], arm: str, baseline: str
 ) -> Figure:
-    """Return the accuracy of the arm `arm` minus that of `baseline`, with the interval."""
+    """Return the accuracy of `arm` minus that of `baseline`, with the interval."""
     return figure(
         mean(observations[arm]) - mean(observations[baseline]),
         resampled[arm] - resampled[baseline],
@@ -139,14 +139,14 @@ def lead(
 
 
 def verdict(lead: Figure) -> Verdict:
-    """Return what an arm with an addition is beside adaptive, by its lead."""
+    """Return "better", "worse" or "level": the side of 0 on which the lead's interval lies."""
     assert lead.low is not None
     assert lead.high is not None
     return panels.verdict(lead.low, lead.high)
 
 
 def compared(observations: Mapping[str, Observed]) -> dict[str, Compared]:
-    """Return arm → what was compared, as the event of the end has it."""
+    """Return arm → recipe id and accuracy, as `completed` records them."""
     return {
         arm: Compared(recipe_id=event.recipe_id, accuracy=mean(event))
         for arm, event in observations.items()
@@ -157,9 +157,9 @@ def compared(observations: Mapping[str, Observed]) -> dict[str, Compared]:
 
 
 def best(courses: Mapping[str, Course], seed: int) -> str:
-    """Return the arm that is the result: the most accurate at its end, on the selection slice.
+    """Return the name of the arm that is the result: the most accurate one on the selection slice.
 
-    Of equal arms it is adaptive. An arm with an addition must pay.
+    Adaptive wins a tie. An arm with an addition counts only if the addition pays.
     """
     paid = paying(courses, seed)
     able = [arm for arm in courses if arm not in BESIDE or arm in paid]
@@ -183,16 +183,16 @@ def paying(courses: Mapping[str, Course], seed: int) -> list[str]:
 
 
 def forgetting(course: Course) -> float:
-    """Return the largest drop of a family from its highest accuracy on the selection slice."""
+    """Return the largest drop of a family's accuracy from its highest on the selection slice."""
     along = [families(event) for event in course.measured]
     return max(max(rates[family] for rates in along) - rate for family, rate in along[-1].items())
 
 
 def tokens_to_equal(courses: Mapping[str, Course], bounds: Sequence[int]) -> float | None:
-    """Return the share of tokens after which adaptive is as accurate as uniform at its end.
+    """Return the share of tokens at which adaptive is as accurate as uniform's end; None if never.
 
-    None if it never is, if the arm uniform gained nothing, or if one of the arms is not trained.
-    `bounds` are the steps at which segments begin, and the number of all.
+    Also None if the arm uniform gained nothing, or if one of the arms is not trained. `bounds` are the
+    steps at which segments begin, and the number of all.
     """
     if not {ADAPTIVE, UNIFORM} <= set(courses):
         return None
@@ -218,7 +218,7 @@ def _to_equal(run: Any) -> Figure | None:
 
 
 def _over(arm: str, baseline: str) -> FigureRule:
-    """Return the rule of the accuracy of one arm minus another's, if both are trained."""
+    """Return the rule of a figure: the accuracy of `arm` minus that of `baseline`."""
 
     def value(run: Any) -> Figure | None:
         if {arm, baseline} <= set(run.seen):

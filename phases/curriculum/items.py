@@ -48,14 +48,14 @@ TRIED = 64
 
 
 def of_cells(config: CurriculumConfig) -> Iterator[tuple[str, str, int]]:
-    """Yield (cell, family, level), sorted by family."""
+    """Yield (name of the cell, family, level), sorted by family and level."""
     for family in sorted(config.families):
         for level in range(1, config.levels + 1):
             yield cell(family, level), family, level
 
 
 def check_items(config: CurriculumConfig, tokenizer: Tokenizer, context: int) -> None:
-    """Raise an error if the tokenizer cannot write a family's tasks, or a window cannot hold them.
+    """Raise an error if the tokenizer cannot write a family's tasks, or the context is too short.
 
     Some items of each highest level are tried: those are the longest. Raises SourceError, ConfigError.
     """
@@ -83,10 +83,9 @@ def check_items(config: CurriculumConfig, tokenizer: Tokenizer, context: int) ->
 def fill(
     folder: Path, config: CurriculumConfig, donor: Path, changes: Mapping[str, object]
 ) -> list[str]:
-    """Write streams, items, tokenizer and configuration; return notes on cells with few items.
+    """Write streams, items, tokenizer and configuration; return an empty list of notes.
 
     `changes` are settings of config.json in which the models differ from the given one in float32.
-
     Raises SourceError, DataError.
     """
     from safetensors.numpy import save_file
@@ -112,7 +111,7 @@ def fill(
 def held_out(
     config: CurriculumConfig, tokenizer: Tokenizer, family: str, level: int
 ) -> Iterator[dict[str, object]]:
-    """Yield a cell's items of both slices as rows of an item file. Raises DataError if one has none."""
+    """Yield a cell's items of both slices as rows of an item file. Raises DataError if it has none."""
     counts: dict[Slice, int] = {"selection": config.selection_items, "test": config.test_items}
     for on, count in counts.items():
         tasks = items(family, level, config.seed, on, count)
@@ -122,7 +121,7 @@ def held_out(
 
 
 def read(file: Path, tokenizer: Tokenizer, on: str) -> dict[str, list[Encoded]]:
-    """Return cell → the items of a slice, from an item file that `fill` wrote."""
+    """Return cell → the encoded items of a slice, from an item file that `fill` wrote."""
     items_by_cell: dict[str, list[Item]] = {}
     for line in file.read_text("utf-8").splitlines():
         row = json.loads(line)
@@ -137,9 +136,9 @@ def read(file: Path, tokenizer: Tokenizer, on: str) -> dict[str, list[Encoded]]:
 
 
 def text_streams(config: CurriculumConfig, tokenizer: Tokenizer) -> dict[str, Ids]:
-    """Return name → windows of built-in training text, int32 [tokens], as the objective reads them.
+    """Return name → built-in text for rehearsal: windows in one row, int32 [tokens].
 
-    Raises DataError for a domain whose text is shorter than a window.
+    Raises DataError if a domain's text is shorter than a window.
     """
     texts = kept_text.builtin({}, config.seed, config.characters, config.text_domains)
     streams = {}
@@ -155,7 +154,7 @@ def text_streams(config: CurriculumConfig, tokenizer: Tokenizer) -> dict[str, Id
 
 
 def windows(ids: Ids, size: int) -> Ids:
-    """Return whole windows of token ids in one row, all tokens but each window's first as answers."""
+    """Return an int32 stream of whole windows; all tokens but each window's first are answers."""
     whole = ids[: len(ids) // size * size].reshape(-1, size)
     return np.concatenate([whole[:, :1], -1 - whole[:, 1:]], axis=1).ravel()
 
@@ -171,7 +170,7 @@ Written = Mapping[str, tuple[Ids, int]]
 def written(
     model: LocalModel, tokenizer: Tokenizer, config: CurriculumConfig, task: Dream
 ) -> dict[str, tuple[Ids, int]]:
-    """Return what a model dreams of each cell: its answers that came to an end.
+    """Return cell → (stream of the model's finished answers, how many are right).
 
     Prompts are drawn from the training items. A cell without such an answer is left out.
     """
@@ -191,7 +190,7 @@ def written(
 def _answered(
     model: LocalModel, tokenizer: Any, items: Sequence[Item], key: tuple[str | int, ...]
 ) -> tuple[list[Encoded], int]:
-    """Return items with the model's own answers in the place of the right ones, and how many are."""
+    """Return (items with the model's finished answers, how many answers are right)."""
     encoded = encode(tokenizer, items)
     limit = max(len(encoded_example.answer) for encoded_example in encoded) + SPARE
     beginnings = [np.asarray(encoded_example.prompt, np.int32) for encoded_example in encoded]
@@ -207,7 +206,7 @@ def _answered(
 
 
 def answered(task: Dream, cache: Artifacts, write: Callable[[], Written]) -> Dreamed:
-    """Let `write` dream, keep what it returns, and return the event."""
+    """Return the `dreamed` event of what `write` returns; the dreams are kept in the cache."""
     began, dreams = time.monotonic(), write()
     tensors = {cell: torch.from_numpy(ids) for cell, (ids, _) in dreams.items()}
     seconds, name = time.monotonic() - began, digest(tensors)
@@ -220,14 +219,14 @@ def answered(task: Dream, cache: Artifacts, write: Callable[[], Written]) -> Dre
 
 
 def _count(ids: Ids) -> int:
-    """Return the number of items of a stream."""
+    """Return the number of items in a stream."""
     return len(ends(ids))
 
 
 def kept(event: Dreamed, cache: Artifacts, write: Callable[[], Written]) -> dict[str, Ids]:
-    """Return cell → stream of what was dreamt; `write` dreams again if the cache lacks it.
+    """Return cell → stream of dreams, from the cache; `write` dreams again if the cache lacks them.
 
-    Raises SourceChangedError if other dreams come out than those that are recorded.
+    Raises SourceChangedError if those differ from the recorded ones.
     """
     streams = cache.get(event.digest)
     if streams is None:

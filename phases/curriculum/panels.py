@@ -48,7 +48,7 @@ def headline(run: CurriculumRun, over: str) -> Result | None:
 
 
 def panels(study: Study[MakingState], run: CurriculumRun, curves: Curves) -> list[Panel]:
-    """Return the panels of what is there."""
+    """Return the panels that the events so far allow: arms, courses, mixes, success, models."""
     return [*_panels(study, run, curves)]
 
 
@@ -84,7 +84,7 @@ def _arms(study: Study[MakingState], run: CurriculumRun) -> Arms:
 
 
 def _course(run: CurriculumRun) -> Lines:
-    """Return accuracy over tokens, on the selection slice."""
+    """Return the panel of curves: each arm's accuracy on the selection slice, over tokens."""
     at = recipes.tokens(run.settings, run.started.context)
     series = []
     for arm, course in run.courses.items():
@@ -102,7 +102,7 @@ def _course(run: CurriculumRun) -> Lines:
 
 
 def _levels(course: Course) -> Lines:
-    """Return the frontier of each family by segment."""
+    """Return the panel of curves: the frontier of each family by segment."""
     return Lines(
         name="levels",
         title="Levels by time",
@@ -117,7 +117,7 @@ def _levels(course: Course) -> Lines:
 
 
 def _mix(run: CurriculumRun, course: Course) -> Shares:
-    """Return the share of each family by segment."""
+    """Return the panel of stacked shares: the share of each family by segment."""
     config = run.settings
     families = [*sorted(config.families), *([TEXT] if config.text else [])]
     return Shares(
@@ -139,7 +139,7 @@ def _share(mix: Mapping[str, float], family: str) -> float:
 
 
 def _matrix(arm: str, event: Observed) -> Matrix:
-    """Return success by family and level: on the test slice, or the newest on the selection slice."""
+    """Return the table panel of success by family and level, on the slice of the event."""
     names = [cell.partition("/") for cell in event.values]
     families = sorted({family for family, _, _ in names})
     levels = sorted({int(level) for _, _, level in names})
@@ -159,7 +159,7 @@ def _matrix(arm: str, event: Observed) -> Matrix:
 
 
 def _reasons(run: CurriculumRun, course: Course) -> Units:
-    """Return why frontiers moved."""
+    """Return the table panel of frontier moves: segment, family, new level, and the rule."""
     rows = tuple(
         (event.segment + 1, family, frontier.level, frontier.change, reason(run.settings, frontier))
         for event in course.mixes
@@ -180,7 +180,7 @@ def _reasons(run: CurriculumRun, course: Course) -> Units:
 
 
 def additions(run: CurriculumRun) -> Iterator[Units]:
-    """Yield what additions have brought, bursts, dreams and stages, of those that are there."""
+    """Yield the table panels of additions: verdicts, bursts, dreams and stages, if there are any."""
     leads = run.state.completed.figures if run.state.completed else {}
     if words := verdicts(leads):
         yield Units(
@@ -203,7 +203,7 @@ def additions(run: CurriculumRun) -> Iterator[Units]:
 
 
 def _bursts(run: CurriculumRun) -> Iterator[Units]:
-    """Yield the bursts of all arms, and accuracy before and after each."""
+    """Yield the table panel of bursts, with accuracy before and after each; nothing without bursts."""
     rows = tuple(
         (arm, row["segment"], row["before"], row["after"], "yes" if row["returned"] else "no")
         for arm, course in run.courses.items()
@@ -224,7 +224,7 @@ def _bursts(run: CurriculumRun) -> Iterator[Units]:
 
 
 def _dreams(run: CurriculumRun) -> Iterator[Units]:
-    """Yield the dreams of all arms, and how many of them are right."""
+    """Yield the table panel of dreams, with how many are right; nothing without dreams."""
     rows = tuple((arm, *row.values()) for arm, course in run.courses.items() for row in dreams(course))
     if rows:
         yield Units(
@@ -240,7 +240,7 @@ def _dreams(run: CurriculumRun) -> Iterator[Units]:
 
 
 def _stages(course: Course) -> Iterator[Units]:
-    """Yield the stages of the arm `stages`, with accuracy at the end of each segment."""
+    """Yield the table panel of the arm's stages, with accuracy at the end of each segment."""
     if not course.measured:
         return
     names = ["assessment", *((event.stage or "").replace("_", " ") for event in course.mixes)]
@@ -262,7 +262,7 @@ def _stages(course: Course) -> Iterator[Units]:
 
 
 def report(run: CurriculumRun) -> dict[str, object]:
-    """Return the report of a run that has completed, as plain data."""
+    """Return the report of a completed run as JSON data."""
     courses, done = run.courses.items(), run.state.completed
     return {
         "model": run.started.model.name,
@@ -291,13 +291,13 @@ def report(run: CurriculumRun) -> dict[str, object]:
 
 
 def verdicts(figures_: Mapping[str, Figure]) -> dict[str, str]:
-    """Return arm with an addition → what its lead over adaptive says."""
+    """Return arm with an addition → "better", "worse" or "level" beside the arm adaptive."""
     leads = {arm: figures_.get(f"lead_of_{arm}") for arm in BESIDE}
     return {arm: figures.verdict(lead) for arm, lead in leads.items() if lead is not None}
 
 
 def bursts(course: Course) -> list[Plain]:
-    """Return the bursts of an arm that are measured, with accuracy before and after each.
+    """Return a row, field → value, for each measured burst: accuracy before and after.
 
     Segments count from 1; `returned`: the next one began with the model before the burst.
     """
@@ -312,7 +312,7 @@ def bursts(course: Course) -> list[Plain]:
 
 
 def dreams(course: Course) -> list[Plain]:
-    """Return what an arm dreamt before a segment, which counts from 1, and how much is right."""
+    """Return a row, field → value, for each segment with dreams: how many, and how many are right."""
     rows = []
     for number, event in course.dreamt.items():
         if number < len(course.mixes) and event.cells:
@@ -336,7 +336,7 @@ def frontiers(course: Course) -> dict[str, list[int]]:
 
 
 def lines(run: CurriculumRun) -> list[str]:
-    """Return the report as lines of text for users."""
+    """Return the report of a completed run as lines of text for a terminal."""
     words = tables.words(run.study.arms)
     families = sorted(run.settings.families)
     out = ["share of the test items that are solved, in percent:"]
@@ -355,7 +355,7 @@ def lines(run: CurriculumRun) -> list[str]:
 
 
 def sentences(run: CurriculumRun) -> list[str]:
-    """Return what a completed run has found, as a list in Markdown."""
+    """Return the findings of a completed run as Markdown list items."""
     run_figures = run.state.completed.figures
     accuracy, gain = run_figures["accuracy"], run_figures["gain"]
     out = [
@@ -383,7 +383,7 @@ def sentences(run: CurriculumRun) -> list[str]:
 
 
 def mix_line(event: MixChosen) -> str:
-    """Return the arm and segment of a mix, what the segment has beside it, and moved frontiers."""
+    """Return a line of text: arm and segment of a mix, additions, and frontiers that moved."""
     moved = [
         f"{family} {frontier.change} to level {frontier.level}"
         for family, frontier in event.frontiers.items()
@@ -398,7 +398,7 @@ def mix_line(event: MixChosen) -> str:
 
 
 def reason(config: CurriculumConfig, frontier: Frontier) -> str:
-    """Return the rule by which a family's frontier moved, with the success that it follows from."""
+    """Return a sentence: the rule by which a frontier moved, and the success behind the move."""
     solved = f"{100 * frontier.success:.0f} % of its {frontier.items} items are solved"
     passing = f"more than {100 * config.promote:g} %"
     match frontier.change:
@@ -428,7 +428,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def paragraphs(run: CurriculumRun, role: str) -> list[str]:
-    """Return what the model was trained on."""
+    """Return one line of the model card: the training tokens, the families and the arm."""
     families, arm = ", ".join(sorted(run.settings.families)), str(run.result)
     read = recipes.tokens(run.settings, run.started.context)[-1]
     words = f"the arm {arm}, {run.study.arms[arm].words}"

@@ -40,18 +40,18 @@ START = "start"
 #: Key of the random draws of all trainings.
 PURPOSE = "curriculum"
 OBJECTIVE = "answers@1"
-#: With noise or a self-model beside the answers.
+#: The objective with noise or a self-model beside the answers.
 BESIDE = "answers@2"
 
 
 def bounds(config: CurriculumConfig, context: int) -> list[int]:
-    """Return the step at which each segment begins, and the number of all steps."""
+    """Return the step at which each segment begins, and last the number of all steps."""
     count = config.steps_of(context)
     return [count * number // config.segments for number in range(config.segments + 1)]
 
 
 def tokens(config: CurriculumConfig, context: int) -> list[int]:
-    """Return the tokens that an arm has read when each segment begins, and at its end."""
+    """Return the number of tokens read when each segment begins, and last in the whole training."""
     return [step * config.batch * context for step in bounds(config, context)]
 
 
@@ -77,7 +77,7 @@ def segment(
     before: str | None,
     dreamt: Mapping[str, str] = {},
 ) -> Train:
-    """Return the recipe of a segment; `before` is the id of the training that it carries on.
+    """Return the training of an arm's segment; `before` is the id of the one that it carries on.
 
     `dreamt` are the digests of streams of dreams by name.
     """
@@ -101,7 +101,7 @@ def segment(
 def _beside(
     config: CurriculumConfig, started: Started, chosen: MixChosen, schedule: Algorithm
 ) -> dict[str, object]:
-    """Return the fields of a recipe that chaos and a self-model change.
+    """Return the fields of a training that chaos and a self-model change, by name.
 
     During a burst a leap of the loss is wanted: only numbers that are not finite end such a training.
     """
@@ -224,7 +224,7 @@ class Completed(ModelsCompleted):
 
 
 def _by_frontier(data: dict[str, object]) -> dict[str, object]:
-    """Return what was asked for with the settings `rule` and `divergence`: there was one rule."""
+    """Return the data of `submitted` in a later schema: `rule` is "frontier", and there is no watch."""
     config = {**without_watch(data)["config"], "rule": "frontier"}
     return {**data, "config": config}
 
@@ -253,17 +253,17 @@ class Dream:
 
 
 def stream(cell: str, recipe_id: str) -> str:
-    """Return the name of the stream of a model's dreams of a cell: "FAMILY/LEVEL/dreams-ID"."""
+    """Return the name of a stream of dreams, "FAMILY/LEVEL/dreams-ID"; ID is the model's."""
     return f"{cell}/dreams-{recipe_id[:12]}"
 
 
 def streams(event: Dreamed) -> dict[str, str]:
-    """Return name of a stream → its digest, of what a model dreamt."""
+    """Return name of a stream of dreams → its digest."""
     return {stream(cell, event.recipe_id): dream.digest for cell, dream in event.cells.items()}
 
 
 def validate_answer(task: Dream, event: Dreamed, most: int) -> str | None:
-    """Return why an event does not answer the task; None if it does. `most` are the items of a cell."""
+    """Return why an event does not answer the task, None if it does; `most` bounds a cell's items."""
     if event.recipe_id != task.recipe_id:
         return "another model dreamt than the one that was asked"
     if not set(event.cells) <= set(task.cells):

@@ -97,7 +97,7 @@ class Curriculum(Study[MakingState]):
 
     @override
     def script(self, run: Any) -> Script:
-        """Train all arms side by side, choose the best one, compare all with the given model."""
+        """Yield the steps: train all arms side by side, choose the best, compare all."""
         run.courses = {arm: Course(arm) for arm in run.settings.arms}
         yield run.make(**{START: as_float32(run.started)})
         yield Together({arm: self._trained(run, course) for arm, course in run.courses.items()})
@@ -106,7 +106,7 @@ class Curriculum(Study[MakingState]):
         return lambda: run.end(chosen=run.result, arms=figures.compared(run.seen))
 
     def _trained(self, run: CurriculumRun, course: Course) -> Script:
-        """Train an arm: choose a mix, train a segment with it, measure; again for each segment."""
+        """Yield the steps of an arm: for each segment choose a mix, train, measure."""
         config, arm = run.settings, course.arm
         measured = yield run.ask({START: run.on(START, MEASURE)})
         course.measured.append(measured[START])
@@ -140,7 +140,7 @@ class Curriculum(Study[MakingState]):
 
     @override
     def measurements(self, state: MakingState, digest: str) -> list[Measurement]:
-        """Return nothing: the run measures no text."""
+        """Return an empty list: the run measures no text."""
         return []
 
     @override
@@ -158,13 +158,13 @@ class Curriculum(Study[MakingState]):
 
     @override
     def check_settings(self, config: CurriculumConfig) -> None:
-        """Raise ConfigError or UnavailableError for a family that cannot be trained on."""
+        """Raise ConfigError or UnavailableError if a family cannot be trained on."""
         for family in config.families:
             check_family(config, family)
 
     @override
     def check_machine(self, config: CurriculumConfig) -> None:
-        """Raise SandboxUnavailableError if programs run and this machine cannot lock them in."""
+        """Raise SandboxUnavailableError if programs run that this machine cannot isolate."""
         check_sandbox(config)
 
     @override
@@ -206,7 +206,7 @@ class Curriculum(Study[MakingState]):
     def outlook(
         self, state: MakingState, rehearsal: object, under_way: Sequence[tuple[str, float]] = ()
     ) -> Outlook:
-        """Return the run's progress in steps, and the time left.
+        """Return the steps done and in all, and the seconds left.
 
         The next mixes are not known: a step is taken to cost what those before cost, with what was
         measured between them.
@@ -224,7 +224,7 @@ class Curriculum(Study[MakingState]):
         return Outlook(done, of, done / of, left, unit)
 
     def _chains(self, state: MakingState) -> Group:
-        """Return arm → the recipes of its segments so far."""
+        """Return arm → the trainings of its segments so far."""
         return {arm: course.segments for arm, course in self.run(state).courses.items()}
 
     @override
@@ -243,7 +243,7 @@ class Curriculum(Study[MakingState]):
 
     @override
     def groups(self, state: MakingState) -> Sequence[Group]:
-        """Return the arms side by side, each with its segments so far."""
+        """Return one group: arm → the trainings of its segments so far."""
         return [self._chains(state)]
 
     @override
@@ -287,7 +287,7 @@ class Curriculum(Study[MakingState]):
 
     @override
     def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
-        """Return the number of cells and items, and the tokens that each training reads."""
+        """Return name → (value, ""): families, levels, items, and tokens of a training."""
         config, started = run.settings, run.started
         return {
             "families": (len(config.families), ""),
@@ -298,7 +298,7 @@ class Curriculum(Study[MakingState]):
 
     @override
     def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
-        """Return arms, courses, levels, mixes, success by cell, training curves and models."""
+        """Return the panels of arms, courses, levels, mixes, success, curves and models."""
         run: Any = self.begun(state)
         return [] if run is None else panels.panels(self, run, self.curves(state))
 
@@ -316,7 +316,7 @@ class Curriculum(Study[MakingState]):
 
 
 def _mix(config: CurriculumConfig, course: Course, begins: str, dreamt: Sequence[str]) -> MixChosen:
-    """Return the next mix of an arm.
+    """Return the `mix_chosen` event of an arm's next segment.
 
     `begins` is the id of the model that the segment begins with, `dreamt` are streams of its dreams.
     """
@@ -336,7 +336,7 @@ def _mix(config: CurriculumConfig, course: Course, begins: str, dreamt: Sequence
 
 
 def check_family(config: CurriculumConfig, family: str) -> None:
-    """Raise ConfigError for a family that there is not, or that has not as many levels."""
+    """Raise ConfigError if a family is unknown, or has fewer levels than the settings ask for."""
     if not task_families.uses_tools(family):
         task_family = task_families.find(family)
         if isinstance(task_family, Gym):
@@ -355,7 +355,7 @@ def check_family(config: CurriculumConfig, family: str) -> None:
 
 
 def check_model(config: CurriculumConfig, opened: Checkpoint) -> None:
-    """Raise ConfigError or SourceError for a model that cannot be trained on the tasks."""
+    """Raise ConfigError or SourceError if a model cannot be trained on the tasks."""
     from agent_forge.evaluation.training_text.kept_text import given_tokenizer
     from agent_forge.phases.curriculum.items import check_items
 
@@ -366,7 +366,7 @@ def check_model(config: CurriculumConfig, opened: Checkpoint) -> None:
 
 
 def check_sandbox(config: CurriculumConfig) -> None:
-    """Raise SandboxUnavailableError if a task runs programs and this machine cannot lock them in."""
+    """Raise SandboxUnavailableError if tasks run programs that this machine cannot isolate."""
     from agent_forge.evaluation.sandbox.sandbox import Sandbox
 
     if f"{task_families.TOOLS}execution" in config.families:
@@ -374,7 +374,7 @@ def check_sandbox(config: CurriculumConfig) -> None:
 
 
 def _check_layer(config: CurriculumConfig, settings: Mapping[str, object]) -> None:
-    """Raise ConfigError if a self-model is asked for, and the model has no such layer."""
+    """Raise ConfigError if a self-model is asked for and the model lacks its layer."""
     from agent_forge.weights.training.models.self_model import SelfModel
 
     trained = "self_model" in (*config.arms, *config.adds) or "stages" in config.arms

@@ -36,18 +36,18 @@ Cells = Mapping[str, Sequence[ToolItem]]
 
 
 def families(config: CurriculumConfig) -> list[str]:
-    """Return the run's families that use tools, sorted."""
+    """Return the names of the run's families that use tools, sorted."""
     return sorted(filter(task_families.uses_tools, config.families))
 
 
 def items(config: CurriculumConfig, family: str, level: int, on: Slice, count: int) -> list[ToolItem]:
-    """Return up to `count` tasks of a cell of a slice."""
+    """Return up to `count` tasks of a cell, from a slice."""
     name = family.removeprefix(task_families.TOOLS)
     return item_sets.of_level(name, level, config.seed, on, count)
 
 
 def held_out(config: CurriculumConfig, on: Slice) -> dict[str, list[ToolItem]]:
-    """Return cell → tasks to measure on, of the slices selection and test."""
+    """Return cell → tasks of a slice to measure on, "selection" or "test"."""
     count = config.selection_items if on == "selection" else config.test_items
     return {
         cell(family, level): items(config, family, level, on, count)
@@ -66,14 +66,14 @@ def digest(config: CurriculumConfig) -> str | None:
 
 
 def speech_of(config: CurriculumConfig, tokenizer: Tokenizer) -> Speech:
-    """Return how sessions are written. Raises ConfigError for a tokenizer that cannot write calls."""
+    """Return the form in which sessions and calls are written. Raises ConfigError if none fits."""
     tasks = [task for f in families(config) for task in items(config, f, config.levels, "train", TRIED)]
     names = {tool for task in tasks for tool in task.tools}
     return episodes.chosen(tokenizer, "auto", None, usable(names), tasks)
 
 
 def demonstrations(tasks: Sequence[ToolItem], spoken: Speech) -> list[Encoded]:
-    """Return the turns of the solutions of tasks, each with what stands before it."""
+    """Return the encoded turns of the tasks' solutions, each with all that stands before it."""
     with tempfile.TemporaryDirectory(prefix="forge-tools-") as place:
         turns: list[Encoded] = []
         for number, item in enumerate(tasks):
@@ -84,7 +84,7 @@ def demonstrations(tasks: Sequence[ToolItem], spoken: Speech) -> list[Encoded]:
 
 
 def _turns(item: ToolItem, spoken: Speech, box: Toolbox) -> Iterator[Encoded]:
-    """Yield the turns of a solution, session by session."""
+    """Yield the encoded turns of a task's solution, session by session."""
     encode = lambda text: spoken.tokenizer.encode(text, add_special_tokens=False)  # noqa: E731
     last = len(item.questions) - 1
     for number, (question, calls) in enumerate(zip(item.questions, item.calls, strict=True)):
@@ -92,7 +92,7 @@ def _turns(item: ToolItem, spoken: Speech, box: Toolbox) -> Iterator[Encoded]:
         for call in calls:
             ids = encode(spoken.form.written(call))
             yield Encoded(tuple(before), tuple(ids))
-            # A program's value is the answer: no program has to run to tell it.
+            # A program's value is the answer, which is known without running the program.
             output = item.answer if call.tool == "python" else box.answer(call).output
             before += [*ids, *(int(token) for token in spoken.after(output or ""))]
         end = item.answer if number == last and item.answer is not None else NOTED
@@ -100,7 +100,7 @@ def _turns(item: ToolItem, spoken: Speech, box: Toolbox) -> Iterator[Encoded]:
 
 
 def _longest(item: ToolItem, spoken: Speech) -> int:
-    """Return the tokens of the longest turn of a solution, without the end token."""
+    """Return the number of tokens of a solution's longest turn, without the end token."""
     calls = [spoken.form.written(call) for session in item.calls for call in session]
     texts = [*calls, item.answer or "", NOTED]
     return max(len(spoken.tokenizer.encode(text, add_special_tokens=False)) for text in texts)
@@ -109,7 +109,7 @@ def _longest(item: ToolItem, spoken: Speech) -> int:
 def solved(
     model: LocalModel, spoken: Speech, cells: Cells, sandbox: Any
 ) -> dict[str, tuple[float, ...]]:
-    """Return cell → for each task 1 if the model solves it, else 0; decoding is greedy.
+    """Return cell → for each task 1.0 if the model solves it, else 0.0; decoding is greedy.
 
     `sandbox` returns where programs run. Raises SandboxUnavailableError.
     """

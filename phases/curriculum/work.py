@@ -77,8 +77,13 @@ class Context(work.Context):
 
         return LazyStreams({name: source(event) for event in dreamt for name in recipes.streams(event)})
 
+<<<<<<< HEAD
     def _written(self, task: Dream, divided: bool = False) -> dict[str, tuple[Ids, int]]:
         """Return cell → stream of dreams, and how many are right, dreamt now."""
+=======
+    def _written(self, task: Dream) -> dict[str, tuple[Ids, int]]:
+        """Return cell → (stream of dreams, how many are right), dreamt now."""
+>>>>>>> main
         self._filled(task.recipe_id)
         model = ResidentModel.from_module(self._module)
         with pieces.divided() if divided else pieces.undivided():
@@ -104,7 +109,7 @@ class Context(work.Context):
         return event
 
     def _filled(self, recipe_id: str) -> PreTrainedModel:
-        """Return the module with the weights of a recipe."""
+        """Return the module, after loading the weights of a recipe id into it."""
         modules.fill(self._module, self.model(recipe_id))
         return self._module
 
@@ -152,7 +157,7 @@ class Context(work.Context):
         return Sandbox.open()
 
     def _tool_items(self, on: str) -> tools.Cells:
-        """Return cell → tasks that use tools, of the slice selection or test."""
+        """Return cell → tasks that use tools, of the slice "selection" or "test"."""
         if on not in self._tool_sets:
             slice_: Slice = "selection" if on == CHOOSING else "test"
             self._tool_sets[on] = tools.held_out(self.state.submitted.config, slice_)
@@ -160,7 +165,7 @@ class Context(work.Context):
 
     @override
     def check_unchanged(self) -> None:
-        """Check items, profile and canary against `started`, and the tasks that use tools.
+        """Raise if items, tool tasks, profile or canary differ from those of `started`.
 
         Raises DataError for other items, UnavailableError for a process that computes other numbers.
         """
@@ -183,12 +188,12 @@ class Context(work.Context):
 
     @override
     def check_text(self, started: Started) -> None:
-        """Raise SourceError or ConfigError for items that the model cannot be trained on."""
+        """Raise SourceError or ConfigError if the model cannot be trained on the items."""
         items.check_items(self.state.submitted.config, self.text.tokenizer, started.context)
 
     @override
     def notes(self, started: Started) -> Sequence[str]:
-        """Return a note on the cells with fewer items than are asked for."""
+        """Return warnings: one of cells with too few training items, one of scarce held-out ones."""
         pool = self.state.submitted.config.pool
         cells = ((*name.split("/"), count) for name, count in started.pool.items() if count < pool)
         short = [f"{count:,} of {family} at level {level}" for family, level, count in cells]

@@ -59,7 +59,7 @@ Spread = tuple[float, np.ndarray]
 def figures(
     domains: Sequence[str], observations: Mapping[str, Observed], drawn: Mapping[str, Rates]
 ) -> dict[str, Figure]:
-    """Return the figures of the experts of `domains`, and of the adapters beside them.
+    """Return name → figure of experts beside adapters: gains in own domains, damage elsewhere.
 
     `observations` and `drawn` map an arm to what was observed, and to its rates in the same resamples
     of windows. Empty without experts, and without adapters.
@@ -85,7 +85,7 @@ def figures(
 def _both(
     arms: Mapping[str, str], observations: Mapping[str, Observed], drawn: Mapping[str, Rates]
 ) -> tuple[Spread, Spread]:
-    """Return the mean gain of arms in their own domains, and the mean loss in all others."""
+    """Return (mean gain of arms in their own domains, mean loss in all others), with resamples."""
     gains, damage = list[Spread](), list[Spread]()
     base, rates = observations[recipes.GIVEN], drawn[recipes.GIVEN]
     for domain, arm in arms.items():
@@ -100,7 +100,7 @@ def _both(
 
 
 def _mean(values: Sequence[Spread]) -> Spread:
-    """Return the mean of values, and of their resamples."""
+    """Return (mean of the values, mean of their resamples)."""
     points = [point for point, _ in values]
     return math.fsum(points) / len(points), np.mean([spread for _, spread in values], axis=0)
 
@@ -114,7 +114,7 @@ Drawn = Mapping[str, Mapping[str, np.ndarray]]
 
 
 def arm_of(name: str) -> str:
-    """Return the arm of the comparison that a candidate is; a finalist has that of its search."""
+    """Return the name of a candidate's arm of the comparison; a finalist has its search's."""
     arm = name.rpartition("-")[0]
     return arm if arm in ARMS else name
 
@@ -128,7 +128,7 @@ def shares(observations: Seen, base: Observed) -> dict[str, dict[str, float]]:
 
 
 def best(config: ExpertsConfig, observations: Seen, base: Observed) -> str:
-    """Return the name of the result among the candidates.
+    """Return the name of the candidate that is the result, or "given".
 
     It is the best candidate within the limit of drift if the interval of its gain lies above zero,
     else the given model, which then is passed through.
@@ -149,7 +149,7 @@ def best(config: ExpertsConfig, observations: Seen, base: Observed) -> str:
 def best_of_arms(config: ExpertsConfig, observations: Seen, base: Observed) -> dict[str, str]:
     """Return arm of the search → the name of its best finalist.
 
-    It is within the limit of drift, if any of the arm's is.
+    Finalists within the limit of drift come first.
     """
     parts = shares(observations, base)
     arms = {
@@ -163,14 +163,14 @@ def best_of_arms(config: ExpertsConfig, observations: Seen, base: Observed) -> d
 
 
 def resampled(observations: Seen, seed: int) -> Drawn:
-    """Return arm → domain → bits per byte in each resample of the windows."""
+    """Return arm → domain → bits per byte in each bootstrap resample of the windows."""
     counts = {domain: len(windows) for domain, windows in observations[GIVEN].items.items()}
     draws = comparison.draws(counts, PURPOSE, seed)
     return {name: comparison.rates(event, draws) for name, event in observations.items()}
 
 
 def drawn(run: Run) -> Drawn:
-    """Return the resamples of all arms that are measured."""
+    """Return arm → domain → bits per byte in each resample, for the arms measured so far."""
     work = partial(resampled, run.seen, run.settings.seed)
     return run.state.remembered(("resampled", *run.seen), work)
 
@@ -178,7 +178,7 @@ def drawn(run: Run) -> Drawn:
 def gain(
     config: ExpertsConfig, observations: Seen, resamples: Drawn, arm: str, over: str = GIVEN
 ) -> Figure:
-    """Return the relative gain of a model over another one, the mean over the domains of experts."""
+    """Return the relative gain of `arm` over another model, the mean over the experts' domains."""
     domains = [domain for domain in observations[arm].values if domain != config.neutral]
     points = [1 - observations[arm].values[d] / observations[over].values[d] for d in domains]
     spread = np.mean([1 - resamples[arm][d] / resamples[over][d] for d in domains], axis=0)
@@ -193,13 +193,13 @@ def gains(run: Run) -> dict[str, Figure]:
 
 
 def by_domain(run: Run) -> dict[str, dict[str, Figure]]:
-    """Return arm → domain → relative gain on the test slice: an expert's own, and its damage."""
+    """Return arm → domain → relative gain over the given model on the test slice."""
     arms = [arm for arm in run.seen if arm != GIVEN]
     return {arm: {d: _in_domain(run, arm, d) for d in run.seen[arm].values} for arm in arms}
 
 
 def _in_domain(run: Run, arm: str, domain: str) -> Figure:
-    """Return the relative gain of an arm in one domain."""
+    """Return the relative gain of an arm over the given model in one domain."""
     resamples = drawn(run)
     return figure(
         1 - run.seen[arm].values[domain] / run.seen[GIVEN].values[domain],
@@ -209,7 +209,7 @@ def _in_domain(run: Run, arm: str, domain: str) -> Figure:
 
 
 def solved(run: Run) -> dict[str, Observed]:
-    """Return arm → the tasks that it solves of the test slice, of the arms that are measured."""
+    """Return arm → the `observed` event of the test tasks that it solves, of the measured arms."""
     return comparison.observed(run.state, run.known.get("solved", {}))
 
 
@@ -236,7 +236,7 @@ def _drift(run: Run) -> Figure | None:
 
 
 def _of_search(arm: str | None, field: str, run: Run) -> Figure | None:
-    """Return a number of an arm's last generation; None without that arm. No arm: of any."""
+    """Return a number of the last generation of `arm`, or of any arm if None; None without a search."""
     searches: Mapping[str, Search] = run.known["searches"]
     search = searches.get(arm) if arm else next(iter(searches.values()), None)
     return None if search is None else Figure(value=getattr(search.ended[-1], field))
@@ -258,7 +258,7 @@ def _solving(run: Run) -> dict[str, Figure]:
 
 
 def _one(figures: Callable[[Run], dict[str, Figure]], name: str, run: Run) -> Figure | None:
-    """Return one of several figures that are computed together."""
+    """Return the figure `name` of those that `figures` computes together; None if it is missing."""
     return run.state.remembered((figures,), partial(figures, run)).get(name)
 
 
@@ -272,7 +272,7 @@ def _together(
 
 
 def _routed(run: Run) -> Routed | None:
-    """Return what the classifier chose; None without experts or windows."""
+    """Return the event with the classifier's choices; None without experts or windows."""
     event: Routed | None = run.known.get("routed")
     if event is None or wrong_routes(len(run.known["kept"]), event) is not None:
         return None
@@ -280,7 +280,7 @@ def _routed(run: Run) -> Routed | None:
 
 
 def _dispatch(run: Run) -> Figure | None:
-    """Return the relative gain in nats a token of windows' rests, the mean over domains of experts."""
+    """Return the relative gain of dispatch in nats a token, the mean over domains; None without it."""
     event, config = _routed(run), run.settings
     if event is None:
         return None
@@ -297,7 +297,7 @@ def _dispatch(run: Run) -> Figure | None:
 
 
 def _dispatched(run: Run) -> Figure | None:
-    """Return the share of windows whose own expert was chosen; of other domains: none."""
+    """Return the share of windows with the right choice of an expert; None without dispatch."""
     event = _routed(run)
     if event is None:
         return None
@@ -313,7 +313,7 @@ def _dispatched(run: Run) -> Figure | None:
 
 
 def _few_shot(run: Run) -> Figure | None:
-    """Return the gain if each domain has its own mixture, on the test slice; None if there is none."""
+    """Return the gain on the test slice if each domain has its own mixture; None without any."""
     fitted = comparison.observed(run.state, run.known.get("fitted", {}))
     events = {name.removeprefix(FITTED): event for name, event in fitted.items()}
     events.pop(run.settings.neutral, None)
@@ -384,25 +384,25 @@ RULES: Mapping[str, FigureRule] = {
 }
 
 
-#: Standard deviation of the first points, and the least one.
+#: Standard deviation of the first points, and the least standard deviation.
 FIRST, LEAST = 0.5, 0.02
-#: Points of a round that one is followed of.
+#: Points of a round for each that is followed.
 SHARE = 4
 
 
 def begin(experts: int) -> Normal:
-    """Return the distribution that the search of a mixture of experts begins with."""
+    """Return the normal distribution of factors that the search of a mixture starts from."""
     return Normal((round(1 / experts, 6),) * experts, (FIRST,) * experts)
 
 
 def points(config: ExpertsConfig, domain: str, number: int, normal: Normal) -> list[Factors]:
-    """Return the mixtures of a round."""
+    """Return the mixtures to try in round `number`, drawn by key."""
     key = (config.seed, "experts", "fit", domain, number)
     return cross_entropy.drawn(normal, config.points, *key)
 
 
 def follow(config: ExpertsConfig, candidates: Sequence[Factors], losses: Sequence[float]) -> Normal:
-    """Return the distribution after a round."""
+    """Return the distribution of factors after a round, by the losses of its candidates."""
     return cross_entropy.followed(candidates, losses, config.points // SHARE, LEAST)
 
 
@@ -417,7 +417,7 @@ def factors(
 
 
 def wrong_fit(config: ExpertsConfig, experts: int, task: Fit, event: Fitted) -> str | None:
-    """Return why a mixture does not answer the task; None if it does. For the audit."""
+    """Return why an event does not answer the task of a mixture; None if it does. For the audit."""
     if event.domain != task.domain:
         return "a mixture was found for another domain than was asked for"
     if [len(row) for row in event.losses] != [config.points] * config.rounds:
@@ -427,7 +427,7 @@ def wrong_fit(config: ExpertsConfig, experts: int, task: Fit, event: Fitted) -> 
 
 
 def wrong_routes(experts: int, event: Routed) -> str | None:
-    """Return why choices of experts do not answer the task; None if they do. For the audit."""
+    """Return why recorded choices of experts are inconsistent; None if they are valid."""
     parts: Sequence[Mapping[str, Sequence[float]]] = (event.items, event.given, event.sizes)
     counts = {domain: len(choices) for domain, choices in event.choices.items()}
     if any({domain: len(numbers) for domain, numbers in part.items()} != counts for part in parts):

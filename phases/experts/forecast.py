@@ -18,7 +18,7 @@ STORED, FACTORED = 4, 16
 
 
 def costs(context: Context) -> Costs:
-    """Return what a run that has started does and leaves; dispatch and comparison are not timed."""
+    """Return the forecast of a started run; dispatch and comparison are not timed."""
     submitted, started = context.state.submitted, context.state.started
     config, stepping = submitted.config, context.step_seconds()
     domains = recipes.trainable(submitted, started)[: config.experts]
@@ -60,7 +60,7 @@ def costs(context: Context) -> Costs:
 
 
 def _scoring(context: Context, model: Model) -> float:
-    """Return the seconds that the windows of the search take."""
+    """Return the seconds that a measurement on the windows of the search takes."""
     resident = context.loaded(model, MEASURE)
     windows = joined([*context.measured(SEARCH).values()])
     return timed(lambda: sums(resident, windows))

@@ -24,7 +24,7 @@ from agent_forge.studies.run import Arm, Run
 
 
 def panels(run: Run) -> list[Panel]:
-    """Return the panels of what is there."""
+    """Return the panels that the events so far allow: gains, tasks, front, hypervolume."""
     shown: list[Panel] = []
     if run.result in run.seen and GIVEN in run.seen:
         shown.append(_gains(figures.by_domain(run), run.result))
@@ -39,7 +39,7 @@ def panels(run: Run) -> list[Panel]:
 
 
 def _gains(gains: Mapping[str, Mapping[str, Figure]], result_name: str | None) -> Matrix:
-    """Return the relative gain of every arm in every domain: its use, and its damage to the others."""
+    """Return the table panel of each arm's relative gain in each domain."""
     return _matrix(
         "experts",
         "Gain by domain",
@@ -53,7 +53,7 @@ def _gains(gains: Mapping[str, Mapping[str, Figure]], result_name: str | None) -
 
 
 def _solved(shares: Mapping[str, Mapping[str, Figure]], result_name: str | None) -> Matrix:
-    """Return the share of every family's tasks that each arm solves."""
+    """Return the table panel of the share of each family's tasks that each arm solves."""
     says = "Share of the tasks of the test slice whose answer greedy decoding gives, with intervals."
     return _matrix("solved", "Tasks solved", says, "solved", shares, result_name)
 
@@ -67,7 +67,7 @@ def _matrix(
     result_name: str | None,
     diverging_at: float | None = None,
 ) -> Matrix:
-    """Return the panel of `figures`, arm → domain or family → figure."""
+    """Return a table panel of `figures`, arm → domain or family → figure."""
     domains = sorted(next(iter(figures.values()), {}))
     rows = [[figures[arm][domain] for arm in figures] for domain in domains]
     return Matrix(
@@ -86,7 +86,7 @@ def _matrix(
 
 
 def _front(run: Run, searches: Mapping[str, Search]) -> Front:
-    """Return the newest survivors of every arm, by the domains' mean and by neutral text."""
+    """Return the panel that plots each arm's survivors: domains' mean against neutral text."""
     points = []
     for arm, search in searches.items():
         last = search.ended[-1]
@@ -114,12 +114,12 @@ def _front(run: Run, searches: Mapping[str, Search]) -> Front:
 
 
 def _label(names: tuple[str, ...], factors: tuple[float, ...]) -> str:
-    """Return the parts of a mixture with their factors."""
+    """Return a mixture as text: each part with its factor, zeros left out."""
     return ", ".join(f"{f:+.2f} {name}" for name, f in zip(names, factors, strict=True) if f)
 
 
 def _volumes(searches: Mapping[str, Search]) -> Lines:
-    """Return the hypervolume of every arm by the mixtures that were measured."""
+    """Return the panel of curves: each arm's hypervolume by the number of mixtures measured."""
     return Lines(
         name="hypervolume",
         title="Hypervolume",
@@ -149,7 +149,7 @@ ARMS = {
 
 
 def arms(run: Run) -> dict[str, Arm]:
-    """Return arm → what it is, of those that the run compares."""
+    """Return arm → its description, of the arms that the run compares."""
     domain_arms = {
         f"{start}{domain}": arm
         for domain in run.known.get("experts", {})
@@ -163,20 +163,20 @@ def arms(run: Run) -> dict[str, Arm]:
 
 
 def fields(run: Run) -> dict[str, object]:
-    """Return the fields of the report that are the phase's own."""
+    """Return the fields of the report that only this phase has."""
     started, experts = run.started, run.known["kept"]
     return {
         "merges": [source.name for source in started.merges],
         "parameters": started.model.parameters,
-        #: Numbers of an expert, and of the adapters beside it; none: there are no adapters.
+        #: Parameters of an expert, and of the adapters beside it; None: there are no adapters.
         "numbers": started.numbers,
         "lora_numbers": started.adapters.numbers if started.adapters else None,
-        #: Tokens of the training of each.
+        #: Tokens of each training.
         "tokens": run.settings.reads(started.context),
-        #: The domains of the experts, the worst predicted first; those that are of use.
+        #: The domains of the experts, the worst predicted first; the domains of useful experts.
         "experts": [*run.known["experts"]],
         "kept": [*experts],
-        #: The part that each factor of a mixture is of, and those of the result; none: it has none.
+        #: The part of each factor of a mixture; the result's factors, None if it is no mixture.
         "parts": [*(source.name for source in started.merges), *experts],
         "factors": _factors(run),
         #: Arm → relative gain over the given model, the mean over the domains of experts.
@@ -192,18 +192,18 @@ def fields(run: Run) -> dict[str, object]:
 
 
 def _factors(run: Run) -> list[float] | None:
-    """Return the factors of the result if it is a mixture that was searched."""
+    """Return the factors of the result; None if the result is no mixture of the search."""
     factors = run.known["finalists"].get(run.result_name)
     return None if factors is None else list(factors)
 
 
 def _share(figure: Figure) -> str:
-    """Return a share, or a difference of shares, with its interval."""
+    """Return a share as text, with its interval."""
     return measured(figure.value, "share", figure.low, figure.high)
 
 
 def lines(run: Run) -> list[str]:
-    """Return the report of a run that has completed as lines of text for users."""
+    """Return the report of a completed run as lines of text for a terminal."""
     done, arms_by_name = run.state.completed, arms(run)
     out = comparison.table({name: arm.bits_per_byte for name, arm in done.arms.items()})
     for name, figure in figures.gains(run).items():
@@ -216,7 +216,7 @@ def lines(run: Run) -> list[str]:
 
 
 def result(run: Run) -> str:
-    """Return what the result is, with the parts of a mixture that was searched and their factors."""
+    """Return words for the result; a mixture's parts and factors follow in parentheses."""
     names = [*(source.name for source in run.started.merges), *run.known["kept"]]
     pairs = zip(names, _factors(run) or (), strict=False)
     mixed = ", ".join(f"{factor:+.2f} {name}" for name, factor in pairs if factor)
@@ -225,7 +225,7 @@ def result(run: Run) -> str:
 
 
 def sentences(run: Run) -> list[str]:
-    """Return what a completed run has found, as a list."""
+    """Return the findings of a completed run as Markdown list items."""
     figures = run.state.completed.figures
     out = []
     if run.result == GIVEN:
@@ -271,7 +271,7 @@ def sentences(run: Run) -> list[str]:
 
 
 def paragraphs(run: Run, role: str) -> list[str]:
-    """Return what the result is, and what an expert is."""
+    """Return one line of the model card: what the result is, and how an expert was trained."""
     words, tokens = result(run), run.settings.reads(run.started.context)
     return [
         f"{words[0].upper()}{words[1:]}. An expert is {run.started.numbers:,} numbers that scale "

@@ -48,7 +48,7 @@ EXPERT, ONLY, FITTED = "expert-", "only-", "fitted-"
 LORA = "lora-"
 #: The mean of the further models.
 MEAN = "mean-of-models"
-#: Points of a search for vectors of which one is followed, and the least deviation of a number.
+#: Points of a round for each that is followed; least standard deviation of a number.
 SHARE, LEAST = 4, 0.001
 #: Measure of all models, and the slice that mixtures are searched on.
 MEASURE, SEARCH = "bits-per-byte@1", "search"
@@ -57,20 +57,20 @@ PURPOSE = "experts"
 
 
 def decomposition(submitted: Submitted, started: Started) -> Transform:
-    """Return the recipe of the given model's decomposition."""
+    """Return the recipe of the given model's singular value decomposition."""
     parts = list(submitted.config.parts)
     inputs = {"of": as_float32(started).id}
     return Transform(operation="svf-decompose@1", inputs=inputs, params={"parts": parts})
 
 
 def ones(submitted: Submitted, started: Started) -> Transform:
-    """Return the recipe of the vectors that change nothing."""
+    """Return the recipe of the vectors of ones, which change nothing."""
     svd = decomposition(submitted, started)
     return Transform(operation="svf-ones@1", inputs={"svd": svd.id})
 
 
 def first(submitted: Submitted, started: Started) -> dict[str, Making]:
-    """Return name → recipe of what experts are made from; the given model as it is measured is first.
+    """Return name → recipe of the inputs of experts: the given model as measured is first.
 
     In 16 bits it is rounded from the model in float32.
     """
@@ -82,7 +82,7 @@ def first(submitted: Submitted, started: Started) -> dict[str, Making]:
 
 
 def trainable(submitted: Submitted, started: Started) -> tuple[str, ...]:
-    """Return the domains that can have an expert: all with training text except the neutral one.
+    """Return the domains that can have an expert: those with training text but the neutral one.
 
     Families of tasks have none.
     """
@@ -91,7 +91,7 @@ def trainable(submitted: Submitted, started: Started) -> tuple[str, ...]:
 
 
 def expert(submitted: Submitted, started: Started, domain: str) -> Train:
-    """Return the recipe of the expert of a domain or family: its vectors."""
+    """Return the training of the expert of a domain or family: its vectors."""
     config = submitted.config
     first, purpose = ones(submitted, started).id, f"{PURPOSE}/{domain}"
     shares = {domain: 1.0}
@@ -107,7 +107,7 @@ def expert(submitted: Submitted, started: Started, domain: str) -> Train:
 
 
 def lora(submitted: Submitted, started: Started, domain: str) -> Train:
-    """Return the recipe of the given model with adapters, trained as the expert of a domain is.
+    """Return the training of adapters on the given model, like that of a domain's expert.
 
     By gradients in any case. The run must have adapters.
     """
@@ -134,7 +134,7 @@ def lora(submitted: Submitted, started: Started, domain: str) -> Train:
 def _of_family(
     submitted: Submitted, started: Started, family: str, training: Train, rate: float | None = None
 ) -> Train:
-    """Return a training on the answers of a family, or by rewards of replies to its tasks.
+    """Return the training, changed to learn a family's answers, or from rewards of replies.
 
     Replies are trained on in as many tokens, and with a rate of their own if none is given.
     """
@@ -154,7 +154,7 @@ def _of_family(
             "context": width,
             "accumulation": 1,
             "schedule": training.schedule.model_copy(update={"params": peak}),
-            # A reward has bounds: a loss that leaps is no divergence.
+            # Rewards are bounded, so a jump of the loss is no divergence.
             "divergence": None,
             "steps": steps,
             "upto": steps,
@@ -163,7 +163,7 @@ def _of_family(
 
 
 def _searched(config: ExpertsConfig, training: Train) -> Train:
-    """Return the search without gradients that reads as many tokens as a training."""
+    """Return a gradient-free search that reads as many tokens as a training."""
     steps = max(1, training.steps // config.points)
     params = {
         "objective": training.objective,
@@ -181,7 +181,7 @@ def _searched(config: ExpertsConfig, training: Train) -> Train:
 def mixture(
     submitted: Submitted, started: Started, experts: Mapping[str, Train], factors: Factors
 ) -> Transform:
-    """Return the recipe of a mixture of the further models and of `experts`, by domain.
+    """Return the recipe of a mixture of the further models and of `experts`, with `factors`.
 
     Parts with the factor 0 are left out. A mixture is in the dtype of the given model.
     """
@@ -207,13 +207,13 @@ def mixture(
 def of_experts(
     submitted: Submitted, started: Started, experts: Mapping[str, Train], factors: Factors
 ) -> Transform:
-    """Return the recipe of a mixture of experts alone."""
+    """Return the recipe of a mixture of experts without further models."""
     none = (0.0,) * len(started.merges)
     return mixture(submitted, started, experts, (*none, *factors))
 
 
 def mean_of_models(submitted: Submitted, started: Started) -> dict[str, Transform]:
-    """Return the mean of the further models, by its name; empty without any."""
+    """Return name → recipe of the further models' mean; empty without further models."""
     count = len(started.merges)
     if not count:
         return {}
@@ -223,10 +223,10 @@ def mean_of_models(submitted: Submitted, started: Started) -> dict[str, Transfor
 def trained(
     submitted: Submitted, started: Started, bits: Mapping[str, float], solved: Mapping[str, float]
 ) -> tuple[dict[str, Train], dict[str, Train], dict[str, Making]]:
-    """Return domain → expert, and name → adapters beside it, and the given model with it alone.
+    """Return (domain → expert, name → adapters like it, name → given model with it alone).
 
-    Experts are of the domains that are predicted worst, by their `bits` per byte, and of the families
-    whose tasks are `solved` least, as many of each at most.
+    Experts are of the domains with the most `bits` per byte, and of the families whose tasks are
+    `solved` least, each up to the setting `experts`.
     """
     config, pins = submitted.config, (submitted, started)
     # Runs of an earlier version may have a domain without text to choose by: no expert is of it.
@@ -402,32 +402,32 @@ class Route:
 
 
 def _without_adapters(data: Plain) -> Plain:
-    """Return what was asked for with the setting `lora`: earlier runs trained no adapters."""
+    """Return the data of `submitted` with the setting `lora`, False: earlier runs had no adapters."""
     return {**data, "config": {**data["config"], "lora": False}}
 
 
 def _without_elite(data: Plain) -> Plain:
-    """Return what was asked for with the setting `elite`: earlier searches kept none."""
+    """Return the data of `submitted` with the setting `elite`, 0: earlier searches kept none."""
     return {**data, "config": {**data["config"], "elite": 0}}
 
 
 def _no_adapters(data: Plain) -> Plain:
-    """Return `started` with `adapters` and `longest`: earlier runs had neither these nor families."""
+    """Return the data of `started` with `adapters`, None, and `longest`, empty, for earlier runs."""
     return {**data, "adapters": None, "longest": {}}
 
 
 def _with_three(data: Plain) -> Plain:
-    """Return what was asked for with `finalists` and `apart`: earlier runs took the three best."""
+    """Return the data of `submitted` with `finalists`, 3, and `apart`, 0.0, for earlier runs."""
     return {**data, "config": {**data["config"], "finalists": 3, "apart": 0.0}}
 
 
 def _with_adapters(data: Plain) -> Plain:
-    """Return what was asked for with the setting `lora`: earlier runs trained adapters by default."""
+    """Return the data of `submitted` with the setting `lora`, True by default for earlier runs."""
     return {**data, "config": {"lora": True, **data["config"]}}
 
 
 #: Answers, and notes of the search (`bred/ARM/NUMBER`, `ended/ARM/NUMBER`), are found in `answers`.
-#: What is remembered of experts does not follow from the search.
+#: What the state remembers of experts does not depend on the search.
 ExpertsState = history(
     "experts",
     *(Submitted, Started, Completed),
@@ -439,12 +439,12 @@ ExpertsState = history(
 
 
 def added(config: ExpertsConfig, user_domains: Sequence[str]) -> tuple[str, ...]:
-    """Return the domains of built-in text beside the user's: the neutral one if they lack it."""
+    """Return the domains of built-in text to add to the user's: the neutral one, or none."""
     return () if config.neutral in user_domains or config.neutral not in MIX else (config.neutral,)
 
 
 def check_alike(name: str, opened: Checkpoint, base: Checkpoint) -> None:
-    """Raise SourceError unless a further model has the tensors of the given one."""
+    """Raise SourceError unless a further model has the tensors and shapes of the given one."""
     other = {tensor: shape for tensor, (_, shape) in opened.shapes.items()}
     base_shapes = {tensor: shape for tensor, (_, shape) in base.shapes.items()}
     every = sorted({**base_shapes, **other})
@@ -455,7 +455,7 @@ def check_alike(name: str, opened: Checkpoint, base: Checkpoint) -> None:
 
 
 def alike(records: Sequence[SourceRecord]) -> list[str]:
-    """Return a note for each model whose weights are those of one before: it adds nothing."""
+    """Return a warning for each model with the weights of an earlier one: it adds nothing."""
     names: dict[str, str] = {}
     notes = []
     for record in records:
@@ -466,7 +466,7 @@ def alike(records: Sequence[SourceRecord]) -> list[str]:
 
 
 def readings(submitted: Submitted, started: Started) -> list[str]:
-    """Return a note for each text that its expert reads more than `READINGS` times over."""
+    """Return a warning for each text that its expert reads more than `READINGS` times over."""
     tokens, notes = submitted.config.reads(started.context), []
     for domain in trainable(submitted, started):
         times = tokens / started.tokens[domain]

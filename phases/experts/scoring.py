@@ -1,6 +1,6 @@
-"""Mixtures in memory: made of their parts and measured one after the other.
+"""Scores of mixtures in memory: one module takes the weights of one mixture after the other.
 
-They are measured on windows of text, and on answers after the prompts of tasks.
+Scored are windows of text, and answers after the prompts of tasks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DIGITS = 4
 
 @dataclass(frozen=True)
 class DomainSequences:
-    """Sequences of a domain, and what of each is predicted."""
+    """Sequences of a domain, and the part of each that is predicted."""
 
     windows: Sequence[Ids]
     #: Predictions that are left out at the beginning: those of the tokens of a prompt.
@@ -45,20 +45,20 @@ class DomainSequences:
         return len(self.windows)
 
     def part(self, first: int | None, last: int | None) -> DomainSequences:
-        """Return the sequences from `first` to before `last`."""
+        """Return the sequences numbered `first` to before `last`."""
         span = slice(first, last)
         return DomainSequences(self.windows[span], self.starts[span], self.bytes[span])
 
 
 def of_text(packed: Packed) -> DomainSequences:
-    """Return windows of text, of which all but the first token is predicted."""
+    """Return sequences of windows of text; all tokens but the first are predicted."""
     return DomainSequences(packed.windows, [0] * len(packed.windows), packed.bytes)
 
 
 def of_answers(items: Sequence[Encoded], texts: Sequence[str]) -> DomainSequences:
-    """Return tasks of which the answers are predicted, with the end; `texts` are the answers.
+    """Return sequences of tasks; the answer and the end token are predicted.
 
-    An answer's bytes are those of its text and of the blank before it.
+    An answer's bytes are those of its text in `texts` and of the blank before it.
     """
     return DomainSequences(
         [np.asarray((*item.prompt, *item.answer), np.int64) for item in items],
@@ -68,13 +68,13 @@ def of_answers(items: Sequence[Encoded], texts: Sequence[str]) -> DomainSequence
 
 
 def sums(model: Evaluator, held: DomainSequences) -> list[float]:
-    """Return Σ −log p of what is predicted of each sequence, in nats, float64."""
+    """Return Σ −log p in nats, float64, of the predicted part of each sequence."""
     pairs = zip(model.losses(held.windows), held.starts, strict=True)
     return [float(losses[start:].astype(np.float64).sum()) for (losses, _), start in pairs]
 
 
 def joined(parts: Sequence[DomainSequences]) -> DomainSequences:
-    """Return the sequences of several one after the other."""
+    """Return all sequences of the parts, one part after the other."""
     return DomainSequences(
         [window for part in parts for window in part.windows],
         [start for part in parts for start in part.starts],
@@ -83,7 +83,7 @@ def joined(parts: Sequence[DomainSequences]) -> DomainSequences:
 
 
 class Mixer:
-    """One model into which mixtures are loaded; tensors that do not change are shared."""
+    """A module into which the weights of mixtures are loaded; unchanged tensors are shared."""
 
     def __init__(self, base: Model, parts: Sequence[Changes], device: str) -> None:
         """Keep the base and the changes of the parts on the device."""
@@ -92,11 +92,11 @@ class Mixer:
         self._model = ResidentModel.from_module(modules.build(base, device))
 
     def weights(self, factors: Factors) -> Weights:
-        """Return the weights of a mixture."""
+        """Return the weights of the mixture with these factors."""
         return svf.added(self._base, self._parts, factors)
 
     def mixed(self, factors: Factors) -> ResidentModel:
-        """Return the model with the weights of a mixture."""
+        """Return the module, after loading the weights of a mixture into it."""
         self._model.load(self.weights(factors))
         return self._model
 
@@ -104,7 +104,7 @@ class Mixer:
 class Scorer:
     """Losses of mixtures on the windows of the search.
 
-    Those of a mixture are kept: the arms of a search begin with the same ones.
+    The losses of a mixture are cached: the arms of a search begin with the same mixtures.
     """
 
     def __init__(self, mixer: Mixer, data: Mapping[str, DomainSequences]) -> None:
@@ -113,7 +113,7 @@ class Scorer:
         self._known: dict[tuple[Factors, int, int | None], dict[str, tuple[float, ...]]] = {}
 
     def scored(self, factors: Factors, base: Observed, bar: Bar) -> dict[str, tuple[float, ...]]:
-        """Return domain → Σ −log p of its windows: of the first ones if the mixture is far behind.
+        """Return domain → Σ −log p of each window; only of the first if the mixture is far behind.
 
         Empty if a number is not finite.
         """
@@ -124,7 +124,7 @@ class Scorer:
         return {domain: (*first[domain], *rest[domain]) for domain in first} if rest else {}
 
     def _losses(self, factors: Factors, first: int, last: int | None) -> dict[str, tuple[float, ...]]:
-        """Return the losses of a mixture on the windows from `first` to before `last`."""
+        """Return domain → Σ −log p of each window from `first` to before `last`, from a cache."""
         key = factors, first, last
         if key not in self._known:
             data = {domain: held.part(first, last) for domain, held in self._data.items()}
@@ -133,7 +133,7 @@ class Scorer:
 
 
 def losses(model: ResidentModel, data: Mapping[str, DomainSequences]) -> dict[str, tuple[float, ...]]:
-    """Return domain → Σ −log p of each window, of all domains at once; empty if one is not finite."""
+    """Return domain → Σ −log p of each window in nats; empty if a number is not finite."""
     every = joined([data[domain] for domain in sorted(data)])
     nll = sums(model, every) if every else []
     if not all(map(math.isfinite, nll)):
@@ -143,14 +143,14 @@ def losses(model: ResidentModel, data: Mapping[str, DomainSequences]) -> dict[st
 
 
 def mean_loss(model: ResidentModel, windows: Sequence[Ids]) -> float:
-    """Return nats a token over some windows; a large number if it is not finite."""
+    """Return the mean loss over windows in nats a token; 1e6 if it is not finite."""
     nll, tokens, _ = score_windows(model, windows)
     loss = math.fsum(nll) / sum(tokens)
     return round(loss, 6) if math.isfinite(loss) else 1e6
 
 
 def features(module: Module, windows: Sequence[Ids], length: int) -> torch.Tensor:
-    """Return [windows, width] float64: the mean of the last hidden states of the first tokens."""
+    """Return the mean last hidden state of the first `length` tokens, float64 [windows, width]."""
     ids = torch.stack([torch.as_tensor(window[:length], dtype=torch.int64) for window in windows])
     device = next(module.parameters()).device
     rows = []

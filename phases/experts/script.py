@@ -97,19 +97,19 @@ class Experts(Study[MakingState]):
 
     @override
     def models_of(self, submitted: Submitted, started: Started) -> dict[str, Making]:
-        """Return what experts are made from, and the expert that recognises a machine."""
+        """Return name → recipe of the experts' inputs, and of the first domain's expert."""
         domain = recipes.trainable(submitted, started)[0]
         expert = recipes.expert(submitted, started, domain)
         return {**recipes.first(submitted, started), f"{EXPERT}{domain}": expert}
 
     @override
     def slowest_of(self, models: Mapping[str, Making]) -> Train:
-        """Return the first expert: all read as many tokens."""
+        """Return the first training: all read as many tokens."""
         return next(iter(given_dtype.trainings(models).values()))
 
     @override
     def script(self, run: Run) -> Script:
-        """Train experts, search their mixtures, choose a model, dispatch, compare."""
+        """Yield the steps: train experts, search mixtures, choose a model, dispatch, compare."""
         pins, remembered = (run.submitted, run.started), run.state.remembered
         first, mean = remembered(
             ("first",), lambda: (recipes.first(*pins), recipes.mean_of_models(*pins))
@@ -151,7 +151,7 @@ class Experts(Study[MakingState]):
     def _search(
         self, run: Run, base: Mapping[str, object], kept_experts: Mapping[str, Train]
     ) -> Script:
-        """Search mixtures in every arm; return name → recipe of the finalists."""
+        """Yield the steps of all searches; return name → recipe of the finalists."""
         searches = run.known["searches"] = _searches(run, base)
         yield Together({arm: search.script() for arm, search in searches.items()})
         finalists = run.known["finalists"] = {
@@ -165,7 +165,7 @@ class Experts(Study[MakingState]):
         }
 
     def _dispatch(self, run: Run, kept_experts: Mapping[str, Train]) -> Script:
-        """Find a mixture of experts for each domain; choose experts by the beginnings of windows."""
+        """Yield the steps that find a mixture for each domain, and route windows to experts."""
         fits = [Fit(domain) for domain in run.settings.domains if domain in run.started.streams]
         events = yield Ask({task.key: task for task in (*fits, Route())})
         run.known["routed"] = events[Route().key]
@@ -195,7 +195,7 @@ class Experts(Study[MakingState]):
 
     @override
     def check_fork(self, state: MakingState, changes: Mapping[str, object]) -> None:
-        """Raise ConfigError if a fork at this state may not change these settings.
+        """Raise ConfigError if a fork at this state cannot change these settings.
 
         Which mixtures are chosen may change until the first finalist is made: a search of an hour need
         not be repeated for that.
@@ -213,15 +213,11 @@ class Experts(Study[MakingState]):
 
     @override
     def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
-        """Return the plan of the run of one `model`, with `merges` beside it or none.
-
-        Raises ConfigError, DataError, UnavailableError.
-        """
         return plan(self, request, lookup)
 
     @override
     def check_settings(self, config: ExpertsConfig) -> None:
-        """Raise ConfigError for families that cannot be measured."""
+        """Raise ConfigError if a family cannot be measured."""
         check_settings(config)
 
     @override
@@ -249,7 +245,7 @@ class Experts(Study[MakingState]):
 
     @override
     def memory_of(self, submitted: Submitted, started: Started) -> int:
-        """Return the bytes of a model, its decomposition, and what each part adds to it."""
+        """Return the bytes of a model, its decomposition, and the parts of mixtures."""
         parts = len(started.merges) + submitted.config.experts
         return (24 + 4 * parts) * started.model.parameters
 
@@ -287,7 +283,7 @@ class Experts(Study[MakingState]):
 
     @override
     def started_line(self, data: Mapping[str, Any]) -> str:
-        """Return the numbers of an expert, and how many further models there are."""
+        """Return a line of text: the size of an expert, and the number of further models."""
         return f"{data['numbers']:,} singular values, {len(data['merges'])} further models"
 
     @override
@@ -303,7 +299,7 @@ class Experts(Study[MakingState]):
     def outlook(
         self, state: MakingState, rehearsal: object, under_way: Sequence[tuple[str, float]] = ()
     ) -> Outlook:
-        """Return how far the run is in steps, and the time left, with that of mixtures to measure.
+        """Return the steps done and in all, and the seconds left, mixtures to measure included.
 
         A mixture costs what those before took on average; before the first the time is not known.
         """
@@ -334,14 +330,14 @@ class Experts(Study[MakingState]):
 
     @override
     def headline(self, run: Run) -> object:
-        """Return the result, called by its arm, beside the given model."""
+        """Return the result beside the given model, named by its arm; None until measured."""
         shown, observation = super().headline(run), run.seen.get(run.ours or "")
         on = f"{TEST} slice, mean over {len(observation.values)} domains" if observation else ""
         return shown and shown.model_copy(update={"name": run.result, "on": on})
 
     @override
     def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
-        """Return what is searched: experts, their numbers, further models, mixtures so far."""
+        """Return name → (value, ""): experts, their sizes, further models, mixtures, gain."""
         adapters, done = run.started.adapters, run.state.completed
         searches: Mapping[str, Search] = run.known.get("searches", {})
         measured = (search.ended[-1].evaluations for search in searches.values() if search.ended)
@@ -357,7 +353,7 @@ class Experts(Study[MakingState]):
 
     @override
     def references_of(self, run: Run) -> Sequence[str]:
-        """Return the adapters beside the experts."""
+        """Return the names of the adapters trained beside the experts."""
         return [f"{LORA}{domain}" for domain in run.known.get("experts", ())]
 
     @override
@@ -366,12 +362,12 @@ class Experts(Study[MakingState]):
 
     @override
     def own_panels(self, run: Run) -> Sequence[Panel]:
-        """Return gains by domain, tasks solved, the front and the hypervolume."""
+        """Return the panels of gains by domain, tasks solved, front and hypervolume."""
         return panels.panels(run)
 
 
 def _assessment(run: Run) -> dict[str, Observe]:
-    """Return the measurements of the given model: what experts are of, what mixtures stand beside."""
+    """Return name → measurement of the given model, to choose experts and to compare mixtures."""
     tasks = {CHOOSING: run.on(GIVEN, MEASURE)}
     if run.settings.evaluations:
         tasks[SEARCH] = run.on(GIVEN, MEASURE, SEARCH)
@@ -381,7 +377,7 @@ def _assessment(run: Run) -> dict[str, Observe]:
 
 
 def _searches(run: Run, base: Mapping[str, Any]) -> dict[str, Search]:
-    """Return arm → its search over the further models and the experts that are of use."""
+    """Return arm → its search over the further models and the useful experts."""
     if not run.settings.evaluations:
         return {}
     arms = spaces(len(run.started.merges), run.known["kept"])
@@ -390,7 +386,7 @@ def _searches(run: Run, base: Mapping[str, Any]) -> dict[str, Search]:
 
 
 def _choose(run: Run, base: Observed, observations: Mapping[str, Any], beside: Sequence[str]) -> None:
-    """Name the result, and the arms that are compared: the given model, each search's best, others."""
+    """Set the run's result, and the arms to compare: given model, each search's best, and `beside`."""
     run.result_name = figures.best(run.settings, observations, base)
     run.result = figures.arm_of(run.result_name)
     best = figures.best_of_arms(run.settings, observations, base)
@@ -401,7 +397,7 @@ def _choose(run: Run, base: Observed, observations: Mapping[str, Any], beside: S
 
 
 def _compared(run: Run) -> dict[str, Observe]:
-    """Return the measurements on the test slice: of arms, of dispatch, and of tasks that are solved."""
+    """Return name → measurement on the test slice: of arms, dispatch, and solved tasks."""
     solved = run.known.get("solved", {}).items()
     further = {f"{arm}/solved": task for arm, task in solved}
     return {**run.arms, **run.known.get("fitted", {}), **further}
@@ -412,7 +408,7 @@ MERGES = "merges"
 
 
 def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
-    """Return the plan of the run of one `model`, with `merges` beside it or none.
+    """Return the plan of the run of one `model`, with any number of `merges`.
 
     Raises ConfigError, DataError, UnavailableError.
     """
@@ -433,7 +429,7 @@ def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
 
 
 def _check_domains(config: ExpertsConfig, has_data: bool) -> None:
-    """Raise ConfigError unless the neutral domain is measured, and another one beside it."""
+    """Raise ConfigError unless the neutral domain and at least one other are measured."""
     if config.neutral not in config.domains:
         raise ConfigError(
             f"the neutral domain {config.neutral!r} is not measured: add it to domains, or name "
@@ -447,7 +443,7 @@ def _check_domains(config: ExpertsConfig, has_data: bool) -> None:
 
 
 def check_settings(config: ExpertsConfig) -> None:
-    """Raise ConfigError for a family that there is not, or whose answers are not compared by tokens."""
+    """Raise ConfigError if a family's answers cannot be compared by tokens."""
     for family in config.families:
         if isinstance(task_families.find(family), Gym):
             raise ConfigError(
@@ -457,7 +453,7 @@ def check_settings(config: ExpertsConfig) -> None:
 
 
 def check(plan: Plan) -> Checked:
-    """Open models (headers only), tokenizer and data; raise the errors that a start would raise."""
+    """Return the result of a check; open only headers, tokenizer and data; raise as a start would."""
     from agent_forge.weights.folders.checkpoint import open_checkpoint
 
     base = submission.opened(plan)

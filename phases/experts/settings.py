@@ -211,7 +211,7 @@ class ExpertsConfig(TrainingConfig, Watched):
 
     @model_validator(mode="after")
     def _fits(self) -> ExpertsConfig:
-        """Refuse settings that contradict each other."""
+        """Return the settings; raise ValueError if they contradict each other."""
         if self.probe > self.windows:
             raise ValueError(f"probe is {self.probe}, a mixture is measured on {self.windows} windows")
         if self.train == "reinforce" and not self.families:

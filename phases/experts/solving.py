@@ -1,4 +1,4 @@
-"""Tasks that models solve: the figures of experts that are of families of tasks. Pure.
+"""Figures of tasks that models solve, for experts of families of tasks. Pure.
 
 A task is solved if greedy decoding gives the tokens of its answer and then the end token
 (`evaluation/answers.py`). Shares are means over the tasks of a family, figures means over families.
@@ -29,7 +29,7 @@ FIGURES = {
 
 
 def shares(observations: Mapping[str, Observed]) -> dict[str, dict[str, Figure]]:
-    """Return arm → family → share of the tasks that are solved, with the interval."""
+    """Return arm → family → share of its tasks that are solved, with the interval."""
     return {
         arm: {
             family: figure(value, _drawn(event, family), len(event.items[family]))
@@ -42,7 +42,7 @@ def shares(observations: Mapping[str, Observed]) -> dict[str, dict[str, Figure]]
 def figures(
     families: Sequence[str], observations: Mapping[str, Observed], result: str
 ) -> dict[str, Figure]:
-    """Return the figures of what was observed; `families` are those that experts are of."""
+    """Return name → figure of tasks solved, of those measured; `families` are those with an expert."""
     figures_by_name = {}
     for name, arm in (("solved", result), ("solved_given", recipes.GIVEN)):
         if arm in observations and observations[arm].values:
@@ -58,7 +58,7 @@ def figures(
 
 
 def _more(arms: Mapping[str, str], observations: Mapping[str, Observed]) -> Figure:
-    """Return what arms solve more than the given model, each in its own family."""
+    """Return the mean share of tasks that arms solve more than the given model, each in its family."""
     base = observations[recipes.GIVEN]
     points = [observations[arm].values[family] - base.values[family] for family, arm in arms.items()]
     spread = [_drawn(observations[arm], family) - _drawn(base, family) for family, arm in arms.items()]
@@ -67,7 +67,7 @@ def _more(arms: Mapping[str, str], observations: Mapping[str, Observed]) -> Figu
 
 
 def _drawn(event: Observed, family: str) -> np.ndarray:
-    """Return the share of a family in each resample of its tasks, the same for all models."""
+    """Return the share of a family's tasks solved in each resample, float64 [resamples]."""
     items = event.items[family]
     counts = bootstrap.draws(len(items), recipes.PURPOSE, event.on, "solved", family)
     return bootstrap.ratio(counts, items, [1.0] * len(items))

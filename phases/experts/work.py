@@ -85,7 +85,7 @@ SMALL = 1e-6
 
 @dataclass(frozen=True)
 class Classifier:
-    """Centroids of domains, in units of the deviation within domains."""
+    """A classifier by the nearest centroid, in units of the deviation within domains."""
 
     domains: tuple[str, ...]
     #: [domains, width] and [width], float64.
@@ -93,13 +93,13 @@ class Classifier:
     deviation: torch.Tensor
 
     def nearest(self, rows: torch.Tensor) -> list[str]:
-        """Return the domain whose centroid is nearest to each row [rows, width]."""
+        """Return the domain whose centroid is nearest, for each of the rows [rows, width]."""
         apart = (rows[:, None, :] - self.centroids[None]) / self.deviation
         return [self.domains[i] for i in apart.square().sum(dim=2).argmin(dim=1).tolist()]
 
 
 def fitted(rows: Mapping[str, torch.Tensor]) -> Classifier:
-    """Return the classifier of some rows [rows, width] of each domain."""
+    """Return the classifier whose centroids are the means of each domain's rows [rows, width]."""
     domains = tuple(sorted(rows))
     centroids = torch.stack([rows[domain].mean(dim=0) for domain in domains])
     within = torch.cat([rows[d] - centroids[i] for i, d in enumerate(domains)])
@@ -118,7 +118,7 @@ class Context(work.Context):
     @cached_property
     @override
     def text(self) -> Text:
-        """The run's text, with the tasks of families: as pinned, or made by the settings."""
+        """The run's text, with the tasks of families: pinned, or made by the settings."""
         submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
 
         def fill(folder: Path) -> Sequence[str]:
@@ -151,14 +151,14 @@ class Context(work.Context):
         return recipes.added(submitted.config, training_texts.domains(submitted.data))
 
     def _merge(self, place: int) -> Model:
-        """Return a further model. Raises SourceChangedError for other weights."""
+        """Return further model number `place`. Raises SourceChangedError if its weights changed."""
         record = self.state.started.merges[place]
         folder = self._cache.supply.model(self.state.submitted.merges[place], record)
         return self._cache.supply.checked(folder, record)
 
     @override
     def notes(self, started: Started) -> Sequence[str]:
-        """Return a note for each text that an expert's training reads many times over."""
+        """Return warnings of models with equal weights, and of texts that are read many times."""
         same = recipes.alike((started.model, *started.merges))
         return [*same, *recipes.readings(self.state.submitted, started)]
 
@@ -172,7 +172,7 @@ class Context(work.Context):
 
     @cached_property
     def _packed(self) -> dict[str, dict[str, Packed]]:
-        """Slice → domain → its packed items, as far as they were read: to cut text takes a second."""
+        """Slice → domain → its packed items, as far as they were read: cutting takes a second."""
         return {}
 
     @cached_property
@@ -189,12 +189,12 @@ class Context(work.Context):
         return windows_by_domain
 
     def measured(self, on: str) -> dict[str, DomainSequences]:
-        """Return domain or family → what models are measured on of a slice."""
+        """Return domain or family → the sequences of a slice that models are measured on."""
         text = {domain: of_text(packed) for domain, packed in self.held_out(on).items()}
         return text | {family: held for family, (_, held) in self._tasks(on).items()}
 
     def _tasks(self, on: str) -> dict[str, tuple[list[Encoded], DomainSequences]]:
-        """Return family → the tasks of a slice."""
+        """Return family → (encoded tasks, sequences) of a slice, read once."""
         if on not in self._read:
             file, names = self.text.folder / ITEMS, self.state.submitted.config.families
             self._read[on] = read(file, names, self.text.tokenizer, on) if names else {}
@@ -202,7 +202,7 @@ class Context(work.Context):
 
     @cached_property
     def _read(self) -> dict[str, dict[str, tuple[list[Encoded], DomainSequences]]]:
-        """Slice → family → its tasks, as far as they were read."""
+        """Slice → family → (encoded tasks, sequences), as far as they were read."""
         return {}
 
     # ---- tasks ---------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ class Context(work.Context):
 
     @cached_property
     def _mixer(self) -> Mixer:
-        """All parts of mixtures: further models, then the experts of the search."""
+        """The mixer of further models and of the useful experts."""
         base, merges = self._base.weights, self.state.started.merges
         parts = [svf.of_model(base, self._merge(n).weights) for n in range(len(merges))]
         if domains := self._kept:
@@ -235,11 +235,11 @@ class Context(work.Context):
 
     @cached_property
     def _scorer(self) -> Scorer:
-        """The losses of mixtures on the windows of the search."""
+        """The scorer of mixtures on the windows of the search."""
         return Scorer(self._mixer, self.measured(SEARCH))
 
     def _of_experts(self, factors: Factors) -> ResidentModel:
-        """Return the given model with a mixture of experts."""
+        """Return the module, loaded with the given model and a mixture of experts."""
         return self._mixer.mixed((*(0.0,) * len(self.state.started.merges), *factors))
 
     def _scored(self, task: Score) -> Scored:
@@ -266,7 +266,7 @@ class Context(work.Context):
     # ---- dispatch ------------------------------------------------------------------------------
 
     def _training_windows(self, domain: str, count: int, purpose: str) -> list[Ids]:
-        """Return windows of a domain's training text, at places drawn by key."""
+        """Return `count` windows of a domain's training text, int64, at places drawn by key."""
         stream, size = self.text.streams[domain], self.state.started.context
         draws = keys.generator(self.state.submitted.config.seed, "experts", purpose, domain)
         places = draws.integers(0, max(1, len(stream) - size), count).tolist()
@@ -300,7 +300,7 @@ class Context(work.Context):
 
     @cached_property
     def classifier(self) -> Classifier:
-        """The classifier of the first pass: centroids of the given model's hidden states."""
+        """The classifier of windows by the given model's hidden states at their beginnings."""
         module, length = modules.build(self._base, self.device).eval(), self._prompt
         domains = sorted(set(self.state.submitted.config.domains) & set(self.text.streams))
         rows = {
@@ -339,7 +339,7 @@ class Context(work.Context):
         )
 
     def _rest(self, windows: Sequence[Ids], choices: Sequence[int]) -> tuple[float, ...]:
-        """Return Σ −log p of each window's tokens after its beginning, by the expert of its choice."""
+        """Return Σ −log p of each window after its beginning, by the expert of its choice."""
         window_losses, count = [0.0] * len(windows), len(self._kept)
         for choice in sorted(set(choices)):
             places = [place for place, number in enumerate(choices) if number == choice]
@@ -352,7 +352,7 @@ class Context(work.Context):
         return tuple(window_losses)
 
     def fill_bundle(self, folder: Path) -> None:
-        """Write vectors, classifier and what they are of."""
+        """Write the experts' vectors, the classifier, and `experts.json` into a folder."""
         state, run, run_classifier = self.state, self.study.run(self.state), self.classifier
         vectors = {
             f"{domain}/{name}": z.contiguous()
@@ -414,7 +414,7 @@ class Context(work.Context):
         return Started(**common, **content, dtype=self.dtype)
 
     def _longest(self, family: str, context: int) -> int:
-        """Return the tokens that a task of a family and its reply may have. Raises ConfigError."""
+        """Return the tokens of a family's longest task and reply. Raises ConfigError if too many."""
         width = reinforce.width(self.text.streams[family])
         if width > context:
             raise ConfigError(
@@ -437,7 +437,7 @@ class Context(work.Context):
         return Adapters(rank=1, modules=chosen, numbers=count)
 
     def _recorded(self, place: int) -> SourceRecord:
-        """Return the record of a further model, whose copy is shared."""
+        """Return the record of further model number `place`; put its copy into the shared store."""
         reference = self.state.submitted.merges[place]
         folder = self._cache.supply.model(reference, None)
         opened = open_checkpoint(folder, Path(reference.path))
@@ -464,7 +464,7 @@ class Context(work.Context):
 
 
 def write_bundle(home: Home, state: MakingState, out: str) -> str:
-    """Write the experts of a result into its folder; return their own folder.
+    """Write the result's experts into a folder in `out`; return the path of that folder.
 
     OUT/experts/experts.safetensors   "DOMAIN/MATRIX": the vectors z of each expert, float32 [rank]
     OUT/experts/classifier.safetensors   domains' centroids and the deviation, float64
@@ -476,7 +476,7 @@ def write_bundle(home: Home, state: MakingState, out: str) -> str:
 
 
 def add(folder: Path, config: ExpertsConfig, donor: Path) -> None:
-    """Add the tasks of all families to a folder of text.
+    """Add the tasks of all families to the streams and items in a folder of text.
 
     Raises SourceError if the tokenizer cannot write them, DataError for a level without tasks.
     """
@@ -499,7 +499,7 @@ def _levels(config: ExpertsConfig) -> range:
 
 
 def _share(config: ExpertsConfig, count: int) -> int:
-    """Return a level's part of a number of tasks."""
+    """Return one level's part of `count` tasks, rounded up."""
     return -(-count // config.levels)
 
 
@@ -510,7 +510,7 @@ def _training(config: ExpertsConfig, family: str, level: int) -> list[Item]:
 def _measured(
     config: ExpertsConfig, tokenizer: Tokenizer, family: str, level: int
 ) -> Iterator[dict[str, object]]:
-    """Yield a level's tasks to measure on as rows of an item file. Raises DataError if one has none."""
+    """Yield a level's tasks of all slices as rows of an item file. Raises DataError if one has none."""
     windows, count = _share(config, config.windows), _share(config, config.family_items)
     choosing = items(family, level, config.seed, "selection", windows + count)
     searched = min(windows, len(choosing) // 2)
@@ -528,7 +528,7 @@ def _measured(
 def read(
     file: Path, families: Sequence[str], tokenizer: Tokenizer, on: str
 ) -> dict[str, tuple[list[Encoded], DomainSequences]]:
-    """Return family → the tasks of a slice as token ids, and as what is predicted of them."""
+    """Return family → (encoded tasks of a slice, the same as sequences to predict)."""
     items_by_family: dict[str, list[Item]] = {family: [] for family in families}
     for line in file.read_text("utf-8").splitlines():
         row = json.loads(line)

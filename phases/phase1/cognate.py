@@ -1,6 +1,6 @@
-"""`load_phase1_models` as the third source document imports it; it is in `agent_forge/documents.py`.
+"""`load_phase1_models` under the name in the third source document; see `agent_forge/documents.py`.
 
-The public API stands above the phases, so it is named as text and imported when it is asked for.
+The public API stands above the phases, so it is named as text and imported on first use.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ NAMES = ("load_phase1_models",)
 
 
 def __getattr__(name: str) -> object:
-    """Return the function of the public API."""
+    """Return the function `name` of the public API; raise AttributeError for other names."""
     if name in NAMES:
         return getattr(import_module("agent_forge.documents"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

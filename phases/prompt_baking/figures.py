@@ -24,20 +24,20 @@ from agent_forge.studies.events import Observe, Observed
 from agent_forge.studies.run import FigureRule, Run, ratio
 
 BITS, DIVERGENCE, BEHAVIOUR = "bits-per-byte@1", "prompt-divergence@1", "behaviour@1"
-#: Group of a divergence under the run's prompts; under its first n alone it is PROMPT with n.
+#: Group of divergences under the run's prompts; under the first n alone its name is "prompt-n".
 PROMPT = "prompt"
 #: Beginning of the groups under other prompts; group of contexts after ordinary text; beginning of
 #: the groups in which the given model has all prompts but one.
 OTHER, FAR, WITHOUT = "other-", "far", "without-"
 #: Arms of the given model's replies; the others have no prompt.
 PROMPTED, UNPROMPTED = "prompted", "unprompted"
-#: Place of contexts at the beginning; FAR is the other one.
+#: Place of contexts at the beginning of a sequence; FAR is the other place.
 NEAR = "near"
-#: Nats a token below which prompts are said to change nothing.
+#: Nats a token below which prompts count as changing nothing.
 LEAST = 1e-4
-#: Largest relative change of bits per byte with which a model is chosen if there is one.
+#: Largest relative change of bits per byte of models that are preferred as the result.
 DRIFT = 0.005
-#: Figures that must not be larger, and figures that must not be smaller, to be good.
+#: Figure → its largest good value; figure → its smallest good value.
 LIMITS = {"ratio": 0.05, "drift": DRIFT, "shortfall": 0.02, "far_shortfall": 0.02}
 FLOORS = {"kept": 0.95}
 
@@ -49,12 +49,12 @@ Rates = Mapping[int, Mapping[str, Figure]]
 
 
 def group(config: BakeConfig, stage: Stage) -> str:
-    """Return the group of the given model's divergences that belongs to a stage's prompts."""
+    """Return the name of the group of divergences under a stage's prompts."""
     return PROMPT if stage.prompts == config.prompts else f"{PROMPT}-{len(stage.prompts)}"
 
 
 def active(config: BakeConfig, effect: Observed) -> tuple[Stage, ...]:
-    """Return the stages that are trained: all but those whose prompts change nothing.
+    """Return the stages to train: those whose prompts change something.
 
     `effect` is the given model's divergence under the prompts, which says what they change.
     """
@@ -65,13 +65,13 @@ def active(config: BakeConfig, effect: Observed) -> tuple[Stage, ...]:
 
 
 def choices(course: Course) -> list[Observe]:
-    """Return the measurements that a stage's result is chosen by."""
+    """Return the measurements of a stage's candidates, by which its result is chosen."""
     recipes = [candidate.recipe for candidate in course.candidates.values()]
     return [Observe(r.id, measure, CHOOSING) for r in recipes for measure in (DIVERGENCE, BITS)]
 
 
 def curve(run: Run, course: Course) -> dict[str, tuple[float, float]]:
-    """Return name → (ratio, drift) on the selection slice, of the candidates that are measured.
+    """Return name → (ratio, drift) on the selection slice, of the measured candidates.
 
     The ratio is of divergences from the given model under the stage's prompts.
     """
@@ -90,13 +90,13 @@ def curve(run: Run, course: Course) -> dict[str, tuple[float, float]]:
 
 
 def nearest(points: Mapping[str, tuple[float, float]]) -> str:
-    """Return the model with the least ratio of those that do not drift; of all if all do."""
+    """Return the name of the model with the least ratio among those that drift little, or among all."""
     still = [name for name, (_, change) in points.items() if change <= DRIFT]
     return min(still or points, key=lambda name: points[name][0])
 
 
 def expected(run: Run) -> list[Observe]:
-    """Return what will be measured on the test slice, before the result is chosen; for a forecast.
+    """Return the measurements on the test slice that a forecast expects; empty once all is known.
 
     The ends of trainings are in the place of the results.
     """
@@ -112,17 +112,17 @@ def expected(run: Run) -> list[Observe]:
 
 
 def apart(run: Run) -> dict[str, Observed]:
-    """Return arm → divergences, of those that are measured."""
+    """Return arm → the `observed` event of its divergences, of the arms measured so far."""
     return comparison.observed(run.state, run.known.get("apart", {}))
 
 
 def behaved(run: Run) -> dict[str, Observed]:
-    """Return arm → verdicts on replies, of those that are measured."""
+    """Return arm → the `observed` event of verdicts on its replies, of the arms measured so far."""
     return comparison.observed(run.state, run.known.get("behaved", {}))
 
 
 def ratios(run: Run, group: str = PROMPT) -> dict[str, Figure]:
-    """Return arm → ratio of divergences, of all but the given model.
+    """Return arm → its divergence over the given model's, without the given model itself.
 
     Empty if the group was not measured, or the prompts change nothing in it.
     """
@@ -136,10 +136,10 @@ def ratios(run: Run, group: str = PROMPT) -> dict[str, Figure]:
 
 
 def kept(run: Run) -> dict[int, Figure]:
-    """Return number of a prompt → share of what it changes beside the others that the result has.
+    """Return number of a prompt → share of its effect that the result keeps.
 
     1 − KL(all prompts ‖ result) / KL(all prompts ‖ all but this one). A prompt that changes less than
-    `LEAST` beside the others has no share.
+    `LEAST` beside the others is left out.
     """
     arms, shares = apart(run), dict[int, Figure]()
     if run.result in (None, PARENT) or not {PARENT, run.result} <= set(arms):
@@ -157,7 +157,7 @@ def kept(run: Run) -> dict[int, Figure]:
 
 
 def check_group(arm: str, place: str, check: int) -> str:
-    """Return the group of the verdicts on an arm, at a place, by the number of a check."""
+    """Return the name of a group of verdicts, "ARM/PLACE/CHECK"."""
     return f"{arm}/{place}/{check}"
 
 
@@ -188,7 +188,7 @@ def _rates(run: Run, place: str) -> Rates:
 
 
 def _passing(run: Run, items: Mapping[str, Sequence[float]], place: str) -> dict[str, Figure]:
-    """Return arm → share of passing replies, and the shortfall; all resampled together."""
+    """Return arm → share of passing replies, and "shortfall"; all share the resamples."""
     size = len(items["baked"])
     counts = bootstrap.draws(size, PURPOSE, run.settings.seed, BEHAVIOUR, place)
     drawn = {arm: counts @ np.asarray(scores) / size for arm, scores in items.items()}
@@ -202,18 +202,18 @@ def _passing(run: Run, items: Mapping[str, Sequence[float]], place: str) -> dict
 
 
 def _drawn(run: Run, size: int, what: str) -> Counts:
-    """Return how often each of `size` contexts is in each resample."""
+    """Return the count of each of `size` contexts in each resample, [resamples, size]."""
     return bootstrap.draws(size, PURPOSE, run.settings.seed, what)
 
 
 def _ratio(run: Run, below: Sequence[float], above: Sequence[float], what: str) -> Figure:
-    """Return the ratio of two divergences over the same contexts, which are resampled for both."""
+    """Return the ratio `above` over `below` of two divergences, on the same resampled contexts."""
     spread = bootstrap.ratio(_drawn(run, len(above), what), above, below)
     return figure(math.fsum(above) / math.fsum(below), spread, len(above))
 
 
 def _nats(run: Run, arm: str | None, groups: Sequence[str] = (PROMPT,)) -> Figure | None:
-    """Return the divergence over the contexts of some groups, resampled together; None without any."""
+    """Return an arm's divergence over the contexts of `groups`, in nats a token; None without any."""
     event = apart(run)[str(arm)]
     items = [value for group in groups for value in event.items[group]]
     sizes = [size for group in groups for size in event.sizes[group]]
@@ -240,7 +240,7 @@ def _strength(run: Run) -> Figure:
 
 
 def _passes(place: str, arm: str) -> Callable[[Run], Figure | None]:
-    """Return the rule of an arm's figure by the check with the largest shortfall at a place."""
+    """Return a function of a run: an arm's share by the check with the largest shortfall."""
 
     def value(run: Run) -> Figure | None:
         checks = rates(run, place).values()
@@ -250,7 +250,7 @@ def _passes(place: str, arm: str) -> Callable[[Run], Figure | None]:
 
 
 def _rule(words: str, value: Callable[[Run], Figure | None], unit: str = "") -> FigureRule:
-    """Return the rule of a figure of a baked model; the given one, as the result, has none."""
+    """Return the rule of a figure that is None if the result is the given model."""
     return FigureRule(words, lambda run: None if run.result == PARENT else value(run), unit)
 
 
@@ -321,6 +321,6 @@ RULES = {
 
 
 def met(figures: Mapping[str, Figure]) -> dict[str, bool]:
-    """Return figure → True if it is within its limit."""
+    """Return figure → True if it is within its limit, for the figures that have one."""
     most = {n: figures[n].value <= limit for n, limit in LIMITS.items() if n in figures}
     return most | {n: figures[n].value >= least for n, least in FLOORS.items() if n in figures}

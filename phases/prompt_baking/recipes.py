@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from agent_forge.evaluation.trajectories.contexts import Beginnings
     from agent_forge.weights.folders.vocabularies import Tokenizer
 
-#: General prompts. The last is never trained: it shows if a bake is deaf to what it has not rehearsed.
+#: General prompts. The last is never trained: it shows if a bake ignores prompts not rehearsed.
 GENERIC = (
     "You are a helpful assistant.\n",
     "Answer in one short sentence.\n",
@@ -54,7 +54,7 @@ WITHOUT = "bake/test/without-"
 
 @dataclass(frozen=True)
 class Stage:
-    """One bake of a run: the prompts that the teacher reads, and the model that it is."""
+    """One bake of a run: the prompts that the teacher reads, and which model the teacher is."""
 
     #: From 1.
     number: int
@@ -63,13 +63,13 @@ class Stage:
     again: bool = False
 
     def named(self, name: str) -> str:
-        """Return the name of one of the stage's streams; those of the first have the bare name."""
+        """Return the name of one of the stage's streams, "NAME/NUMBER"; in the first stage "NAME"."""
         return name if self.number == 1 else f"{name}/{self.number}"
 
 
 @dataclass(frozen=True)
 class Stream:
-    """A stream of trajectories: replies to the contexts of a slice after prompts."""
+    """The description of a set of trajectories: replies to a slice's contexts after prompts."""
 
     slice: Slice
     #: What the writer reads: contexts have these in turn.
@@ -92,7 +92,7 @@ def stages(config: BakeConfig) -> tuple[Stage, ...]:
 
 
 def target(config: BakeConfig, stage: Stage) -> str:
-    """Return the stream of the selection slice that a stage's models are chosen on.
+    """Return the name of the selection stream that a stage's models are chosen on.
 
     It has the replies of the given model under the stage's prompts.
     """
@@ -105,14 +105,14 @@ def target(config: BakeConfig, stage: Stage) -> str:
 
 
 def rehearsed(config: BakeConfig) -> tuple[str, ...]:
-    """Return the other prompts that the training rehearses."""
+    """Return the texts of the other prompts that the training rehearses."""
     if not config.others_weight:
         return ()
     return (*config.others, *(GENERIC[:-1] if config.generic else ()))
 
 
 def measured(config: BakeConfig) -> tuple[str, ...]:
-    """Return the other prompts that are measured, the rehearsed ones first."""
+    """Return the texts of the other prompts that are measured, the rehearsed ones first."""
     return (*config.others, *(GENERIC if config.generic else ()))
 
 
@@ -144,12 +144,12 @@ def pursued(stage: Stage) -> dict[str, Stream]:
 
 
 def count(config: BakeConfig, stream: Stream) -> int:
-    """Return the number of trajectories that a stream is to have."""
+    """Return the number of trajectories that a stream should have."""
     return config.trajectories if stream.slice == "train" else config.held_out
 
 
 def built_in(config: BakeConfig, user_domains: Sequence[str]) -> tuple[str, ...]:
-    """Return the domains of built-in text beside the user's `user_domains`, whose names come first."""
+    """Return the domains of built-in text to add; those of `user_domains` are left out."""
     return tuple(domain for domain in config.built_in if domain not in user_domains)
 
 
@@ -161,7 +161,7 @@ PURPOSE = "bake"
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model of a stage, one of which is chosen."""
+    """A model of a stage, from which the stage's result is chosen."""
 
     recipe: Making
     #: Share of the way to the trained model, or of its steps.
@@ -174,7 +174,7 @@ class Candidate:
 
 @dataclass
 class Course:
-    """A stage that has begun: its models, and what it has chosen."""
+    """The models of a stage that has begun, and the result that it has chosen."""
 
     stage: Stage
     #: The model in float32 that its training begins with.
@@ -187,13 +187,13 @@ class Course:
     best: str | None = None
 
     def plan(self, submitted: Submitted, started: Started, digests: Mapping[str, str]) -> None:
-        """Settle its models; `digests` are those of the streams that it can train on, by name."""
+        """Set the models of the stage; `digests` are those of its streams to train on, by name."""
         config = submitted.config
         self.full = full(submitted, started, self.stage, self.start.id, digests)
         self.candidates = candidates(config, self.stage, self.start, self.full, started.dtype)
 
     def models(self, started: Started) -> dict[str, Making]:
-        """Return name → recipe of all that it makes, as far as it is known; each after its inputs."""
+        """Return name → recipe of the stage's models known so far, each after its inputs."""
         number, models = self.stage.number, dict[str, Making]()
         if number > 1 and started.dtype is not None:
             models[f"{PURPOSE}-{number}-start"] = self.start
@@ -208,7 +208,7 @@ class Course:
 
 
 def canary(submitted: Submitted, started: Started, digests: Mapping[str, str]) -> Train:
-    """Return the training by which a machine is recognised, before any reply is sampled.
+    """Return the training whose first steps identify a machine, before any reply is sampled.
 
     `digests` are those of the streams of trajectories to train on. In runs that settle no division of
     steps, which are earlier ones, it is a training on ordinary text.
@@ -222,19 +222,19 @@ def canary(submitted: Submitted, started: Started, digests: Mapping[str, str]) -
 
 
 def sample(config: BakeConfig, started: Started) -> Sample:
-    """Return the task that lets the given model write all of its trajectories."""
+    """Return the task in which the given model writes all of its trajectories."""
     return Sample(as_float32(started).id, tuple(streams(config, started.beyond)))
 
 
 def sample_again(course: Course) -> Sample:
-    """Return the task that lets the result of the stage before write what the stage trains on."""
+    """Return the task in which the previous stage's result writes a stage's training replies."""
     return Sample(course.start.id, tuple(pursued(course.stage)))
 
 
 def full(
     submitted: Submitted, started: Started, stage: Stage, before: str, digests: Mapping[str, str]
 ) -> Train:
-    """Return the recipe of the model at the end of a stage's training.
+    """Return the training of a stage, to its last step.
 
     `before` is the id of the model that the training begins with, `digests`: stream → its digest.
     """
@@ -278,7 +278,7 @@ def name(share: float, number: int = 1, early: bool = False, rounded: bool = Fal
 
 
 def begin(started: Started, before: Making | None) -> Making:
-    """Return the model in float32 that a stage's training begins with.
+    """Return the recipe of the float32 model that a stage's training begins with.
 
     `before` is the result of the stage before it, None for the first. Results of half precision are
     not what trainings read.
@@ -293,7 +293,7 @@ def begin(started: Started, before: Making | None) -> Making:
 def candidates(
     config: BakeConfig, stage: Stage, start: Making, end: Train, dtype: str | None
 ) -> dict[str, Candidate]:
-    """Return name → candidate of a stage: stops, then interpolations, with the trained model at 1.
+    """Return name → candidate of a stage: stopped trainings, then interpolations.
 
     The trained model is one of them if 1 is among the strengths; it is made in any case. `dtype` is
     `Started.dtype`: with one every candidate is rounded to it, as a place on a line has the dtype of
@@ -314,7 +314,7 @@ def candidates(
 
 
 def _line(start: str, end: Train, place: float) -> Transform:
-    """Return the recipe of the model at a place between the model of the id `start` and `end`."""
+    """Return the recipe of the interpolation at `place` from the model with id `start` to `end`."""
     inputs = {"start": start, "end": end.id}
     return Transform(operation="interpolate@1", inputs=inputs, params={"place": place})
 
@@ -356,13 +356,13 @@ class Completed(GivenCompleted):
 
 
 def _as_before(data: dict[str, object]) -> dict[str, object]:
-    """Return what was asked for with the settings by which earlier runs measured what they did."""
+    """Return the data of `submitted` in a later schema: no watch, no `beyond`, and no `singly`."""
     watched = without_watch(data)
     return {**watched, "config": {**watched["config"], "beyond": None, "singly": False}}
 
 
 def _in_few_rows(data: dict[str, object]) -> dict[str, object]:
-    """Return `started` with `pass_tokens`: earlier runs left room for the logits of all tokens."""
+    """Return the data of `started` with `pass_tokens`, None: earlier runs had no such limit."""
     return {**data, "pass_tokens": None}
 
 
@@ -375,7 +375,7 @@ BakeState = history(
 
 
 def beginnings(config: BakeConfig, tokenizer: Tokenizer) -> Beginnings:
-    """Return the maker of beginnings. Raises ConfigError for a tokenizer without what is needed."""
+    """Return the maker of beginnings. Raises ConfigError if the tokenizer lacks what it needs."""
     from agent_forge.evaluation.trajectories.contexts import Beginnings
 
     chat = bool(tokenizer.chat_template) if config.chat is None else config.chat
@@ -383,7 +383,7 @@ def beginnings(config: BakeConfig, tokenizer: Tokenizer) -> Beginnings:
 
 
 def check_room(heads: Beginnings, config: BakeConfig, positions: int | None) -> int:
-    """Return the tokens of the prompts; `positions` is the longest sequence that the model takes.
+    """Return the number of tokens that the run's prompts take.
 
     Raises ConfigError for a prompt that leaves no room for context and reply.
     """
@@ -409,7 +409,7 @@ def check_room(heads: Beginnings, config: BakeConfig, positions: int | None) -> 
 
 
 def beyond(heads: Beginnings, config: BakeConfig, positions: int | None) -> int | None:
-    """Return the tokens of ordinary text before a further set of contexts; None without such a set.
+    """Return the number of tokens of ordinary text before a further set of contexts; None without it.
 
     The set is left out if the model takes no sequence that long.
     """
@@ -420,7 +420,7 @@ def beyond(heads: Beginnings, config: BakeConfig, positions: int | None) -> int 
 
 
 def check_contexts(counts: dict[str, int]) -> None:
-    """Raise DataError if a slice has too few contexts; `counts`: slice → contexts."""
+    """Raise DataError if a slice has too few contexts; `counts` has their number by slice."""
     for slice_, count in counts.items():
         if count < LEAST:
             raise DataError(

@@ -1,4 +1,4 @@
-"""Trajectories of a bake: contexts of its text, replies of a model to them, and verdicts on replies."""
+"""Trajectories of a bake: contexts of its text, a model's replies to them, and scores of replies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Pools = Mapping[str, Sequence[Ids]]
 
 
 def pools(text: Text, config: BakeConfig, slice_: Slice) -> Pools:
-    """Return all contexts of a slice, by domain."""
+    """Return domain → all contexts of a slice, int32 token ids."""
     tokenizer, names = text.tokenizer, config.contexts
     if slice_ == "train":
         end = tokenizer.eos_token_id
@@ -41,7 +41,7 @@ def pools(text: Text, config: BakeConfig, slice_: Slice) -> Pools:
 
 
 def _encoded(text: Text, tokenizer: Tokenizer, domain: str, slice_: Slice) -> list[Ids]:
-    """Return the token ids of a domain's texts in a slice."""
+    """Return the token ids, int32, of each of a domain's texts in a slice."""
     texts = [item.text for item in text.texts if (item.domain, item.slice) == (domain, slice_)]
     ids = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
     return [np.asarray(row, np.int32) for row in ids if row]
@@ -91,7 +91,7 @@ def written(
 def _beginning(
     beginnings: Beginnings, stream: Stream, number: int, context: Ids
 ) -> tuple[int, Ids, Ids]:
-    """Return number of the prompts, and the writer's and the reader's beginning."""
+    """Return (number of the prompts, the writer's beginning, the reader's beginning)."""
     turn = number % len(stream.prompts)
     prompted = beginnings.prompted(stream.prompts[turn], context)
     if stream.heard is None:
@@ -102,7 +102,7 @@ def _beginning(
 
 
 def after(text: Text, config: BakeConfig, stream: Stream, chosen: Sequence[Ids]) -> list[Ids]:
-    """Return contexts after ordinary text of the same slice, `stream.after` tokens that end a line."""
+    """Return each context with `stream.after` tokens of ordinary text before it, int32."""
     ordinary = [domain for domain in config.domains if domain not in config.contexts]
     tokenizer = text.tokenizer
     line = np.asarray(tokenizer.encode("\n", add_special_tokens=False), np.int32)
@@ -120,11 +120,11 @@ def after(text: Text, config: BakeConfig, stream: Stream, chosen: Sequence[Ids])
 def rehearsal(
     text: Text, beginnings: Beginnings, config: BakeConfig, positions: int | None
 ) -> Mapping[str, Ids]:
-    """Return stream → trajectories of a step before any is sampled, as long as the settings allow.
+    """Return stream → a step's trajectories of the longest form, made before any is sampled.
 
-    They are contexts of the contexts' domains, with their text as the reply. Three steps on them tell a
-    machine by its bits, and take as much memory as any step of the training. `positions` is the longest
-    sequence that the model takes.
+    They are contexts with their own text as the reply. Three training steps on them identify a machine
+    by its bits, and need as much memory as any step. `positions` is the longest sequence that the model
+    takes.
     """
     whole = np.concatenate([text.streams[name] for name in config.contexts])
     size, length = config.context_tokens, config.context_tokens + config.reply_tokens
@@ -152,7 +152,7 @@ def verdicts(
     prompted: bool,
     tokens: int | None,
 ) -> dict[str, list[float]]:
-    """Return group → score of the reply to each context, from 0 to 1, by the checks of the prompts.
+    """Return group → score of the reply to each context, from 0 to 1, by the prompts' checks.
 
     The beginnings of each place's trajectories are continued: without the prompts, and with them if
     `prompted` is True. `tokens` is `Started.pass_tokens`. Raises the errors of `Verifier.verify`.

@@ -67,7 +67,7 @@ ALONG = {
 
 
 def headline(run: Run, title: str) -> Result | None:
-    """Return the ratio of divergences; None until it is known."""
+    """Return the ratio of divergences as the headline; None until it is known."""
     done = run.state.completed
     if done is None or "ratio" not in done.figures:
         return None
@@ -75,7 +75,7 @@ def headline(run: Run, title: str) -> Result | None:
 
 
 def facts(run: Run) -> dict[str, tuple[float | str, str]]:
-    """Return the sizes of model and prompts, and the figures of the result."""
+    """Return name → (value, unit): sizes of model and prompts, and the result's main figures."""
     started, done = run.started, run.state.completed
     shown: dict[str, tuple[float | str, str]] = {
         "parameters": (started.model.parameters, ""),
@@ -94,7 +94,7 @@ def facts(run: Run) -> dict[str, tuple[float | str, str]]:
 
 
 def panels(run: Run) -> list[Panel]:
-    """Return the panels of strengths, divergences and replies, of what is there."""
+    """Return the panels of strengths, divergences and replies that the events so far allow."""
     shown: list[Panel] = []
     curves, apart, behaved = words.curves(run), figures.apart(run), figures.behaved(run)
     if curves:
@@ -109,7 +109,7 @@ def panels(run: Run) -> list[Panel]:
 def _along(
     run: Run, name: str, index: int, curves: dict[str, dict[float, tuple[float, float]]]
 ) -> Lines:
-    """Return ratio or drift along the strength, with its limit; a series for each way to it."""
+    """Return the panel of curves of ratio or drift by strength; a series for each way to it."""
     (axis, says), done = ALONG[name], run.state.completed
     chosen = f" Chosen: {words.of_arm(run.result)}." if run.result else ""
     if done and name in done.met:
@@ -136,7 +136,7 @@ def _along(
 
 
 def _behaviour(behaved: dict[str, Observed]) -> Matrix:
-    """Return the share of replies that pass the prompts' checks, by check, place and model."""
+    """Return the table panel of the share of passing replies, by check, place and model."""
     says = (
         "Share of greedy replies on the test slice that pass a prompt's check: with and without the "
         "prompts, at the beginning (near) and after ordinary text (far)."
@@ -146,7 +146,7 @@ def _behaviour(behaved: dict[str, Observed]) -> Matrix:
 
 
 def _divergences(run: Run, apart: dict[str, Observed]) -> Matrix:
-    """Return the divergences on the test slice by prompt and arm."""
+    """Return the table panel of divergences on the test slice, by prompt and arm."""
     numbered_prompts = enumerate(recipes.measured(run.settings), 1)
     listed = "; ".join(f"{figures.OTHER}{n}: “{text.strip()[:60]}”" for n, text in numbered_prompts)
     says = (
@@ -158,7 +158,7 @@ def _divergences(run: Run, apart: dict[str, Observed]) -> Matrix:
 
 
 def read(setting: str, files: Sequence[Path]) -> dict[str, object]:
-    """Return the prompts of the files, and the checks beside them. Raises ConfigError."""
+    """Return setting → the texts of the files, and "checks" beside prompts. Raises ConfigError."""
     texts = read_prompts(setting, files)
     if setting != "prompts":
         return texts
@@ -168,7 +168,7 @@ def read(setting: str, files: Sequence[Path]) -> dict[str, object]:
 
 
 def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
-    """Return the plan of the run of one `model`. Raises ConfigError, DataError, UnavailableError."""
+    """Return the plan of a bake of one `model`. Raises ConfigError, DataError, UnavailableError."""
     base = submission.plan(kind, request, lookup, recipes.built_in)
     config: Any = base.config
     if not config.prompts:
@@ -185,7 +185,7 @@ def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
 
 
 def _check_domains(config: BakeConfig, trained: Sequence[str], contexts: Sequence[str]) -> None:
-    """Raise ConfigError unless contexts have text, and beside them there is ordinary text."""
+    """Raise ConfigError unless contexts have text, and ordinary text is measured beside them."""
     for domain in contexts:
         if domain not in config.domains or domain not in trained:
             raise ConfigError(
@@ -204,7 +204,7 @@ def _check_domains(config: BakeConfig, trained: Sequence[str], contexts: Sequenc
 
 
 def check(plan: Plan) -> Checked:
-    """Open model (header only), tokenizer and data; raise the errors that a start would raise."""
+    """Return the result of a check; open only headers, tokenizer and data; raise as a start would."""
     from agent_forge.evaluation.training_text.kept_text import given_tokenizer
 
     opened = submission.opened(plan)
@@ -273,7 +273,7 @@ class Bake(Study[MakingState]):
 
     @override
     def script(self, run: Run) -> Script:
-        """Let the given model write replies; bake what changes them, stage by stage; compare."""
+        """Yield the steps: sample replies, bake stage by stage, compare."""
         settings, started = run.settings, run.started
         courses: list[Course] = run.known.setdefault("courses", [])
         stages = run.known["stages"] = recipes.stages(settings)
@@ -319,7 +319,7 @@ class Bake(Study[MakingState]):
 
     @override
     def started_line(self, data: Mapping[str, object]) -> str:
-        """Return the tokens of the prompts, and the parameters of adapters."""
+        """Return a line of text: the tokens of the prompts, and the adapters' parameters."""
         trained = data.get("trainable")
         adapters = f", adapters of {trained:,} parameters" if trained else ""
         return f"prompts of {data['prompt_tokens']:,} tokens{adapters}"
@@ -332,7 +332,7 @@ class Bake(Study[MakingState]):
 
     @override
     def progress(self, state: MakingState) -> tuple[int, int | None]:
-        """Return (steps that are done, steps in all); of prompts that change nothing, none."""
+        """Return (steps done, steps in all); (0, None) before the start."""
         run = self.begun(state)
         if run is None:
             return 0, None
@@ -344,23 +344,21 @@ class Bake(Study[MakingState]):
 
     @override
     def arms_of(self, run: Run) -> Mapping[str, Arm]:
-        """Return the given model, the result of every stage, and the end of the last training."""
+        """Return arm → its description: given model, results of stages, end of the last training."""
         groups = {name: "given" if name == PARENT else "baked" for name in run.arms}
         return {name: Arm(words.of_arm(name), group) for name, group in groups.items()}
 
     @override
     def headline(self, run: Run) -> Result | None:
-        """Return the ratio of divergences; None until it is known."""
         return headline(run, self.result_title)
 
     @override
     def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
-        """Return the sizes of model and prompts, and the figures of the result."""
         return facts(run)
 
     @override
     def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
-        """Return the strength curve, divergences, behaviour, arms, training curves and models."""
+        """Return the panels of strengths, divergences, behaviour, arms, curves and models."""
         run = self.begun(state)
         if run is None:
             return []
@@ -370,10 +368,6 @@ class Bake(Study[MakingState]):
 
     @override
     def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
-        """Return the plan of the run of one `model`.
-
-        Raises ConfigError, DataError, UnavailableError.
-        """
         return plan(self, request, lookup)
 
     @override
@@ -394,7 +388,7 @@ class Bake(Study[MakingState]):
 
 
 def _begun(run: Run, stage: recipes.Stage) -> Course:
-    """Return a stage that begins with the result of the one before it."""
+    """Append a stage to the run, which starts from the previous stage's result; return it."""
     courses: list[Course] = run.known["courses"]
     before = courses[-1].candidates[str(courses[-1].best)].recipe if courses else None
     course = Course(stage, recipes.begin(run.started, before))
@@ -404,15 +398,15 @@ def _begun(run: Run, stage: recipes.Stage) -> Course:
 
 
 def _plan(run: Run, course: Course, digests: Mapping[str, str]) -> None:
-    """Name the models of a stage, whose replies are sampled."""
+    """Set the models of a stage once its replies are sampled."""
     course.plan(run.submitted, run.started, digests)
     run.foresee(course.models(run.started))
 
 
 def _bake(run: Run, course: Course, digests: Mapping[str, str]) -> Generator[Step, Any, None]:
-    """Train, with stops on the way, on replies of the given model or, in a pursuit, of the start.
+    """Yield the steps of a stage: sample if in a pursuit, train, stop, interpolate, measure.
 
-    Then choose one of the models that come out.
+    Sets the stage's `best` model at the end.
     """
     if course.stage.again:
         yield Make([course.start])
@@ -433,7 +427,7 @@ def _bake(run: Run, course: Course, digests: Mapping[str, str]) -> Generator[Ste
 
 
 def _compared(run: Run) -> Step:
-    """Return the step that measures the given model, the results, and the end of the last training."""
+    """Return the step that measures the given model, the results, and the last training's end."""
     courses: Sequence[Course] = run.known["courses"]
     results = [str(course.best) for course in courses]
     ends = [recipes.name(1.0, course.stage.number) for course in courses[-1:]]

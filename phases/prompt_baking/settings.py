@@ -17,7 +17,7 @@ Prompt = Annotated[str, Field(min_length=1, max_length=65_536)]
 Weight = Annotated[float, Field(ge=0)]
 #: Share of the steps at which a training is stopped.
 Stop = Annotated[float, Field(gt=0, lt=1)]
-#: Contexts that are needed to say anything.
+#: Fewest contexts that a slice must have.
 LEAST = 8
 
 
@@ -181,7 +181,7 @@ class BakeConfig(AdaptedConfig, Watched):
 
     @model_validator(mode="after")
     def _fits(self) -> BakeConfig:
-        """Refuse settings that contradict each other."""
+        """Return the settings; raise ValueError if they contradict each other."""
         stops = [round(share * self.steps) for share in self.stops]
         if stops and (len(set(stops)) < len(stops) or not 0 < stops[0] <= stops[-1] < self.steps):
             raise ValueError(

@@ -15,13 +15,13 @@ from agent_forge.studies.study_view import Plain
 
 #: Titles of a curve's points: interpolated weights, and trainings that were stopped.
 INTERPOLATED, STOPPED = "interpolated", "stopped early"
-#: True if a figure is within its limit → in words; figure → its limit.
+#: True (the figure is within its limit) or False → words; figure → words for its limit.
 MET = {True: "within", False: "above"}
 LIMIT = {"ratio": f"{LIMITS['ratio']:g}", "drift": f"{100 * LIMITS['drift']:g} %"}
 
 
 def summary_line(type_: str, data: Mapping[str, Any], name: str) -> str | None:
-    """Return the telling part of an event of the model `name`; None for those of every study."""
+    """Return a line of text about an event of the model `name`; None for events of every study."""
     match type_:
         case "submitted":
             characters = sum(map(len, data["config"]["prompts"]))
@@ -39,7 +39,7 @@ def summary_line(type_: str, data: Mapping[str, Any], name: str) -> str | None:
 
 
 def of_arm(name: str) -> str:
-    """Return what an arm is."""
+    """Return the description of an arm, in words."""
     if name == PARENT:
         return "the model that was given, without the prompt"
     first, _, rest = name.partition("-")
@@ -54,9 +54,10 @@ def of_arm(name: str) -> str:
 
 
 def curves(run: Run) -> dict[str, dict[float, tuple[float, float]]]:
-    """Return title → strength → (ratio, drift) on the selection slice, of those that are measured.
+    """Return title of a line → strength → (ratio, drift), on the selection slice.
 
-    The first line begins at the given model: strength 0, ratio 1, no drift.
+    Candidates that are not measured are left out. The first line begins at the given model: strength 0,
+    ratio 1, no drift.
     """
     lines: dict[str, dict[float, tuple[float, float]]] = {}
     for course in run.known["courses"]:
@@ -85,7 +86,7 @@ def _dumped(values: Mapping[Name, Figure]) -> dict[Name, Plain]:
 
 
 def report_fields(run: Run) -> dict[str, object]:
-    """Return the fields of the report beside those that every study has."""
+    """Return the fields of the report that only a bake has."""
     started, settings = run.started, run.settings
     numbered_prompts = enumerate(recipes.measured(settings), 1)
     rates = {place: figures.rates(run, place) for place in (NEAR, FAR)}
@@ -126,17 +127,17 @@ def report_fields(run: Run) -> dict[str, object]:
 
 
 def _trained(run: Run) -> int:
-    """Return the parameters that were trained: all, or those of the adapters."""
+    """Return the number of trained parameters: all, or those of the adapters."""
     return run.started.trainable or run.started.model.parameters
 
 
 def _steps(run: Run) -> int:
-    """Return the steps of all trainings."""
+    """Return the number of steps of all trainings together."""
     return run.settings.steps * len(run.known["stages"])
 
 
 def lines(run: Run) -> list[str]:
-    """Return the report of a run that has completed as lines of text for users."""
+    """Return the report of a completed run as lines of text for a terminal."""
     out = []
     for title, points in curves(run).items():
         out.append(
@@ -154,7 +155,7 @@ def _span(figure: Figure) -> str:
 
 
 def sentences(run: Run) -> list[str]:
-    """Return what a completed run has found, as a list."""
+    """Return the findings of a completed run as Markdown list items."""
     values, met = run.state.completed.figures, run.state.completed.met
     if "ratio" not in values:
         return [
@@ -194,7 +195,7 @@ def sentences(run: Run) -> list[str]:
 
 
 def _behaviour(run: Run) -> list[str]:
-    """Return how many replies pass the checks, in sentences."""
+    """Return Markdown list items on how many replies pass each check."""
     where = {NEAR: "", FAR: f", after {run.started.beyond} tokens of ordinary text"}
     return [
         f"- Replies that pass the check of prompt {number}{words}: {arms['baked'].value:.1%} of "
@@ -207,7 +208,7 @@ def _behaviour(run: Run) -> list[str]:
 
 
 def paragraphs(run: Run, role: str) -> list[str]:
-    """Return the paragraphs of the baked model's card: what it does, and the prompts."""
+    """Return the lines of the model card: what the model does, and the prompts, quoted."""
     model = run.started.model.name
     quoted = [f"    {line}" for text in run.settings.prompts for line in [*text.splitlines(), ""]]
     return [

@@ -52,8 +52,8 @@ class Context(work.Context):
     def streams(self) -> Mapping[str, Ids]:
         """Name → token ids of ordinary text, and of all trajectories so far.
 
-        Those are read, or sampled again, when they are used: what a later stage trains on may need the
-        model of an earlier one.
+        Trajectories are read, or sampled again, on use: those of a later stage may need the model of an
+        earlier stage.
         """
         sources: dict[str, Callable[[], Mapping[str, Ids]]] = {}
         for event in self.state.answers.values():
@@ -70,18 +70,18 @@ class Context(work.Context):
     @property
     @override
     def unread(self) -> Sequence[str]:
-        """Domains of contexts: trainings read the replies to them."""
+        """Domains of contexts, whose text no training reads: it reads replies to them."""
         return self.config.contexts
 
     # ---- replies -------------------------------------------------------------------------------
 
     @cached_property
     def beginnings(self) -> Beginnings:
-        """The maker of beginnings: prompts and contexts as tokens."""
+        """The maker of beginnings, which are prompts and contexts as tokens."""
         return recipes.beginnings(self.config, self.text.tokenizer)
 
     def sampling(self) -> dict[str, Stream]:
-        """Return name → stream of all that the run samples."""
+        """Return name → stream of everything that the run samples."""
         streams = recipes.streams(self.config, self.state.started.beyond)
         for stage in recipes.stages(self.config):
             streams |= recipes.pursued(stage) if stage.again else {}
@@ -97,11 +97,11 @@ class Context(work.Context):
 
     @cached_property
     def _kept(self) -> dict[str, Mapping[str, Ids]]:
-        """Digest → streams of trajectories."""
+        """Digest → streams of trajectories that were already read."""
         return {}
 
     def _read(self, event: Sampled) -> Mapping[str, Ids]:
-        """Return the streams of an event, kept or sampled again."""
+        """Return stream → token ids of an event's trajectories, cached or sampled again."""
         if event.digest not in self._kept:
             write = partial(self.written, Sample(event.recipe_id, tuple(event.streams)))
             self._kept[event.digest] = kept.streams(event, self._cache, write)
@@ -123,22 +123,22 @@ class Context(work.Context):
         return as_float32(self.state.started).id
 
     def resident(self, recipe_id: str) -> ResidentModel:
-        """Return a model object with a recipe's weights; those of one recipe share them."""
+        """Return a new frozen module with the weights of a recipe id."""
         module = modules.build(self.model(recipe_id), self.device, frozen=True)
         return ResidentModel.from_module(module)
 
     @cached_property
     def parent(self) -> ResidentModel:
-        """The given model."""
+        """The module of the given model in float32."""
         return self.resident(self._parent_id)
 
     @cached_property
     def _swapped(self) -> ResidentModel:
-        """A model whose weights are swapped."""
+        """The module whose weights are replaced for each measurement."""
         return self.resident(self._parent_id)
 
     def _loaded(self, recipe_id: str) -> ResidentModel:
-        """Return the model of a recipe, ready; the one before it is not used again."""
+        """Return the shared module, after loading the weights of a recipe id into it."""
         self._swapped.load(self.model(recipe_id).weights)
         return self._swapped
 
@@ -164,7 +164,7 @@ class Context(work.Context):
         return nll, {name: tuple(data[name].bytes) for name in names}
 
     def _behaved(self, model: ResidentModel, task: Observe) -> Mapping[str, Sequence[float]]:
-        """Return group → verdicts on greedy replies: of the given model also with the prompts."""
+        """Return group → scores of greedy replies; the given model's also with the prompts."""
         streams, prompted = self.streams, task.recipe_id == self._parent_id
         names = {figures.NEAR: recipes.TEST, figures.FAR: recipes.FAR}
         places = {place: unpack(streams[name]) for place, name in names.items() if name in streams}
@@ -174,7 +174,7 @@ class Context(work.Context):
     def _apart(
         self, model: ResidentModel, task: Observe
     ) -> tuple[dict[str, Sequence[float]], dict[str, Sequence[int]]]:
-        """Return group → divergences of all replies, and their tokens."""
+        """Return (group → divergence of each reply in nats, group → tokens of each reply)."""
         items: dict[str, list[float]] = {}
         sizes: dict[str, list[int]] = {}
         streams = self.streams
@@ -188,7 +188,7 @@ class Context(work.Context):
         return {**items}, {**sizes}
 
     def _groups(self, task: Observe) -> dict[str, str]:
-        """Return stream → group of the divergences that a task asks for."""
+        """Return stream → name of the group of divergences, for the streams of a task."""
         config, is_parent = self.config, task.recipe_id == self._parent_id
         if task.on == CHOOSING:
             if is_parent:
@@ -206,7 +206,7 @@ class Context(work.Context):
         return groups
 
     def _stage_of(self, recipe_id: str) -> recipes.Stage:
-        """Return the stage that a recipe is a candidate of."""
+        """Return the stage that has a recipe id among its candidates."""
         courses: Sequence[Course] = self.study.run(self.state).known["courses"]
         return next(
             course.stage
@@ -218,7 +218,7 @@ class Context(work.Context):
 
     @cached_property
     def _positions(self) -> int | None:
-        """The longest sequence that the given model takes."""
+        """The longest sequence that the given model takes; None: any."""
         return open_checkpoint(self.donor).positions
 
     @override
@@ -248,15 +248,12 @@ class Context(work.Context):
     initial = work.Context.in_float32
 
 
-#: Windows that the price of a window is measured on.
+#: Number of windows by which the time of one is measured.
 WINDOWS = 2
 
 
 def costs(context: Context) -> Costs:
-    """Return what a run that has started does and leaves.
-
-    A pass of replies of each stream, steps as long as any, and measurements of a few items are timed.
-    """
+    """Return the forecast of a started run, from timed replies, steps and measurements."""
     config, started, stepping = context.config, context.state.started, context.step_seconds()
     bakes = len(recipes.stages(config))
     trial, steps = min(STEPS, config.steps), config.steps * bakes
@@ -278,9 +275,9 @@ def costs(context: Context) -> Costs:
 
 
 def _sampling(context: Context) -> tuple[float, list[Trajectory]]:
-    """Return the seconds of all replies by those of a forward pass of each stream; and a pass.
+    """Return (seconds that all replies take, the replies of the last stream that was timed).
 
-    Replies of a pursuit are priced as those of the given model.
+    A forward pass of each stream is timed. Replies of a pursuit are priced as those of the given model.
     """
     config, started, seconds = context.config, context.state.started, 0.0
     written: list[Trajectory] = []
@@ -297,7 +294,7 @@ def _sampling(context: Context) -> tuple[float, list[Trajectory]]:
 
 
 def _measuring(context: Context, written: Sequence[Trajectory], bakes: int) -> float:
-    """Return the seconds of all measurements, by the cost of a trajectory and of a window here.
+    """Return the seconds of all measurements, from the timed cost of a reply and of a window.
 
     Each candidate is measured on the selection slice; the given model, the results and the last
     training on the test slice, with other prompts and beyond ordinary text.

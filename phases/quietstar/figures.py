@@ -38,7 +38,7 @@ PLAIN, PAUSED = "hard-tokens@1", "pause-hard-tokens@1"
 THOUGHTFUL, EXCHANGED = "thought-hard-tokens@1", "shuffled-hard-tokens@1"
 #: Parts of a measurement: the hard tokens, all tokens, the share of the thought in the mixture.
 HARD, EVERY, WEIGHT = "hard", "all", "weight"
-#: Share of the gain that exchanged thoughts must cost, or they were no thoughts.
+#: Share of the gain that exchanged thoughts must cost, or the gain is not due to thoughts.
 GENUINE = 0.5
 #: The arms that thoughts must beat.
 RIVALS = (CONTINUED, PAUSE)
@@ -46,13 +46,13 @@ NATS = "nats/token"
 
 
 def by_domain(event: Observed, part: str) -> dict[str, float]:
-    """Return domain → figure of a part of a measurement."""
+    """Return domain → mean of a part of a measurement: "hard", "all" (both nats) or "weight"."""
     start = f"{part}/"
     return {n.removeprefix(start): v for n, v in event.values.items() if n.startswith(start)}
 
 
 def mean(event: Observed, part: str = HARD) -> float:
-    """Return the figure of a part, the mean over domains."""
+    """Return the mean over domains of a part of a measurement, by default nats a hard token."""
     values = by_domain(event, part).values()
     return math.fsum(values) / len(values)
 
@@ -63,7 +63,7 @@ def documents(event: Observed) -> int:
 
 
 def drawn(observations: Seen, purpose: str, seed: int, part: str = HARD) -> Drawn:
-    """Return arm → figure of a part in each resample of the documents of a slice."""
+    """Return arm → mean of a part in each resample of a slice's documents, float64 [resamples]."""
     first = next(iter(observations.values()))
     sizes = {domain: len(first.items[f"{part}/{domain}"]) for domain in by_domain(first, part)}
     resamples = draws(sizes, purpose, seed, first.on)
@@ -71,7 +71,7 @@ def drawn(observations: Seen, purpose: str, seed: int, part: str = HARD) -> Draw
 
 
 def _resampled(event: Observed, part: str, resamples: Mapping[str, Counts]) -> Counts:
-    """Return the figure of a part in each resample, the mean over domains.
+    """Return the mean over domains of a part in each resample, float64 [resamples].
 
     A resample of a domain in which no document has a hard token counts with the figure of all.
     """
@@ -95,7 +95,7 @@ HARD_NATS = Scale(
 
 
 def _better(observations: Seen, resamples: Drawn) -> tuple[float, Counts]:
-    """Return what the better one of both rivals needs more than thoughts: of all, of each resample."""
+    """Return (least lead of thoughts over a rival in nats, the same in each resample)."""
     more = [mean(observations[rival]) - mean(observations[THOUGHTS]) for rival in RIVALS]
     return min(more), np.minimum(*(resamples[rival] - resamples[THOUGHTS] for rival in RIVALS))
 
@@ -172,7 +172,7 @@ FIGURES = {
 
 
 def decided(run: Run) -> str:
-    """Return the name of the result of a run whose arms are all measured."""
+    """Return the name of the result of a measured run: "silent" if the gate passes, or "start"."""
     gate = {name: FIGURES[name].value(run) for name in ("gain", "genuine")}
     return (
         SILENT
@@ -182,7 +182,7 @@ def decided(run: Run) -> str:
 
 
 def passes(figures: Mapping[str, Figure]) -> bool:
-    """Return True if thoughts pass the gate: the worse ends of the gain and of what is genuine.
+    """Return True if both gate figures pass at the worse ends of their intervals.
 
     The gain is above 0, and exchanged thoughts cost at least half of it.
     """
@@ -193,7 +193,7 @@ def passes(figures: Mapping[str, Figure]) -> bool:
 
 
 def arms(observations: Seen) -> dict[str, ThoughtArm]:
-    """Return arm → what was compared, as the event of the end has it."""
+    """Return arm → recipe id and losses by domain, as `completed` records them."""
     return {
         arm: ThoughtArm(
             recipe_id=event.recipe_id, hard=by_domain(event, HARD), every=by_domain(event, EVERY)
@@ -206,14 +206,14 @@ def arms(observations: Seen) -> dict[str, ThoughtArm]:
 
 
 def costs(observations: Seen) -> dict[str, float]:
-    """Return arm → seconds that it took to measure it over those of continued training."""
+    """Return arm → seconds of its measurement over those of the arm without thoughts."""
     plain = observations[CONTINUED].seconds if CONTINUED in observations else 0.0
     arms = (PAUSE, THOUGHTS, SHUFFLED)
     return {arm: observations[arm].seconds / plain for arm in arms if arm in observations and plain}
 
 
 def step_seconds(run: Run) -> dict[str, float]:
-    """Return arm → measured seconds of a training step, of those that are trained."""
+    """Return arm → mean seconds of a training step, of the arms that have trained."""
     seconds = {}
     for name in (*RIVALS, THOUGHTS):
         events = run.state.advanced.get(run.trainings[name].stem, {}).values()
@@ -230,7 +230,7 @@ COST = Metric(name="time to measure", unit="times continued", better="down")
 
 
 def gate(figures: Mapping[str, Figure]) -> Gates:
-    """Return both conditions of the gate with their intervals."""
+    """Return the panel of the gate's two conditions, with their intervals."""
     rows = []
     for name in ("gain", "genuine"):
         figure: Any = figures[name]  # with an interval
@@ -255,7 +255,7 @@ def gate(figures: Mapping[str, Figure]) -> Gates:
 
 
 def domains(names: list[str], observations: Seen, result_name: str) -> Matrix:
-    """Return nats a token by domain and arm: of hard tokens, and of all."""
+    """Return the table panel of nats a token by domain and arm, for hard tokens and all."""
     measured = by_domain(observations[result_name], HARD)
     parts = {f"{domain}, hard": f"{HARD}/{domain}" for domain in measured}
     parts |= {f"{domain}, all": f"{EVERY}/{domain}" for domain in measured}

@@ -42,19 +42,19 @@ CONTINUED, PAUSE, THOUGHTS = "continued", "pause", "thoughts"
 PAUSING, THINKING, SILENT = "pausing", "thinking", "silent"
 #: The arm whose thoughts are exchanged between positions; it is measured, not made.
 SHUFFLED = "shuffled"
-#: Tokens of a window without a setting, if the model takes as many.
+#: Default number of tokens of a window, if the model takes that many.
 CONTEXT = 64
-#: Tokens of a window, at least.
+#: Least number of tokens of a window.
 SHORTEST = 8
 
 
 def layers(config: QuietstarConfig) -> int:
-    """Return the places that a thought needs beyond a token: start, thought, end, text after it."""
+    """Return the number of places that a thought needs: start, thought, end, text after it."""
     return max(config.thought_lengths) + 1 + config.ahead
 
 
 def window(config: QuietstarConfig, longest: int | None) -> int:
-    """Return the tokens of a window. `longest` is the longest sequence that the model takes.
+    """Return the number of tokens of a window; `longest` is that of the model's longest sequence.
 
     Raises ConfigError if window and thoughts do not fit.
     """
@@ -71,7 +71,7 @@ def window(config: QuietstarConfig, longest: int | None) -> int:
 
 
 def base(submitted: Submitted, started: Started) -> Making:
-    """Return the recipe of the model that the arms branch from."""
+    """Return the recipe of the model that all arms branch from: trained, or the given model."""
     config, first = submitted.config, as_float32(started)
     if not config.base_tokens:
         return first
@@ -88,14 +88,14 @@ def _plain(submitted: Submitted, started: Started, purpose: str, first: str) -> 
 
 
 def initial(submitted: Submitted, of: str, pause: bool) -> Transform:
-    """Return the recipe of a model with a new part for thoughts, or for pauses."""
+    """Return the recipe of a model with a new part for thoughts, or for pauses; `of` is an id."""
     config = submitted.config
     params: dict[str, object] = {"weight": config.weight, "pause": pause}
     return Transform(operation="thoughts-init@1", inputs={"of": of}, params=params, seed=config.seed)
 
 
 def thinking(submitted: Submitted, started: Started, first: str, teacher: str, pause: bool) -> Train:
-    """Return the recipe of a training with thoughts, or pauses, from the recipe `first`."""
+    """Return the training with thoughts, or pauses; `first` and `teacher` are ids of recipes."""
     config = submitted.config
     params: dict[str, object] = {
         "thinks": "pause" if pause else "sampled",
@@ -116,7 +116,7 @@ def thinking(submitted: Submitted, started: Started, first: str, teacher: str, p
 
 
 def models(submitted: Submitted, started: Started) -> dict[str, Making]:
-    """Return name → recipe of all that the run makes, each after those that it reads."""
+    """Return name → recipe of everything that the run makes, each after its inputs."""
     first, common = as_float32(started), base(submitted, started)
     pausing = initial(submitted, common.id, True)
     thoughtful = initial(submitted, common.id, False)
@@ -210,7 +210,7 @@ QuietstarState = history(
 
 
 def frozen(state: State, on: str) -> HardTokensFrozen | None:
-    """Return the hard tokens of a slice; None before they are known."""
+    """Return the event of a slice's hard tokens; None before they are chosen."""
     event = state.answers.get(Freeze("", on).key)
     return event if isinstance(event, HardTokensFrozen) else None
 
@@ -218,7 +218,7 @@ def frozen(state: State, on: str) -> HardTokensFrozen | None:
 def worst(
     losses: Sequence[NDArray[np.float64]], share: float
 ) -> tuple[tuple[tuple[int, ...], ...], float]:
-    """Return the places of the hard tokens of each document, and the least loss among them.
+    """Return (the places of each document's hard tokens, the least loss among hard tokens).
 
     `losses` are −log p of each document's tokens in nats. Of equal losses, the earlier token is hard.
     """
@@ -232,12 +232,12 @@ def worst(
 
 
 def count(share: float, tokens: int) -> int:
-    """Return the number of hard ones among `tokens`."""
+    """Return the number of hard tokens among `tokens`, rounded up."""
     return math.ceil(share * tokens)
 
 
 def wrong(event: HardTokensFrozen, share: float) -> str | None:
-    """Return why an event cannot be the hard tokens of a slice; None if it can. For the audit."""
+    """Return why an event cannot be a slice's hard tokens; None if it can. For the audit."""
     if not set(event.tokens) == set(event.sizes) == set(event.thresholds):
         return "its parts are not of the same domains"
     for domain, documents in event.tokens.items():

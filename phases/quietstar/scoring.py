@@ -1,4 +1,4 @@
-"""Losses of single tokens: of a model as it is, with thoughts, with pauses, with exchanged thoughts."""
+"""Losses of single tokens: by a plain model, with thoughts, with pauses, with exchanged thoughts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Documents = Sequence[Sequence[Ids]]
 
 @dataclass(frozen=True)
 class Scores:
-    """Measured values of each document's predicted tokens, in their order."""
+    """Measured values of each document's predicted tokens, in order."""
 
     #: −log p in nats.
     losses: list[Values]
@@ -39,10 +39,9 @@ class Scores:
 
 
 def cut(texts: Sequence[Text], tokenizer: Tokenizer, context: int, most: int, all_: int) -> Documents:
-    """Return the windows of some documents: of each at most `most` tokens, `all_` of all, about.
+    """Return each document's windows, at most `most` tokens of one and about `all_` in all.
 
-    A window predicts at most `context` tokens. Raises DataError for a text that the tokenizer does not
-    know.
+    A window predicts at most `context` tokens. Raises DataError if the tokenizer does not know a text.
     """
     windows_by_document: list[list[Ids]] = []
     tokens = 0
@@ -75,7 +74,7 @@ def held_out(
 
 @dataclass(frozen=True)
 class Thinking:
-    """The thoughts that a model is measured with."""
+    """Settings of the thoughts that a model is measured with."""
 
     #: Tokens of a thought, and the temperature at which they are sampled.
     length: int
@@ -86,7 +85,7 @@ class Thinking:
     key: tuple[str | int, ...]
 
     def draws(self, windows: Sequence[int], places: int) -> torch.Tensor | None:
-        """Return the numbers that windows' thoughts are sampled by, [windows, length, places]."""
+        """Return uniform numbers to sample thoughts by, [windows, length, places]; None if greedy."""
         if self.greedy:
             return None
         size = (self.length, places)
@@ -94,13 +93,13 @@ class Thinking:
         return torch.from_numpy(np.stack(numbers).reshape(-1, *size))
 
     def order(self, windows: Sequence[int], places: int) -> torch.Tensor:
-        """Return for each place of windows the one whose thought it gets, [windows, places]."""
+        """Return the place whose thought each place gets, int64 [windows, places]."""
         orders = [randomness.permutation(places, "order", *self.key, n) for n in windows]
         return torch.from_numpy(np.stack(orders))
 
 
 def score(module: Module, measure: str, document_windows: Documents, how: Thinking) -> Scores:
-    """Return the losses of documents by a measure."""
+    """Return the loss of every predicted token of the documents, by a measure."""
     flat = [window for document in document_windows for window in document]
     values: dict[int, tuple[Values, Values]] = {}
     passes = list(_batches(flat))
@@ -125,7 +124,7 @@ def score(module: Module, measure: str, document_windows: Documents, how: Thinki
 
 
 def _batches(windows: Sequence[Ids]) -> Iterator[list[int]]:
-    """Yield numbers of windows of one length, at most `ROWS` at a time."""
+    """Yield lists of window numbers: windows of one length, at most `ROWS` of them."""
     alike: dict[int, list[int]] = {}
     for number, window in enumerate(windows):
         alike.setdefault(len(window), []).append(number)
@@ -138,7 +137,7 @@ def _batches(windows: Sequence[Ids]) -> Iterator[list[int]]:
 def _rows(
     module: Any, measure: str, rows: torch.Tensor, how: Thinking, numbers: Sequence[int]
 ) -> tuple[Values, Values]:
-    """Return losses and weights [rows, tokens] of windows of one length, by their numbers."""
+    """Return (losses, weights of thoughts), float64 [rows, tokens], of windows of one length."""
     device = module.get_input_embeddings().weight.device
     rows = rows.to(device)
     text, ahead = rows[:, :-1], rows[:, None, 1:]
@@ -166,7 +165,7 @@ def _rows(
 def parts(
     scores: Mapping[str, Scores], hard: Mapping[str, Sequence[Sequence[int]]]
 ) -> tuple[dict[str, list[float]], dict[str, list[int]]]:
-    """Return items and sizes of an observation: sums over each document's hard tokens, and all.
+    """Return (items, sizes) of an observation: loss sums and counts of hard and of all tokens.
 
     `hard`: domain → for each document the places of its hard tokens.
     """

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 
 def fields(run: Run) -> Plain:
-    """Return sizes, the result, and what thoughts cost."""
+    """Return the fields of the report that only this phase has: sizes, result, costs of thoughts."""
     pinned = frozen(run.state, TEST)
     assert pinned is not None
     return {
@@ -81,7 +81,7 @@ def fields(run: Run) -> Plain:
 
 
 def arm_fields(arms: Mapping[str, Any]) -> dict[str, object]:
-    """Return the nats a token of each arm by domain, of hard ones and of all."""
+    """Return "arms" → arm → its recipe and its nats a token by domain, hard and all."""
     return {"arms": {name: arm.model_dump() for name, arm in arms.items()}}
 
 
@@ -102,7 +102,7 @@ def lines(run: Run) -> list[str]:
 
 
 def verdict(run: Run) -> str:
-    """Return what the gate has decided, as a sentence."""
+    """Return the decision of the gate as a sentence."""
     if run.result == SILENT:
         return "thoughts help, and it is the thoughts: the result is the model that thinks"
     done, why = run.state.completed.figures, []
@@ -114,7 +114,7 @@ def verdict(run: Run) -> str:
 
 
 def sentences(run: Run) -> list[str]:
-    """Return what a completed run has found, as a list."""
+    """Return the findings of a completed run as Markdown list items."""
     done, shown = run.state.completed.figures, fields(run)
 
     def span(name: str) -> str:
@@ -134,7 +134,7 @@ def sentences(run: Run) -> list[str]:
 
 
 def paragraphs(run: Run, role: str) -> list[str]:
-    """Return what each arm read, and how the model is loaded with thoughts."""
+    """Return the lines of the model card: tokens read, and code that loads the model with thoughts."""
     return [
         f"Each arm read {tokens(run.trainings[CONTINUED]):,} tokens.",
         "",
@@ -151,7 +151,7 @@ def paragraphs(run: Run, role: str) -> list[str]:
 
 
 def count(places: Mapping[str, Sequence[Sequence[int]]]) -> int:
-    """Return the number of hard tokens; `places`: domain → for each document those of its own."""
+    """Return the number of hard tokens in `places`, domain → their places in each document."""
     return sum(len(hard_tokens) for documents in places.values() for hard_tokens in documents)
 
 
@@ -209,12 +209,11 @@ class Quietstar(Study[MakingState]):
 
     @override
     def models_of(self, submitted: Submitted, started: Started) -> dict[str, Making]:
-        """Return the given model, the base, the arms, and the model that thinks as an ordinary one."""
         return recipes.models(submitted, started)
 
     @override
     def script(self, run: Run) -> Script:
-        """Freeze hard tokens, train the arms from one base, compare, decide by the gate."""
+        """Yield the steps: freeze hard tokens, train the arms from one base, compare; then decide."""
         run.foresee(self.models_of(run.submitted, run.started))
         run.arms |= {arm: run.on(*which, TEST) for arm, which in MEASURED.items()}
         run.candidates |= {arm: run.on(*MEASURED[arm]) for arm in TRAINED}
@@ -268,14 +267,14 @@ class Quietstar(Study[MakingState]):
 
     @override
     def headline(self, run: Run) -> Result | None:
-        """Return the loss of hard tokens with thoughts beside the better rival's."""
+        """Return the loss on hard tokens with thoughts beside the better rival; None until measured."""
         if (rival := _rival(run)) is None:
             return None
         return arm_panels.headline(run, THOUGHTS, tables.words(self.arms), rival)
 
     @override
     def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
-        """Return size and tokens, how thoughts are, and what the gate has decided."""
+        """Return name → (value, unit): sizes, tokens read, hard tokens, and the gate's decision."""
         pinned = frozen(run.state, TEST)
         return {
             "parameters": (run.started.model.parameters, ""),
@@ -287,7 +286,7 @@ class Quietstar(Study[MakingState]):
 
     @override
     def comparison_panels(self, run: Run, result_name: str) -> Sequence[Panel]:
-        """Return the arms with what it took to measure them, the gate, and loss by domain."""
+        """Return the panels of arms, with costs of measuring; of the gate; and of loss by domain."""
         compared = tables.words(self.arms), run.seen, run.leads, arm_panels.groups(self.arms)
         arms = arm_panels.arms(
             *(*(self.comparison_title, *compared, result_name, _rival(run) or self.baseline),),
@@ -325,12 +324,12 @@ class Quietstar(Study[MakingState]):
 
     @override
     def check_model(self, config: QuietstarConfig, opened: Checkpoint) -> None:
-        """Raise ConfigError if window and thoughts do not fit into what the model takes."""
+        """Raise ConfigError if window and thoughts are longer than what the model takes."""
         recipes.window(config, opened.positions)
 
     @override
     def extent(self, run: Run) -> Extent:
-        """Return twice the steps with thoughts, which take the longest by far."""
+        """Return the amount of work, with twice the steps of the training with thoughts."""
         steps = run.trainings[THOUGHTS].upto
         counted = (
             f"there are {steps:,}; the other trainings count as much again, which is more than they "
@@ -356,12 +355,12 @@ class Quietstar(Study[MakingState]):
 
 
 def _rival(run: Run) -> str | None:
-    """Return the better rival of thoughts; None before all are measured."""
+    """Return the name of the better rival of thoughts; None before all arms are measured."""
     return min(RIVALS, key=run.mean) if run.seen.keys() >= set(TRAINED) else None
 
 
 def _elsewhere(state: MakingState, event: Observed) -> str | None:
-    """Return that an arm was not measured on the frozen tokens; None if it was."""
+    """Return why an event is not of the frozen hard tokens; None if it is."""
     pinned = frozen(state, event.on)
     if pinned is None:
         return "the hard tokens were not frozen before"

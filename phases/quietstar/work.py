@@ -54,7 +54,6 @@ class Context(work.Context):
 
     @override
     def window(self, opened: Checkpoint) -> int:
-        """Return the tokens of a window: thoughts need places of their own."""
         return recipes.window(self.state.submitted.config, opened.positions)
 
     # ---- tasks ---------------------------------------------------------------------------------
@@ -68,7 +67,7 @@ class Context(work.Context):
         return {}
 
     def documents(self, on: str) -> dict[str, Documents]:
-        """Return domain → the windows of the documents of a slice that are measured.
+        """Return domain → the windows of each document of a slice that is measured.
 
         Raises DataError for a slice without text.
         """
@@ -87,13 +86,13 @@ class Context(work.Context):
         return self._documents[on]
 
     def thinking(self, on: str, domain: str) -> Thinking:
-        """Return the thoughts that models are measured with; all arms have the same draws."""
+        """Return the settings of a domain's thoughts; all arms share their random draws."""
         config = self.state.submitted.config
         key = (PURPOSE, config.seed, on, domain)
         return Thinking(config.thought_lengths[-1], config.temperature, config.greedy, key)
 
     def _scores(self, recipe_id: str, measure: str, on: str) -> dict[str, Scores]:
-        """Return domain → the losses of a model's tokens on a slice. Raises NotFiniteError."""
+        """Return domain → a model's losses by token on a slice. Raises NotFiniteError."""
         recipe = next(candidate for candidate in self.recipes.values() if candidate.id == recipe_id)
         model = Model(self.settings, self.weights(recipe))
         build = modules.build if measure == PLAIN else thinking.build
@@ -138,16 +137,16 @@ class Context(work.Context):
 
     @override
     def pinned(self, common: Plain) -> Started:
-        """Return `started`.
+        """Return the `started` event.
 
-        Raises ConfigError for an architecture that cannot compute thoughts at once, SourceError.
+        Raises SourceError; ConfigError if the architecture cannot compute thoughts in one pass.
         """
         started = Started(**common, dtype=self.dtype)
         thinking.check_heeds(thinking.build(self._thoughtful(started, self.initial(started))))
         return started
 
     def _thoughtful(self, started: Started, first: Model) -> Model:
-        """Return a model with a new part for thoughts."""
+        """Return the model `first` with a new part for thoughts."""
         recipe = recipes.initial(self.state.submitted, as_float32(started).id, False)
         return operations.apply(recipe, {"of": first})
 
@@ -163,7 +162,7 @@ class Context(work.Context):
 
 
 def write_thinker(study: Any, home: Home, state: Any, out: Path) -> str:
-    """Write the model that thinks into a result's folder; return its own folder."""
+    """Write the model that thinks into a folder in `out`; return the path of that folder."""
     context, run, place = Context.opened(state, Artifacts.of(home)), study.run(state), out / THINKER
     config = state.submitted.config
     settings = {"length": config.thought_lengths[-1], "temperature": config.temperature}

@@ -32,7 +32,7 @@ BITS, DIVERGENCE = "bits-per-byte@1", "prompt-divergence@1"
 PROMPT = "prompt"
 #: The arm of the given model under the prompt of the tools.
 PROMPTED = "prompted"
-#: Nats a token below which the prompt is said to change nothing.
+#: Nats a token below which the prompt counts as changing nothing.
 LEAST = 1e-4
 
 
@@ -40,27 +40,27 @@ LEAST = 1e-4
 
 
 def scored(recipe: Making, on: str = CHOOSING) -> Observe:
-    """Return the measurement of the tasks that a model solves without a prompt."""
+    """Return the task that measures which tasks a model solves without a prompt."""
     return Observe(recipe.id, SUCCESS, on)
 
 
 def auditioned(recipe: Making) -> Observe:
-    """Return the measurement of the tasks that a model solves under each persona."""
+    """Return the task that measures which tasks a model solves under each persona."""
     return Observe(recipe.id, PERSONAS, CHOOSING)
 
 
 def apart(recipe: Making, on: str = CHOOSING) -> Observe:
-    """Return the measurement of the divergence from the given model under the prompt of the tools."""
+    """Return the task that measures a model's divergence from the given one under the tools' prompt."""
     return Observe(recipe.id, DIVERGENCE, on)
 
 
 def success(event: Observed) -> float:
-    """Return a model's success: the mean over families."""
+    """Return the share of tasks that a model solves, the mean over families."""
     return mean(event)
 
 
 def auditions(proposed: Proposed, event: Observed) -> dict[str, float]:
-    """Return persona → success under it, in the order of the proposals."""
+    """Return persona → share of tasks solved under it, in the order of the proposals."""
     shares = {}
     for number, text in enumerate(proposed.personas, 1):
         rates = [v for g, v in event.values.items() if g.partition("/")[0] == str(number)]
@@ -72,12 +72,12 @@ def auditions(proposed: Proposed, event: Observed) -> dict[str, float]:
 
 
 def solved(run: Run) -> dict[str, Observed]:
-    """Return arm → success on the test slice, of those that are measured; PROMPTED is one."""
+    """Return arm → the `observed` event of its success on the test slice, of measured arms."""
     return comparison.observed(run.state, run.known.get("solved", {}))
 
 
 def _drawn(run: Run) -> Mapping[str, Counts]:
-    """Return arm → success in each resample of the tasks, which all arms have in common."""
+    """Return arm → success in each resample of the tasks; all arms share the resamples."""
     events = solved(run)
     counts = {name: len(items) for name, items in next(iter(events.values())).items.items()}
     resamples = draws(counts, PURPOSE, run.settings.seed)
@@ -94,7 +94,7 @@ def _drawn(run: Run) -> Mapping[str, Counts]:
 
 
 def drawn(run: Run) -> Mapping[str, Counts]:
-    """Return arm → success in each resample; they are drawn once for all figures."""
+    """Return arm → success in each resample, float64 [resamples], from a cache."""
     return run.state.remembered(("success",), lambda: _drawn(run))
 
 
@@ -107,7 +107,7 @@ def lead(run: Run, over: str) -> Figure:
 
 
 def _share(arm: Callable[[Run], str | None]) -> Callable[[Run], Figure]:
-    """Return the rule of an arm's success."""
+    """Return a function of a run: the success of the arm that `arm` names."""
 
     def value(run: Run) -> Figure:
         name = arm(run)
@@ -119,7 +119,7 @@ def _share(arm: Callable[[Run], str | None]) -> Callable[[Run], Figure]:
 
 
 def _ratio(run: Run) -> Figure | None:
-    """Return the ratio of divergences over the same turns; None if the prompt changes nothing."""
+    """Return the result's divergence over the given model's; None if the prompt changes nothing."""
     assert run.result is not None
     tasks = {name: apart(run.recipes[name], TEST) for name in (START, run.result)}
     events = comparison.observed(run.state, tasks)

@@ -146,7 +146,7 @@ class CycleSample(Sample):
 
 
 def _drawn_alike(data: dict[str, object]) -> dict[str, object]:
-    """Return `started` of a run whose iterations drew the same random numbers."""
+    """Return the data of `started` in a later schema: `drawn_apart` is False for earlier runs."""
     return {**without_adapters(data), "drawn_apart": False}
 
 
@@ -170,30 +170,30 @@ HOLDING = "held"
 
 
 def name(number: int, whole: bool = False) -> str:
-    """Return the name of an iteration's model; `whole`: of the trained one, at strength 1."""
+    """Return the name of an iteration's model; `whole`: of the trained model, at strength 1."""
     return f"iteration-{number}-full" if whole else f"iteration-{number}"
 
 
 def canary(submitted: Submitted, started: Started) -> Train:
-    """Return a training on ordinary text, by which a machine is recognised before any sampling."""
+    """Return a training on ordinary text, whose first steps identify a machine."""
     first, rate = as_float32(started).id, submitted.config.rate
     objective, params = training_plan.adapted(submitted.config, "lm@1", {})
     return training_plan.training(submitted, started, PURPOSE, first, objective, params, rate)
 
 
 def sample(config: BakingConfig, cycle: Cycle, start: Making) -> CycleSample:
-    """Return the task that lets a model write the turns of an iteration."""
+    """Return the task in which a model writes the turns that an iteration trains on."""
     streams = (BAKED, OTHERS) if config.rehearsed else (BAKED,)
     return CycleSample(start.id, streams, cycle)
 
 
 def held(started: Started) -> CycleSample:
-    """Return the task that lets the given model write the turns to measure on."""
+    """Return the task in which the given model writes the turns to measure on."""
     return CycleSample(as_float32(started).id, (HELD, HELD_TEST), HOLDING)
 
 
 def full(submitted: Submitted, started: Started, start: Making, written: Sampled) -> Train:
-    """Return the recipe of an iteration's training, whose teacher is the model it begins with."""
+    """Return an iteration's training, whose teacher is the model that it begins with."""
     config = submitted.config
     streams = [BAKED, *([OTHERS] if config.rehearsed else [])]
     weight = config.others_weight if config.rehearsed else 0.0
@@ -216,14 +216,14 @@ def full(submitted: Submitted, started: Started, start: Making, written: Sampled
 
 
 def half(config: BakingConfig, start: Making, end: Train) -> Transform:
-    """Return the recipe of an iteration's model, on the way from its start to the trained model."""
+    """Return the recipe of an iteration's model: part of the way from its start to its end."""
     inputs, place = {"start": start.id, "end": end.id}, {"place": config.strength}
     return Transform(operation="interpolate@1", inputs=inputs, params=place)
 
 
 @dataclass
 class Iteration:
-    """An iteration, as far as it is known."""
+    """An iteration of a cycle, as far as it is known."""
 
     number: int
     cycle: Cycle
@@ -238,7 +238,7 @@ class Iteration:
     ended: IterationEnded | None = None
 
     def note(self, outcome: Outcome, after: float | None = None, why: str = "") -> Note:
-        """Return the step that records its end."""
+        """Return the step that records the end of the iteration."""
         event = IterationEnded(
             iteration=self.number,
             cycle=self.cycle,
@@ -265,7 +265,7 @@ def slope(values: Sequence[float]) -> float:
 
 
 def newest_slope(scores: Sequence[float], smoothing: int, window: int) -> float | None:
-    """Return the slope over the last `window` moving averages; None as long as there are fewer."""
+    """Return the slope over the last `window` moving averages; None if there are fewer."""
     smooth = averages(scores, smoothing)
     return slope(smooth[-window:]) if len(smooth) >= window else None
 
@@ -273,7 +273,7 @@ def newest_slope(scores: Sequence[float], smoothing: int, window: int) -> float 
 def switch(
     settings: BakingConfig, iterations: Sequence[IterationEnded], switches: Sequence[CycleSwitched]
 ) -> CycleSwitched | None:
-    """Return the switch that follows after the last of the iterations; None if its cycle goes on."""
+    """Return the event that ends the cycle of the last iteration; None if the cycle goes on."""
     cycle = iterations[switches[-1].iteration if switches else 0 :]
     later_scores = [
         ended.after for ended in cycle if ended.outcome == "kept" and ended.after is not None
@@ -296,7 +296,7 @@ def switch(
 
 
 def _reason(settings: BakingConfig, last: IterationEnded, newest: float | None) -> Reason | None:
-    """Return why a cycle ends with an iteration; None if it goes on."""
+    """Return the reason why a cycle ends with an iteration; None if it goes on."""
     if last.iteration >= settings.iterations:
         return "limit"
     if last.outcome != "kept":
@@ -307,7 +307,7 @@ def _reason(settings: BakingConfig, last: IterationEnded, newest: float | None) 
 def _exhausted(
     settings: BakingConfig, scores: Sequence[float], switches: Sequence[CycleSwitched]
 ) -> bool:
-    """Return True if this cycle has gained too little, and the one before it has no more to give."""
+    """Return True if this cycle has gained too little, and the one before it is used up."""
     if not switches or scores[-1] - scores[0] >= settings.epsilon:
         return False
     before = switches[-1]

@@ -82,7 +82,7 @@ class Baking(Study[MakingState]):
 
     @override
     def script(self, run: Run) -> Script:
-        """Let the given model write turns to measure on; bake in cycles; compare."""
+        """Yield the steps: sample turns to measure on, bake in cycles, compare."""
         settings, started, first = run.settings, run.started, as_float32(run.started)
         iterations: list[Iteration] = run.known.setdefault("iterations", [])
         switches: list[CycleSwitched] = run.known.setdefault("switches", [])
@@ -144,7 +144,7 @@ class Baking(Study[MakingState]):
 
     @override
     def started_line(self, data: Mapping[str, Any]) -> str:
-        """Return the number of tasks, the form of calls, and the parameters of adapters."""
+        """Return a line of text: number of tasks, form of calls, and adapters' parameters."""
         trained = data.get("trainable")
         adapters = f", adapters of {trained:,} parameters" if trained else ""
         return f"{sum(data['counts'].values()):,} tasks, calls as {data['form']}{adapters}"
@@ -158,7 +158,7 @@ class Baking(Study[MakingState]):
 
     @override
     def progress(self, state: MakingState) -> tuple[int, int | None]:
-        """Return (steps that are done, steps in all); those are known once the cycles have ended."""
+        """Return (steps done, steps in all), (0, None) before the start; at most until the end."""
         run = self.begun(state)
         if run is None:
             return 0, None
@@ -180,12 +180,11 @@ class Baking(Study[MakingState]):
 
     @override
     def facts(self, run: Run) -> Mapping[str, tuple[str | float, str]]:
-        """Return the tasks, the cycle that is under way, and the figures of the result."""
         return words.facts(run)
 
     @override
     def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
-        """Return success, scores, cycles, personas, ordinary text, training curves and models."""
+        """Return the panels of success, scores, cycles, personas, text, curves and models."""
         run = self.begun(state)
         if run is None:
             return []
@@ -202,7 +201,7 @@ class Baking(Study[MakingState]):
 
     @override
     def check_machine(self, config: BakingConfig) -> None:
-        """Raise SandboxUnavailableError if tasks run programs and this machine cannot lock them in."""
+        """Raise SandboxUnavailableError if tasks run programs that this machine cannot isolate."""
         from agent_forge.phases.tool_baking import tool_tasks
 
         tool_tasks.check_machine(config)
@@ -225,7 +224,7 @@ class Baking(Study[MakingState]):
 
     @override
     def further_folders(self, run: Run, out: Path) -> dict[str, str | None]:
-        """Write each persona's text to a file, as `forge bake --prompt` reads it."""
+        """Write each persona to a file that `forge bake --prompt` reads; return an empty dict."""
         from agent_forge.weights.folders.checkpoint import publish
 
         personas = words.personas(run)
@@ -241,13 +240,13 @@ class Baking(Study[MakingState]):
 
 
 def _measured(run: Run, name: str) -> dict[str, Observe]:
-    """Return the measurements of a model on the selection slice."""
+    """Return name → measurement of a model on the selection slice: success and divergence."""
     recipe = run.recipes[name]
     return {figures.SUCCESS: figures.scored(recipe), figures.DIVERGENCE: figures.apart(recipe)}
 
 
 def _bake(run: Run, iteration: Iteration) -> Generator[Step, Any, IterationEnded]:
-    """Let the model write turns, bake them, measure; return how the iteration ended."""
+    """Yield the steps of an iteration: sample, bake, measure; return its `iteration_ended` event."""
     settings, start = run.settings, iteration.start
     if iteration.cycle == "personas":
         proposed = (yield run.ask({"personas": Propose(start.id)}))["personas"]
@@ -277,7 +276,7 @@ def _bake(run: Run, iteration: Iteration) -> Generator[Step, Any, IterationEnded
 
 
 def _unproposed(config: BakingConfig, task: Propose, event: Proposed) -> str | None:
-    """Return why proposals do not answer the task; None if they do."""
+    """Return why an event does not answer the task; None if it does."""
     if event.recipe_id != task.recipe_id:
         return "another model proposed personas than the one that was asked"
     if len(event.personas) > config.personas or len(set(event.personas)) < len(event.personas):

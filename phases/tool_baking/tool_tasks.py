@@ -1,7 +1,4 @@
-"""Tool tasks of a baking run: made, checked before any work, and played by a model; personas.
-
-A model writes turns on tasks under prompts, and proposes personas.
-"""
+"""Tool tasks of a baking run: making and checking them, turns of a model on them, and personas."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ Tasks = Mapping[str, Mapping[str, Sequence[ToolItem]]]
 
 
 def check_machine(config: BakingConfig) -> None:
-    """Raise SandboxUnavailableError if tasks run programs and this machine cannot lock them in."""
+    """Raise SandboxUnavailableError if tasks run programs that this machine cannot isolate."""
     from agent_forge.evaluation.sandbox.sandbox import Sandbox
 
     if config.repairs or any(tool_tasks.runs_programs(family) for family in config.families):
@@ -42,7 +39,7 @@ def check_machine(config: BakingConfig) -> None:
 
 
 def check(plan: Plan) -> Checked:
-    """Open model (header only), tokenizer and data; raise the errors that a start would raise."""
+    """Return the result of a check; open only headers, tokenizer and data; raise as a start would."""
     from agent_forge.evaluation.training_text.kept_text import given_tokenizer
 
     checkpoint = submission.opened(plan)
@@ -59,7 +56,7 @@ def check(plan: Plan) -> Checked:
 
 
 def _wanted(config: BakingConfig) -> dict[Slice, int]:
-    """Return slice → tasks of a family, at most."""
+    """Return slice → largest number of tasks of a family."""
     return {
         "train": config.train_items,
         "selection": config.selection_items,
@@ -68,13 +65,13 @@ def _wanted(config: BakingConfig) -> dict[Slice, int]:
 
 
 def _repairs(config: BakingConfig) -> list[own.OwnRepair]:
-    """Return the repairs of the user's own that are tasks of the run."""
+    """Return the user's repairs that become tasks of the run; the others are left out."""
     counts = _wanted(config)
     return [repair for on, count in counts.items() for repair in own.taken(config.repairs, on, count)]
 
 
 def all_tasks(config: BakingConfig) -> Tasks:
-    """Return slice → family → tasks. Raises DataError for a family with too few."""
+    """Return slice → family → tasks. Raises DataError if a family has fewer than 4."""
     counts = _wanted(config)
     tasks: dict[str, dict[str, list[ToolItem]]] = {
         on: {f: items(f, config.levels, config.seed, on, count) for f in sorted(config.families)}
@@ -95,7 +92,7 @@ def all_tasks(config: BakingConfig) -> Tasks:
 
 
 def speech_of(config: BakingConfig, tokenizer: Tokenizer, tasks: Tasks) -> Speech:
-    """Return how sessions are written. Raises ConfigError for a tokenizer that cannot write calls."""
+    """Return the form in which sessions and calls are written. Raises ConfigError if none fits."""
     from agent_forge.tools.tasks import episodes
     from agent_forge.tools.toolbox import usable
 
@@ -110,12 +107,12 @@ def speech_of(config: BakingConfig, tokenizer: Tokenizer, tasks: Tasks) -> Speec
 
 
 def prompt_of(config: BakingConfig, speech: Speech) -> str:
-    """Return the prompt that tells of the tools."""
+    """Return the text of the prompt that explains the tools."""
     return config.tool_prompt or speech.prompt()
 
 
 def check_room(speech: Speech, config: BakingConfig, tasks: Tasks, positions: int | None) -> None:
-    """Raise ConfigError for prompts that leave no room for a task and a turn.
+    """Raise ConfigError if a prompt leaves no room for a task and a turn.
 
     `positions` is the longest sequence that the model takes.
     """
@@ -151,10 +148,9 @@ def check_room(speech: Speech, config: BakingConfig, tasks: Tasks, positions: in
 
 
 def check_programs(speech: Speech, config: BakingConfig, tasks: Tasks) -> None:
-    """Raise SandboxUnavailableError if a task runs programs and this machine cannot lock them in.
+    """Raise SandboxUnavailableError if tasks run programs that this machine cannot isolate.
 
-    Raises DataError for a repair of the user's own that cannot be solved, or whose tests do not say
-    when it is mended.
+    Raises DataError if a user's repair cannot be solved, or its tests pass before the repair.
     """
     from agent_forge.evaluation.sandbox.sandbox import Sandbox
 
@@ -170,14 +166,14 @@ Families = Mapping[str, Sequence[ToolItem]]
 
 
 def flat(families: Families) -> list[ToolItem]:
-    """Return all tasks, family by family."""
+    """Return all tasks in one list, family by family."""
     return [item for _, tasks in sorted(families.items()) for item in tasks]
 
 
 def solved(
     player: Player, families: Families, prompt: str, tools: bool
 ) -> dict[str, tuple[float, ...]]:
-    """Return family → 1 for each task that the model solves by greedy decoding, else 0."""
+    """Return family → 1.0 for each task that the model solves by greedy decoding, else 0.0."""
     episodes = iter(player.played(flat(families), prompt, tools))
     return {
         family: tuple(float(next(episodes).solved) for _ in tasks)
@@ -194,7 +190,7 @@ def written(
     key: tuple[str | int, ...],
     verified: bool,
 ) -> list[Trajectory]:
-    """Return the turns that a model samples under a prompt; of solved tasks alone if `verified`."""
+    """Return the turns that a model samples under a prompt; if `verified`, only of solved tasks."""
     episodes: list[Episode] = player.played(flat(families), prompt, tools, key)
     return [
         turn
@@ -211,7 +207,7 @@ def others(
     families: Families,
     key: tuple[str | int, ...],
 ) -> list[Trajectory]:
-    """Return a turn for each task under the other prompts in turn, which both models are to read."""
+    """Return one sampled turn for each task, under the other prompts by rotation."""
     questions = [item.questions[0] for item in flat(families)]
     prompts = config.rehearsed
     begins = [speech.begin(prompts[n % len(prompts)], question) for n, question in enumerate(questions)]
@@ -224,7 +220,7 @@ def others(
 def personas(
     model: ResidentModel, speech: Speech, config: BakingConfig, key: tuple[str | int, ...]
 ) -> tuple[str, ...]:
-    """Return the different personas that a model proposes: continuations of `proposal`, one line each.
+    """Return the distinct personas that a model proposes: continuations of `proposal`, a line each.
 
     There are fewer than asked for if some are equal or add nothing.
     """

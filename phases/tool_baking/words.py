@@ -25,7 +25,7 @@ _SUCCESS = (figures.SUCCESS, figures.UNDER_PROMPT, figures.PERSONAS)
 
 
 def summary_line(type_: str, data: Mapping[str, Any], name: str) -> str | None:
-    """Return the telling part of an event of the model `name`; None for those of every study."""
+    """Return a line of text about an event of the model `name`; None for events of every study."""
     match type_:
         case "submitted":
             return f"{data['model']['name']}, {', '.join(data['config']['families'])}"
@@ -48,7 +48,7 @@ def summary_line(type_: str, data: Mapping[str, Any], name: str) -> str | None:
 
 
 def reason(switch: CycleSwitched) -> str:
-    """Return why a cycle ended, in words."""
+    """Return a sentence that says why a cycle ended, and what follows."""
     why = {
         "limit": "all iterations are done",
         "nothing": "there was nothing to bake",
@@ -60,14 +60,14 @@ def reason(switch: CycleSwitched) -> str:
 
 
 def ending(event: IterationEnded) -> str:
-    """Return how an iteration ended, in words."""
+    """Return words for the end of an iteration: cycle, success before and after, outcome."""
     if event.outcome == "nothing":
         return f"{event.cycle}: nothing was baked, {event.why}"
     return f"{event.cycle}: {event.before:.1%} to {event.after:.1%} solved, {event.outcome}"
 
 
 def ends(run: Run) -> list[IterationEnded]:
-    """Return how each iteration ended, of those that have."""
+    """Return the `iteration_ended` events so far."""
     return [iteration.ended for iteration in run.known["iterations"] if iteration.ended]
 
 
@@ -87,7 +87,7 @@ class Persona:
 
 
 def personas(run: Run) -> list[Persona]:
-    """Return all personas that were scored, and which of them was baked."""
+    """Return the scored personas, each with True if it was baked and kept."""
     rows = []
     for iteration in run.known["iterations"]:
         end = iteration.ended
@@ -99,13 +99,13 @@ def personas(run: Run) -> list[Persona]:
 
 
 def report_fields(run: Run) -> dict[str, object]:
-    """Return the fields of the report beside those that every study has."""
+    """Return the fields of the report that only a baking run has."""
     started, settings = run.started, run.settings
     return {
         "parameters": started.model.parameters,
         #: Parameters that were trained: all, or those of the adapters.
         "trained": started.trainable or started.model.parameters,
-        #: Form of calls, and the prompt that tells of the tools.
+        #: Form of calls, and the prompt that explains the tools.
         "form": started.form,
         "prompt": started.prompt,
         "strength": settings.strength,
@@ -121,7 +121,7 @@ def report_fields(run: Run) -> dict[str, object]:
 
 
 def lines(run: Run) -> list[str]:
-    """Return the report of a run that has completed as lines of text."""
+    """Return the report of a completed run as lines of text for a terminal."""
     out = [f"iteration {n}, {ending(end)}" for n, end in enumerate(ends(run), 1)]
     out += [reason(switch) for switch in run.known["switches"]]
     success = {arm: event.values for arm, event in figures.solved(run).items()}
@@ -143,7 +143,7 @@ def _points(figure: Figure) -> str:
 
 
 def sentences(run: Run) -> list[str]:
-    """Return what a completed run has found, as a list."""
+    """Return the findings of a completed run as Markdown list items."""
     run_figures, started = run.state.completed.figures, run.started
     out = [
         f"- Without a prompt the result solves {run_figures['success'].value:.1%} of the test "
@@ -173,7 +173,7 @@ def sentences(run: Run) -> list[str]:
 
 
 def paragraphs(run: Run, role: str) -> list[str]:
-    """Return how the model was baked, the prompt of the tools, and the personas."""
+    """Return the lines of the model card: how it was baked, the tools' prompt, the personas."""
     settings, started = run.settings, run.started
     baked = [f"Persona: {row.text.strip()}" for row in personas(run) if row.baked]
     return [
@@ -204,7 +204,7 @@ def headline(run: Run, title: str, over: str) -> Result | None:
 
 
 def facts(run: Run) -> dict[str, tuple[str | float, str]]:
-    """Return the tasks, the cycle that is under way, and the figures of the result."""
+    """Return name → (value, unit): families, form of calls, iterations, and figures at the end."""
     done, iterations = run.state.completed, run.known["iterations"]
     shown: dict[str, str | float] = {
         "families": len(run.settings.families),
@@ -225,7 +225,7 @@ def facts(run: Run) -> dict[str, tuple[str | float, str]]:
 
 
 def panels(run: Run, arms: Mapping[str, StudyArm], title: str, curves: Curves) -> list[Panel]:
-    """Return the panels of what is there."""
+    """Return the panels that the events so far allow."""
     shown: list[Panel] = []
     done, solved, result = run.state.completed, figures.solved(run), run.result
     if done is not None and result is not None:
@@ -255,14 +255,14 @@ def _arms(run: Run, arms: Mapping[str, StudyArm], title: str, result: str) -> Ar
 
 
 def _families(solved: Mapping[str, Observed], result: str) -> Matrix:
-    """Return success by family and arm."""
+    """Return the table panel of success by family and arm."""
     says = "Share of the test tasks that are solved: a call ran, and the end is right."
     head = ("success", "Success by family of tasks", says)
     return arm_panels.groups_by_arm(*head, SUCCESS, solved, result, band=(0.0, 1.0))
 
 
 def _scores(run: Run) -> Lines:
-    """Return the score before and after each iteration, by cycle."""
+    """Return the panel of curves: success before and after each iteration, by cycle."""
     series = []
     for cycle in run.settings.cycles:
         points: dict[int, float] = {}
@@ -283,7 +283,7 @@ def _scores(run: Run) -> Lines:
 
 
 def _divergences(run: Run) -> Lines | None:
-    """Return the divergence from the prompted model by iteration; None before it is measured."""
+    """Return the panel of divergence from the prompted model by iteration; None before any."""
     names = [START, *(recipes.name(end.iteration) for end in ends(run))]
     tasks = {name: figures.apart(run.recipes[name]) for name in names if name in run.recipes}
     observations = comparison.observed(run.state, tasks)
@@ -304,7 +304,7 @@ def _divergences(run: Run) -> Lines | None:
 
 
 def _cycles(run: Run) -> Units:
-    """Return how each iteration ended, and why cycles did."""
+    """Return the table panel of iterations, with their outcomes and the reasons of switches."""
     whys = {switch.iteration: reason(switch) for switch in run.known["switches"]}
     rows = [
         (end.iteration, end.cycle, end.outcome, end.before, end.after, whys.get(end.iteration))
@@ -328,7 +328,7 @@ def _cycles(run: Run) -> Units:
 
 
 def _personas(run: Run) -> Units:
-    """Return the personas with their scores."""
+    """Return the table panel of personas with their success."""
     rows = [
         (
             *(row.iteration, row.text.strip(), row.score, row.score - row.bare),

@@ -54,7 +54,7 @@ class CycleMaker(Maker):
     """A maker whose trainings have streams of the same names with different contents."""
 
     def reading(self, streams: StreamsOf) -> CycleMaker:
-        """Take the streams of each training from `streams`; return the maker."""
+        """Set the function that returns a training's streams; return the maker itself."""
         self._of = streams
         self._under_way: list[Train] = []
         self._streams = lambda: self._of(self._under_way[-1]) if self._under_way else {}
@@ -99,7 +99,7 @@ class Context(study_work.Context):
         ).reading(self._streams_of)
 
     def _streams_of(self, recipe: Train) -> Mapping[str, Ids]:
-        """Return what a training reads: ordinary text, and the turns of its iteration."""
+        """Return name → token ids that a training reads: ordinary text, and its iteration's turns."""
         for iteration in self.iterations:
             written = iteration.written
             digests = {n: s.digest for n, s in written.streams.items()} if written else {}
@@ -111,7 +111,7 @@ class Context(study_work.Context):
         raise SourceChangedError("the turns of a training are not among those of the run.")
 
     def draws(self, cycle: str, writer: str) -> tuple[str | int, ...]:
-        """Return the key of the random numbers by which the model of a recipe's id writes in a cycle.
+        """Return the key of the random numbers with which model `writer` writes in a cycle.
 
         Each iteration has numbers of its own. With the same numbers the next model, which is much like
         the one before, would write many of the same turns again.
@@ -131,7 +131,7 @@ class Context(study_work.Context):
 
     @cached_property
     def speech(self) -> Speech:
-        """The form of sessions: calls, results and the prompt of tools as text."""
+        """The form of sessions: how calls, results and the tools' prompt are written."""
         return tool_tasks.speech_of(self.config, self.text.tokenizer, self.tasks)
 
     @cached_property
@@ -143,12 +143,12 @@ class Context(study_work.Context):
         return Player(model, self.speech, bounds, lambda: self._sandbox)
 
     def _loaded(self, recipe_id: str) -> ResidentModel:
-        """Return the model with a recipe's weights; the one before it is not used again."""
+        """Return the shared module, after loading the weights of a recipe id into it."""
         return self.loaded(self.model(recipe_id), "any")
 
     @cached_property
     def _parent(self) -> ResidentModel:
-        """The given model."""
+        """The module of the given model in float32."""
         return self.loaded(self.model(as_float32(self.state.started).id), "parent")
 
     # ---- turns -----------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ class Context(study_work.Context):
         return streams
 
     def _prompt(self, task: CycleSample) -> tuple[str, bool]:
-        """Return the prompt that a model writes under, and True if it tells of tools."""
+        """Return (text of the prompt that a model writes under, True if it explains tools)."""
         if task.cycle != "personas":
             return self.state.started.prompt, True
         same = (iteration for iteration in self.iterations if iteration.cycle == task.cycle)
@@ -187,7 +187,7 @@ class Context(study_work.Context):
 
     @cached_property
     def _held(self) -> Mapping[str, Ids]:
-        """Stream → turns of the given model to measure on."""
+        """Stream → token ids of the given model's turns to measure on."""
         task = recipes.held(self.state.started)
         event = self.state.answers[task.key]
         assert isinstance(event, Sampled)
@@ -242,7 +242,7 @@ class Context(study_work.Context):
         return items, sizes
 
     def _solved(self, task: Observe, model: ResidentModel) -> dict[str, tuple[float, ...]]:
-        """Return group → 1 for each task that is solved, else 0."""
+        """Return group → 1.0 for each task that the model solves, else 0.0."""
         player, tasks = self._player(model), self.tasks[task.on]
         if task.measure == figures.PERSONAS:
             proposed = self.state.answers[Propose(task.recipe_id).key]
@@ -275,7 +275,7 @@ class Context(study_work.Context):
 
     @override
     def check_unchanged(self) -> None:
-        """Check tasks, text, profile and canary against `started`.
+        """Raise if tasks, text, profile or canary differ from those of `started`.
 
         Raises SourceChangedError for other tasks, and the errors of the rest.
         """
@@ -309,7 +309,7 @@ class Context(study_work.Context):
     initial = study_work.Context.in_float32
 
     def costs(self) -> Costs:
-        """Return what a run that has started does at most, and leaves.
+        """Return the forecast of a started run: its upper bounds of work, and the models it leaves.
 
         The given model's work on the held-out tasks is timed, and steps on ordinary text.
         """

@@ -34,13 +34,13 @@ FAR = 10
 
 
 def along(state: PipelineState, children: Sequence[Child]) -> list[Lines]:
-    """Return the panels of quality and size that have a point; `children`: the pipeline's runs."""
+    """Return the panels of quality and size that have a point; `children` are the pipeline's runs."""
     panels = [_quality(state), _bytes(state) or _parameters(state, children)]
     return [panel for panel in panels if panel is not None]
 
 
 def _axis(state: PipelineState) -> Axis:
-    """Return the axis of the phases, by their names; before the first is the beginning."""
+    """Return the axis of phases, labelled by their names; place 0 is the beginning."""
     return Axis(name="phase", whole=True, names=(BEGINNING, *map(state.named, state.numbers)))
 
 
@@ -87,7 +87,7 @@ def _pair(
     input_of: Callable[[float, float], float],
     ratio: tuple[str, str],
 ) -> Lines | None:
-    """Return the panel with a figure of each phase's model, and with that of its inputs.
+    """Return the panel filled with a figure of each phase's model and inputs; None without any.
 
     `ratio`: the figure that says the input's from the model's own, by `input_of`, and the input's name.
     None if no phase has the figure.
@@ -131,13 +131,13 @@ def _pair(
 
 
 def _alone(state: PipelineState) -> str:
-    """Return which points are of no measurement, in a sentence; empty if there is none."""
+    """Return a sentence that names phases measured by their own runs only; empty if there are none."""
     names = ", ".join(phase.name for phase in ladder.unmeasured(state))
     return f" {names}: measured by the phase's own run, on its own items." if names else ""
 
 
 def _figures(state: PipelineState, number: int) -> dict[str, Figure]:
-    """Return a phase's figures; quality is that of the measurement, if there is one."""
+    """Return name → figure of a phase; quality is that of its measurement, if it has one."""
     measured, figures = state.measured_phase(number), state.figures(number)
     figures.pop(RETENTION, None)  # of a phase's own run it may be over another model
     quality = measured.figures if measured else {}
@@ -145,7 +145,7 @@ def _figures(state: PipelineState, number: int) -> dict[str, Figure]:
 
 
 def _parameters(state: PipelineState, children: Sequence[Child]) -> Lines | None:
-    """Return the parameters of each phase's largest model, and of its smallest if they differ."""
+    """Return the panel of parameters of each phase's largest and smallest model; None without any."""
     sizes = {number: list(_sizes(state, children, number)) for number in state.numbers}
     if not any(sizes.values()):
         return None
@@ -165,7 +165,7 @@ def _parameters(state: PipelineState, children: Sequence[Child]) -> Lines | None
 
 
 def _sizes(state: PipelineState, children: Sequence[Child], number: int) -> Iterator[int]:
-    """Yield the parameters of a phase's models, if its run says them."""
+    """Yield the numbers of parameters of a phase's models, if its run records them."""
     ended = state.ended_phase(number)
     states = [child.state for child in children if ended and child.run == ended.child]
     for child in states if ended else ():
@@ -180,7 +180,7 @@ TELLING = ("stop", "pass unchanged", "pass")
 
 
 def strip(state: PipelineState, children: Sequence[Child] | None) -> Strip:
-    """Return the phases as stages; `children`: the pipeline's runs at this moment, None if unknown."""
+    """Return the panel of stages; `children` are the pipeline's runs now, None if unknown."""
     row_stages = stages(state, children)
     ended = sum(state.ended_phase(stage.number) is not None for stage in row_stages)
     return Strip(
@@ -193,12 +193,12 @@ def strip(state: PipelineState, children: Sequence[Child] | None) -> Strip:
 
 
 def stages(state: PipelineState, children: Sequence[Child] | None) -> list[Stage]:
-    """Return the phases as stages."""
+    """Return a stage for each phase, in order."""
     return [_stage(state, number, children) for number in state.numbers]
 
 
 def names(state: PipelineState, children: Sequence[Child]) -> dict[str, str]:
-    """Return run → what it is in the pipeline: "2 merge", "2 merge, measurement"."""
+    """Return run → its name within the pipeline: "2 merge", "2 merge, measurement"."""
     suffixes = {"phase": "", "measure": ", measurement"}
     names_by_run: dict[str, str] = {}
     for child in children:
@@ -235,7 +235,7 @@ def _stage(state: PipelineState, number: int, children: Sequence[Child] | None) 
 
 
 def _runs(state: PipelineState, number: int, children: Sequence[Child]) -> Iterator[Child]:
-    """Yield a phase's runs: the one whose models count, its measurement, those that were given up."""
+    """Yield a phase's runs: the newest, its measurement, then those that were given up."""
     runs = [c for c in children if c.task.split("/")[1] == str(number)]
     newest = {plan.child_name(state, number), plan.child_name(state, number, "measure")}
     first = [child for child in runs if child.run in newest]
@@ -246,7 +246,7 @@ def _runs(state: PipelineState, number: int, children: Sequence[Child]) -> Itera
 def _standing(
     state: PipelineState, number: int, runs: Sequence[Child]
 ) -> tuple[Standing, Child | None]:
-    """Return how a phase stands, and its run or measurement that is under way."""
+    """Return (state of a phase in words, its live run or measurement, None without one)."""
     measuring = plan.measuring(state, number)
     if living := [child for child in runs if not child.state.ended]:
         words: dict[str, Standing] = {"submitted": "waiting", "running": "running"}
@@ -271,13 +271,13 @@ def _standing(
 
 
 def _open(state: PipelineState) -> set[int]:
-    """Return the phases whose run, or its measurement, is an open task of the pipeline."""
+    """Return the numbers of phases whose run or measurement is an open task."""
     tasks = (key.split("/") for key in pending(state))
     return {int(parts[1]) for parts in tasks if parts[0] in ("phase", "measure")}
 
 
 def _gate(state: PipelineState, number: int) -> str:
-    """Return a phase's gates in at most four words; the figure beside them has its name."""
+    """Return the state of a phase's gates in at most four words; empty without gates."""
     phase_gates, decided = plan.gates(state, number), state.gates.get(number, ())
     if not phase_gates:
         return ""
@@ -292,12 +292,12 @@ def _gate(state: PipelineState, number: int) -> str:
 
 
 def _telling(decided: Sequence[GateDecided]) -> GateDecided:
-    """Return the verdict that says most: the first that stops, or else that passes the input on."""
+    """Return the verdict to show: the first that stops, or else that passes the input on."""
     return min(decided, key=lambda decision: TELLING.index(decision.verdict))
 
 
 def _figure(state: PipelineState, number: int) -> Measured | None:
-    """Return the figure that the telling gate decided by, or else the phase's first figure."""
+    """Return the figure of the verdict to show, or else the phase's first; None without any."""
     if decided := state.gates.get(number, ()):
         decision = _telling(decided)
         if decision.figure is not None:

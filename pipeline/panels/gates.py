@@ -1,4 +1,4 @@
-"""Gates of a pipeline's phases: each figure beside its limit, and in a sentence what matters. Pure."""
+"""Panel of a pipeline's gates: each figure beside its limit, and a sentence with what matters. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agent_forge.runs.panels.shapes import Metric
 
 
 def gates(state: PipelineState) -> Gates | None:
-    """Return the gates of all phases, grouped by phase; None if there are none."""
+    """Return the panel of all phases' gates, grouped by phase; None if there are none."""
     all_gates = [gate for gate, _ in _every(state)]
     if not all_gates:
         return None
@@ -23,7 +23,7 @@ def gates(state: PipelineState) -> Gates | None:
 
 
 def plain(state: PipelineState) -> list[dict[str, Any]]:
-    """Return the gates as the report of a result's folder has them: by the names of their figures."""
+    """Return the gates as JSON rows, as `pipeline.json` has them, by the names of their figures."""
     rows = []
     for gate, config in _every(state):
         named = Metric(name=config.metric, better=gate.metric.better)
@@ -38,13 +38,13 @@ def _every(state: PipelineState) -> Iterator[tuple[Gate, GateConfig]]:
 
 
 def metric(state: PipelineState, number: int, figure: str, gate: GateConfig | None) -> Metric:
-    """Return a phase's figure in words, with its unit, and which end of it is better for its gate."""
+    """Return a phase's figure as a metric: name in words, unit, better end for its gate."""
     better = None if gate is None else "up" if gate.at_least is not None else "down"
     return figure_metric(plan.giver(state.submitted.config.phase(number).kind, figure), figure, better)
 
 
 def _of_phase(state: PipelineState, number: int) -> Iterator[tuple[Gate, GateConfig]]:
-    """Yield a phase's gates, those not reached yet as open, each with its settings."""
+    """Yield (gate, its settings) of a phase; gates that are not reached yet are "open"."""
     phase, decided = state.submitted.config.phase(number), state.gates.get(number, ())
     override, phase_gates = state.overridden.get(number), plan.gates(state, number)
     metrics = [gate.metric for gate in phase_gates]
@@ -75,7 +75,7 @@ def _of_phase(state: PipelineState, number: int) -> Iterator[tuple[Gate, GateCon
 
 
 def _says(all_gates: list[Gate]) -> str:
-    """Return which gates are not met, which one that passed is nearest to its limit, what is ahead."""
+    """Return a sentence: gates not met, the passed one nearest to its limit, the number ahead."""
     passed = [gate for gate in all_gates if gate.verdict == "pass"]
     missed = [gate for gate in all_gates if gate.verdict not in ("pass", "open")]
     ahead = len(all_gates) - len(passed) - len(missed)
@@ -95,12 +95,12 @@ def _says(all_gates: list[Gate]) -> str:
 
 
 def _place(gate: Gate) -> str:
-    """Return a gate by its phase and its figure."""
+    """Return a gate as text, "PHASE: figure"."""
     return f"{gate.group.partition(' ')[2]}: {gate.metric.name}"
 
 
 def _margin(gate: Gate) -> float:
-    """Return how far a figure is from its limit, in distances to the worse end of its interval."""
+    """Return a figure's distance to its limit over that to its interval's worse end; or infinity."""
     worse = gate.low if gate.metric.better == "up" else gate.high
     if gate.value is None or gate.limit is None or worse is None or worse == gate.value:
         return math.inf

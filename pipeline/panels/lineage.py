@@ -1,7 +1,7 @@
-"""The family of a pipeline's models: a lane for each phase, what was given before them. Pure.
+"""Panel of the family of a pipeline's models: a lane for each phase, and one for given models. Pure.
 
 A model stands in the lane of the phase whose run made it, behind the models of the same run that it was
-made from. What it was made from is what its run records of it (`View.ancestry`).
+made from. Its run records what it was made from (`View.ancestry`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class PhaseRecord(Protocol):
 
 @dataclass
 class _Family:
-    """Nodes and edges that were found so far."""
+    """Nodes and edges of the graph so far."""
 
     nodes: dict[str, Node] = field(default_factory=dict)
     edges: list[Edge] = field(default_factory=list)
@@ -61,7 +61,7 @@ class _Family:
 
 
 def lineage(state: PipelineState, children: Sequence[PhaseRecord]) -> Graph | None:
-    """Return the models of all phases that have ended, in lanes; None if no phase gave a model."""
+    """Return the graph panel of all ended phases' models; None if no phase gave a model."""
     family, column = _Family(), 1
     for number in state.numbers:
         column += _phase(state, number, {c.run: c for c in children}, family, column)
@@ -84,7 +84,7 @@ def lineage(state: PipelineState, children: Sequence[PhaseRecord]) -> Graph | No
 def _phase(
     state: PipelineState, number: int, runs: Mapping[str, PhaseRecord], family: _Family, column: int
 ) -> int:
-    """Add a phase's models and what it was given; return the number of columns that they take."""
+    """Add a phase's models and inputs to the family; return the number of columns that they take."""
     ended, phase = state.ended_phase(number), state.submitted.config.phase(number)
     if ended is None or not ended.models:
         return 0
@@ -116,7 +116,7 @@ def _phase(
 def _ancestries(
     child: PhaseRecord | None, models: Mapping[str, MadeModel]
 ) -> dict[str, list[Ancestor] | None]:
-    """Return role → what the run says that the model was made from; None if the run is not known."""
+    """Return role → ancestors of a model, by its run; None if the run is unknown."""
     if child is None:
         return dict.fromkeys(models)
     kind = kinds.of(child.state.kind)
@@ -132,13 +132,13 @@ def _ancestries(
 def _within(
     role: str, models: Mapping[str, MadeModel], behind: Mapping[str, list[Ancestor] | None]
 ) -> list[str]:
-    """Return the roles of the same run that a model was made from, directly or not."""
+    """Return the roles of the same run's models that a model was made from, directly or not."""
     ids = {ancestor.recipe_id for ancestor in behind[role] or ()}
     return [r for r, model in models.items() if r != role and model.recipe_id in ids]
 
 
 def _given(state: PipelineState, number: int, family: _Family) -> list[str]:
-    """Return the nodes of what a phase was given, data first; add those of no phase."""
+    """Return the nodes of a phase's inputs, data first; add nodes for those of no phase."""
     phase, inputs = state.submitted.config.phase(number), []
     for place in state.submitted.places.get(phase.name, ()):
         if state.submitted.config.items_of(place) is None:
@@ -173,7 +173,7 @@ def _descend(
     family: _Family,
     kind: str,
 ) -> None:
-    """Add the edges to one model: from its own run, and from what the run was given.
+    """Add the edges to one model: from models of its own run, or from the run's inputs.
 
     Inputs of no phase, and all inputs if the run does not say which it used, count as used.
     """
@@ -189,7 +189,7 @@ def _descend(
 
 
 def _ours(state: PipelineState, family: _Family) -> set[str]:
-    """Return the nodes of the newest models that go on, and of all that these were made from."""
+    """Return the ids of nodes of the newest models that go on, and of all their ancestors."""
     last = max(number for number, _ in family.made)
     newest = plan.outgoing(state, last).values()
     own_nodes = {family.holders[model.digest] for _, model in newest if model.digest in family.holders}

@@ -31,20 +31,20 @@ from agent_forge.weights.devices import check_device
 
 
 class Context:
-    """The work on a pipeline's first task; the others are runs."""
+    """The work on a pipeline's start; all its other tasks are runs."""
 
     def __init__(self, state: PipelineState) -> None:
         self.state = state
 
     def share(self, task: Task, tasks: Sequence[Task]) -> Sequence[object]:
-        """Return the task alone."""
+        """Return a list of the task alone."""
         return [task]
 
     def prepare(self, tasks: Sequence[Task]) -> None:
         """Do nothing."""
 
     def carry_out(self, task: Task) -> Started:
-        """Check the phases again where the pipeline is carried out.
+        """Check the phases again on this machine; return the `started` event.
 
         Raises ConfigError, UnavailableError.
         """
@@ -93,7 +93,7 @@ def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
 
 
 def _check_kinds(config: PipelineConfig) -> None:
-    """Raise ConfigError for a kind of run that this program does not know."""
+    """Raise ConfigError if a phase has an unknown kind."""
     for phase in config.phases:
         if phase.kind not in kinds.table():
             raise ConfigError(
@@ -103,7 +103,7 @@ def _check_kinds(config: PipelineConfig) -> None:
 
 
 def _there(lookup: Lookup) -> Callable[[str], bool]:
-    """Return what tells if a model's name is the path of a folder."""
+    """Return a function that says True if a model's name is the path of a folder."""
     if lookup.placed is not None:
         return lookup.placed.models.__contains__
     return lambda model: Path(model).exists()
@@ -112,7 +112,7 @@ def _there(lookup: Lookup) -> Callable[[str], bool]:
 def _test(
     config: PipelineConfig, roles: Mapping[str, Sequence[str]], lookup: Lookup
 ) -> tuple[str, ...]:
-    """Return the items that results are measured on, paths made absolute. Raises ConfigError."""
+    """Return the items that results are measured on, with absolute paths. Raises ConfigError."""
     measured = [n for n, phase in enumerate(config.phases, start=1) if phase.given]
     for entry in config.test:
         _check_items("the items of `test` are", config, entry, roles)
@@ -130,7 +130,7 @@ def _test(
 
 
 def _check_measured(config: PipelineConfig, number: int, models: int) -> None:
-    """Raise ConfigError for a gate of the phase on a figure that could not be measured."""
+    """Raise ConfigError if a gate of the phase needs a figure that cannot be measured."""
     phase = config.phase(number)
     figures = kinds.of(phase.kind).figures_of
     for gate in phase.gates:
@@ -148,7 +148,7 @@ def _check_measured(config: PipelineConfig, number: int, models: int) -> None:
 
 
 def _resolved(config: PipelineConfig, phase: PhaseConfig, lookup: Lookup) -> dict[str, ModelReference]:
-    """Return the phase's models that are of no phase, as they were found. Raises ConfigError."""
+    """Return name → reference of the phase's models that come from outside. Raises ConfigError."""
     from agent_forge.weights.folders.sources import ALIASES, resolve
 
     aliases = {**ALIASES, **lookup.aliases}
@@ -157,7 +157,7 @@ def _resolved(config: PipelineConfig, phase: PhaseConfig, lookup: Lookup) -> dic
 
 
 def check(plan: Plan) -> Checked:
-    """Check the phases that need nothing of others; raise the errors that their start would raise."""
+    """Return the result of a check, with warnings of phases that need no other; raise as a start."""
     config, notes = plan.config, [*_unmeasured(plan.config), *_check_test(plan)]
     references, places = plan.fields["given"], plan.fields["places"]
     for phase in config.phases:
@@ -170,9 +170,9 @@ def check(plan: Plan) -> Checked:
 
 
 def _check_test(plan: Plan) -> list[str]:
-    """Return how files of `test` are read.
+    """Return warnings on how files of `test` are read.
 
-    Raises DataError if they cannot be read, or have nothing to measure on.
+    Raises DataError if the files cannot be read, or have no test items.
     """
     from agent_forge.evaluation.loading import load_items
 
@@ -184,7 +184,7 @@ def _check_test(plan: Plan) -> list[str]:
 
 
 def _unmeasured(config: PipelineConfig) -> list[str]:
-    """Return a note that results are not compared with what they are made of, if they are not."""
+    """Return a warning if results are not compared with their inputs; otherwise an empty list."""
     numbers = [n for n, phase in enumerate(config.phases, start=1) if phase.given]
     if not config.gates or not numbers or any(plans.test_items(config, n) for n in numbers):
         return []
@@ -195,7 +195,7 @@ def _unmeasured(config: PipelineConfig) -> list[str]:
 
 
 def check_phases(config: PipelineConfig) -> None:
-    """Check kinds, settings and gates of all phases. Raises ConfigError, UnavailableError."""
+    """Raise ConfigError or UnavailableError for wrong kinds, settings or gates of the phases."""
     check_length(config)
     measured = kinds.of(plans.MEASURE).figures_of
     for gate in config.gates:
@@ -214,7 +214,7 @@ def check_phases(config: PipelineConfig) -> None:
 
 
 def check_machine(config: PipelineConfig) -> None:
-    """Raise UnavailableError for a package or a program that any phase needs and that is missing here.
+    """Raise UnavailableError if this machine lacks a package or program that a phase needs.
 
     Phases whose models are still to be made are checked too: by their settings and their data's names.
     """
@@ -238,7 +238,7 @@ def _check_gates(kind: Kind, phase: PhaseConfig) -> None:
 def _check_given(
     config: PipelineConfig, phase: PhaseConfig, roles: Mapping[str, Sequence[str]]
 ) -> None:
-    """Raise ConfigError for a model or items that a phase before does not give."""
+    """Raise ConfigError if a phase gets a model or items that no earlier phase gives."""
     for reference in phase.given:
         name, _, role = reference.partition(":")
         if name not in roles:
@@ -251,9 +251,9 @@ def _check_given(
 
 
 def _check_roles(kind: Kind, phase: PhaseConfig) -> None:
-    """Raise ConfigError for a role that the phase's kind has not, or one that it needs and lacks.
+    """Raise ConfigError if a phase has a role that its kind lacks, or lacks one that it needs.
 
-    A kind of run that takes no models says so when it is submitted.
+    A kind of run that takes no models raises its own error when it is submitted.
     """
     roles, fields = asked_for.roles(kind.submitted), kind.submitted.model_fields
     hint = f"the roles of {kind.title} are {', '.join(roles)}"
@@ -267,7 +267,7 @@ def _check_roles(kind: Kind, phase: PhaseConfig) -> None:
 def _check_items(
     whose: str, config: PipelineConfig, entry: str, roles: Mapping[str, Sequence[str]]
 ) -> None:
-    """Raise ConfigError for data of a phase that gives none."""
+    """Raise ConfigError if `entry` names data that a phase does not give."""
     name, colon, what = entry.partition(":")
     if name in roles and colon:
         maker = kinds.of(next(p.kind for p in config.phases if p.name == name))
@@ -276,7 +276,7 @@ def _check_items(
 
 
 def _alone(config: PipelineConfig, phase: PhaseConfig) -> bool:
-    """Return True if a phase needs nothing of the phases before."""
+    """Return True if a phase gets nothing from other phases."""
     items = (config.items_of(entry) for entry in phase.data)
     return not any(config.named(model) for model in phase.given) and not any(items)
 
@@ -287,7 +287,7 @@ def _asked(
     references: dict[str, ModelReference],
     places: dict[str, tuple[str, ...]],
 ) -> RunRequest:
-    """Return what a phase that needs no other is asked for."""
+    """Return the request for the run of a phase that needs no other."""
     state = PipelineState()
     state.submitted = Submitted(run="", owner="", config=config, given=references, places=places)
     return plans.asked(state, phase)
@@ -295,7 +295,7 @@ def _asked(
 
 @contextmanager
 def _in(phase: PhaseConfig) -> Iterator[None]:
-    """Name the phase in an error from within."""
+    """Wrap a block: errors of the program raised in it begin with the phase's name."""
     try:
         yield
     except ForgeError as error:
@@ -313,7 +313,7 @@ def of_phase(
     references: Mapping[str, ModelReference],
     architectures: Known,
 ) -> Mapping[str, Architecture]:
-    """Return role → architecture of the models that a phase will give, of those that are known.
+    """Return role → architecture of the models that a phase will give, as far as known.
 
     Raises ConfigError if the phase is given models of several architectures, sizes or tokenizers that
     it takes together only if they agree.
@@ -330,7 +330,7 @@ def of_phase(
 def _check_together(
     phase: PhaseConfig, roles: Sequence[str], inputs: Mapping[str, Sequence[Architecture | None]]
 ) -> None:
-    """Raise ConfigError for two models that differ; models that are not known are left out."""
+    """Raise ConfigError if two known models differ in architecture, size or tokenizer."""
     every = [
         (role, model, each_layout)
         for role in roles
@@ -354,7 +354,7 @@ def _check_together(
 
 
 def _other_tokens(layout: Architecture, other: Architecture, *names: str) -> str:
-    """Return in words that most tokens of two models differ; empty if not, or if it is not known."""
+    """Return words that most tokens of two models differ; empty if they agree or it is unknown."""
     from agent_forge.weights.folders import vocabularies
 
     folders = [settings.get(architecture.TOKENIZER) for settings in (layout, other)]
@@ -370,7 +370,7 @@ def _one(
     references: Mapping[str, ModelReference],
     architectures: Known,
 ) -> Architecture | None:
-    """Return a model's architecture; None if it is not known before the model exists."""
+    """Return a model's architecture; None if it is unknown before the model exists."""
     if (named := config.named(model)) is not None:
         number, role = named
         roles = architectures.get(config.phase(number).name, {})
@@ -389,7 +389,7 @@ MOST_PHASES = 64
 
 
 def check_length(config: PipelineConfig) -> None:
-    """Raise ConfigError for a pipeline without phases, or with too many."""
+    """Raise ConfigError if a pipeline has no phases, or too many."""
     if not config.phases:
         raise ConfigError("a pipeline needs at least one phase.")
     if len(config.phases) > MOST_PHASES:
@@ -397,7 +397,7 @@ def check_length(config: PipelineConfig) -> None:
 
 
 def with_colons(kind: Kind, config: PipelineConfig, there: Callable[[str], bool]) -> PipelineConfig:
-    """Return the settings with PHASE:ROLE for PHASE/ROLE. Raises ConfigError.
+    """Return the settings, with PHASE:ROLE in place of PHASE/ROLE. Raises ConfigError.
 
     A folder of that path, by `there`, and a Hub id with a revision stay as they are.
     """
@@ -420,7 +420,7 @@ def with_colons(kind: Kind, config: PipelineConfig, there: Callable[[str], bool]
 
 
 def named(kind: Kind, config: PipelineConfig, there: Callable[[str], bool]) -> NamedInputs:
-    """Return the models and data that are of no phase; `there` as for `with_colons`."""
+    """Return the models and data that come from outside; `there` as for `with_colons`."""
     check_length(config)
     config = with_colons(kind, config, there)
     models = [model for phase in config.phases for model in phase.given if config.named(model) is None]
@@ -430,7 +430,7 @@ def named(kind: Kind, config: PipelineConfig, there: Callable[[str], bool]) -> N
 
 
 def again(submitted: Submitted, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings `config` of a submitted pipeline with names that mean the same anywhere.
+    """Return the settings with names that mean the same on any machine, by a submitted pipeline.
 
     Folders and data have their whole paths, Hub models their commits; models of the log keep the names
     that they were found by.

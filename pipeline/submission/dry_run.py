@@ -1,7 +1,7 @@
-"""Dry run of a pipeline: what each of its phases will cost here. Nothing is recorded.
+"""Dry run of a pipeline: the cost of each of its phases on this machine. Nothing is recorded.
 
-The phases are gone through in order, as if each had ended. If a phase's kind can say the shape of the
-models that the phase will make, there is a stand-in for each, and later work is tried on these.
+The phases are taken in order, as if each had ended. If a phase's kind knows the shape of the models
+that the phase will make, each gets a stand-in, and later phases are tried on these.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Cost:
 
 @dataclass
 class _Made:
-    """Stand-ins for what the phases so far would give."""
+    """Stand-ins for the results of the phases so far."""
 
     #: Name of a model, as a later phase asks for it → its stand-in.
     models: dict[str, ModelReference] = field(default_factory=dict)
@@ -64,21 +64,21 @@ class _Made:
 
 @dataclass
 class _Names:
-    """Names of models: those of phases have stand-ins, others are those of the log."""
+    """A lookup of models by name: stand-ins of phases, then models of the log."""
 
     there: _Made
     others: Names
 
     def __call__(self, text: str) -> ModelReference | None:
-        """Return the model that a text names; None if it names none."""
+        """Return the model that a text names; None if there is none."""
         return self.there.models.get(text) or self.others(text)
 
     def hidden_by(self, text: str, folder: Path) -> None:
-        """Do nothing: the check before the dry run has said it."""
+        """Do nothing: the check before the dry run has warned already."""
 
 
 def costs(plan: Plan, named: Names, log: Log | None) -> Iterator[Cost]:
-    """Yield the cost of each phase of a plan in order, and of each measurement behind its phase.
+    """Yield the cost of each phase of a plan in order, and of each phase's measurement.
 
     `named` looks up models of other runs. `log` has runs that may have cost the same; None: there is no
     log yet.
@@ -102,7 +102,7 @@ def costs(plan: Plan, named: Names, log: Log | None) -> Iterator[Cost]:
 def _tried(
     task: Delegate, there: _Made, named: Names, log: Log | None, folder: Path
 ) -> tuple[Forecast, tuple[str, ...]]:
-    """Return what a task's run costs, and the roles of the models that it gives."""
+    """Return (forecast of a task's run, roles of the models that it gives)."""
     from agent_forge.weights.storage.weight_cache import Artifacts
 
     kind, request = kinds.of(task.asked.kind), task.asked
@@ -127,7 +127,7 @@ def _tried(
 
 
 def _as_before(log: Log, kind: Kind, submission: Any, forecast: Forecast) -> Forecast:
-    """Return a forecast with the time that a run with the same settings took on such a machine."""
+    """Return the forecast, with the time of an equal run on such a machine if the log has one."""
     for rows in reversed(list(children.alike(log, submission, kind.name))):
         state: State = repository.fold(rows)
         if state.started.machine is None or state.started.machine == _machine(submission.config.device):
@@ -137,7 +137,7 @@ def _as_before(log: Log, kind: Kind, submission: Any, forecast: Forecast) -> For
 
 
 def _machine(device: str) -> str:
-    """Return this machine's profile, as `started` pins it."""
+    """Return this machine's profile as text, in the form that `started` pins."""
     from agent_forge.evaluation.autotune import machine_profile
     from agent_forge.weights.devices import of_process, resolve
 
@@ -152,7 +152,7 @@ def _end(
     roles: tuple[str, ...],
     forecast: Forecast,
 ) -> None:
-    """Go on as if the phase had ended, with stand-ins for its models."""
+    """Apply `phase_ended` to the state, with stand-ins for the phase's models and items."""
     name = state.named(number)
     there.phases[task.run] = name
     models = {role: _model(task.run, role) for role in roles}
@@ -175,13 +175,13 @@ def _end(
 
 
 def _model(run: str, role: str) -> MadeModel:
-    """Return a name for a model that there is not."""
+    """Return a made model whose ids are hashes of run and role; no such model exists."""
     id_ = hashlib.sha256(f"{run}:{role}".encode()).hexdigest()
     return MadeModel(recipe_id=id_, digest=id_)
 
 
 def told(all_costs: list[Cost]) -> dict[str, object]:
-    """Return costs as plain data, with the sums: of time and disk, and the most memory at once."""
+    """Return costs as JSON data, with the sums of time and disk, and the largest memory."""
 
     def plain(cost: Cost) -> dict[str, object]:
         amounts = {n: getattr(cost.forecast, n) for n in ("seconds", "disk", "memory")}
@@ -197,7 +197,7 @@ def told(all_costs: list[Cost]) -> dict[str, object]:
 
 
 def _sum(rows: list[dict[str, Any]], name: str) -> dict[str, object]:
-    """Return what is known in all, and which parts are not."""
+    """Return {"value": sum or largest memory, "without": labels of unknown parts}."""
     values: list[float] = [row[name]["value"] for row in rows if row[name]["value"] is not None]
     whole = max(values, default=None) if name == "memory" else sum(values) if values else None
     left = [row["label"] for row in rows if row[name]["value"] is None]

@@ -1,4 +1,4 @@
-"""A pipeline's TOML file: parsed with the line of each fault, and written from settings."""
+"""A pipeline's TOML file: parsed, with the line of each fault in errors; and written from settings."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ _TABLES: dict[str, tuple[str, type[BaseModel]]] = {
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return the settings of a pipeline as its file has them. Raises ConfigError with the line."""
+    """Return the settings in a pipeline's file as JSON data. Raises ConfigError with the line."""
     return parse(bounded_files.read_text(path, MOST_BYTES, ConfigError), str(path))
 
 
 def parse(text: str, place: str = "the file") -> dict[str, object]:
-    """Return the settings that the text of a pipeline's file gives, as plain JSON.
+    """Return the settings in the text of a pipeline's file, as JSON data.
 
     `place` names the file in an error. Raises ConfigError with the line.
     """
@@ -70,7 +70,7 @@ def parse(text: str, place: str = "the file") -> dict[str, object]:
 
 
 def _check_size(text: str) -> None:
-    """Raise ValueError for a text with more signs than a pipeline's file needs.
+    """Raise ValueError if a text has more tables, keys or dots than a pipeline's file needs.
 
     The parser's time grows with the square of tables, and of the parts of a key; texts and comments
     do not count.
@@ -82,7 +82,7 @@ def _check_size(text: str) -> None:
 
 
 def _check_plain(value: object) -> None:
-    """Raise ValueError for a value that no setting has: a date, a time, a number without bounds."""
+    """Raise ValueError for a date, a time, an infinite or a huge number, which no setting has."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list):
@@ -99,7 +99,7 @@ def _check_plain(value: object) -> None:
 
 
 def _unknown(content: Mapping[str, object], text: str) -> Iterator[tuple[int, str]]:
-    """Yield (line, what is wrong) for each key that a pipeline's file does not have."""
+    """Yield (line number, error text) for each key that a pipeline's file does not have."""
     starts = [number for number, line in _lines(text) if re.match(r"\[\[\s*phases?\s*\]\]", line)]
     top = (0, starts[0] if starts else 1 << 30)
     settings = {key: content[key] for key in content if key != ALIASES}
@@ -114,7 +114,7 @@ def _unknown(content: Mapping[str, object], text: str) -> Iterator[tuple[int, st
 
 
 def _tables(content: object) -> list[Mapping[str, object]]:
-    """Return the tables of a list, or the one that stands without a list."""
+    """Return the tables in a list, or a single table as a list."""
     several = content if isinstance(content, list) else [content]
     return [table for table in several if isinstance(table, Mapping)]
 
@@ -122,7 +122,7 @@ def _tables(content: object) -> list[Mapping[str, object]]:
 def _keys(
     table: Mapping[str, object], model: type[BaseModel], text: str, span: tuple[int, int], what: str
 ) -> Iterator[tuple[int, str]]:
-    """Yield (line, what is wrong) for the keys of a table that its model does not have."""
+    """Yield (line number, error text) for the keys of a table that its model does not have."""
     keys = [*model.model_fields, *(k for k, (f, _) in _TABLES.items() if f in model.model_fields)]
     for key in table:
         if key not in keys:
@@ -131,12 +131,12 @@ def _keys(
 
 
 def _has(line: str, key: str) -> bool:
-    """Return True if a line gives the key, as `key =` or in the name of a table."""
+    """Return True if a line sets the key, as `key =` or in the name of a table."""
     return re.search(rf"(^|[\[{{,.\s\"']){re.escape(key)}[\"']?\s*([=.\]])", line) is not None
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (number from 1, line without its comment) of the lines."""
+    """Yield (number from 1, stripped line without its comment) for each line."""
     for number, line in enumerate(text.splitlines(), start=1):
         yield number, line.partition("#")[0].strip()
 
@@ -146,7 +146,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def text(config: Mapping[str, Any]) -> str:
-    """Return the text of a file with these settings, plain JSON by the names that the settings have.
+    """Return the text of a TOML file with these settings, given as JSON data.
 
     Raises ValueError for a list with a null in it, which TOML has not.
     """
@@ -156,7 +156,7 @@ def text(config: Mapping[str, Any]) -> str:
 
 
 def _top(key: str, value: Any) -> Iterator[str]:
-    """Yield the line of a setting of the pipeline itself."""
+    """Yield the line of a setting of the pipeline itself; nothing for None."""
     if key == "gates":
         yield f"gate = {_value([_gate(gate) for gate in value])}"
     elif value is not None:
@@ -164,7 +164,7 @@ def _top(key: str, value: Any) -> Iterator[str]:
 
 
 def _phase(phase: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of a phase, without settings that are empty."""
+    """Yield the lines of a phase, without empty settings."""
     yield "[[phase]]"
     for key, value in phase.items():
         if key == "models":
@@ -177,17 +177,17 @@ def _phase(phase: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _gate(gate: Mapping[str, object]) -> dict[str, object]:
-    """Return a gate without what it has anyway."""
+    """Return a gate's settings without defaults."""
     return {k: v for k, v in gate.items() if v is not None and (k, v) != ("otherwise", "stop")}
 
 
 def _single(value: object) -> Any:
-    """Return a list of one text as the text."""
+    """Return the text of a list of one text; other values are unchanged."""
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
 def _value(value: object) -> str:
-    """Return a value as TOML has it; a null in a table is left out. Raises ValueError."""
+    """Return a value as TOML; nulls in tables are left out. Raises ValueError for other nulls."""
     if isinstance(value, Mapping):
         pairs = (f"{_key(k)} = {_value(v)}" for k, v in value.items() if v is not None)
         return "{ " + ", ".join(pairs) + " }" if value else "{}"

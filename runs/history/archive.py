@@ -47,9 +47,9 @@ def run_of(archive: Archive) -> str:
 
 
 def streams(log: Log, run: str, position: int | None = None) -> dict[str, list[Envelope]]:
-    """Return stream → the rows that the histories of a run and its children need of it.
+    """Return stream → its rows that belong to the history of a run or of one of its children.
 
-    All are as they were at a position of the log; None: as they are now. The pasts of forks come
+    The histories end at `position` of the log; None: they are as they are now. The pasts of forks come
     first. Raises NotFoundError, TamperedError.
     """
     rows_by_stream: dict[str, dict[int, Envelope]] = {}

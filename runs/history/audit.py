@@ -4,8 +4,8 @@ Pure: rows in, findings out.
 
 chain      every row's hash fits its content and the row before, stream by stream
 events     every row validates under its type and schema
-decisions  what happened after each prefix was due then, each answer is one that was asked for, and
-           the models that a run begins with are those that it was submitted with
+decisions  each append was due by the events before it, each answer belongs to an open task, and the
+           models that a run begins with are those that it was submitted with
 result     the fold has the result, the lineage digest and the chain head that `completed` says
 
 What a kind of run adds to these checks is in its class: `validate_answer`, `wrong_fork`,
@@ -91,7 +91,7 @@ class Anchor:
 
 
 def audit(rows: Sequence[Envelope], anchors: Sequence[Anchor] = ()) -> list[Finding]:
-    """Check all that the log alone can show of a run's whole history; return the findings."""
+    """Return the findings of all checks that a run's whole history allows; empty if it is right."""
     kind = kinds.kind_of(rows[-1].stream) if rows else None
     if kind is None:
         return [Finding("unchecked", "events", "this program knows no such kind of run")]
@@ -107,7 +107,7 @@ def audit(rows: Sequence[Envelope], anchors: Sequence[Anchor] = ()) -> list[Find
 
 
 def audit_stream(rows: Sequence[Envelope], registry: Registry | None) -> list[Finding]:
-    """Check a stream that belongs to no run: its chain, its times and its events.
+    """Return the findings, if any, on chain, times and events of a stream that belongs to no run.
 
     `registry` has the stream's events; None if this program does not write the stream.
     """
@@ -133,7 +133,7 @@ def _chain(rows: Sequence[Envelope], anchors: Sequence[Anchor]) -> Iterator[Find
 
 
 def _clocks(rows: Sequence[Envelope]) -> Iterator[Finding]:
-    """Yield a note if recorded times run backwards.
+    """Yield one note if recorded times run backwards, else nothing.
 
     A forger who exchanges two results and computes every hash again leaves no other trace. Honest
     logs have such times too, if a clock was set back or the clocks of machines differ.
@@ -189,7 +189,7 @@ def _decisions(kind: AnyKind, rows: Sequence[Envelope]) -> list[Finding]:
 def _undecided(
     kind: AnyKind, state: State, group: Sequence[Envelope], events: Sequence[Event], done: set[str]
 ) -> str | None:
-    """Return why this append does not follow from the state before it; None if it does.
+    """Return the reason why this append does not follow from the state before it; None if it does.
 
     `done` has the keys of the tasks that were answered before the append.
     """
@@ -207,7 +207,7 @@ def _undecided(
 
 
 def _facts_due(state: State, first: Event) -> Decision:
-    """Return the decision with the facts that are due; before the start, accept `failed` as is."""
+    """Return the decision that was due; before the start, one that has the recorded `failed`."""
     if isinstance(first, run_events.Failed) and state.started is None and not state.ended:
         # Models or data could not be used: only the start knows why, so its reason is accepted.
         return Decision(facts=[New(first, failed_key(state))])
@@ -215,7 +215,7 @@ def _facts_due(state: State, first: Event) -> Decision:
 
 
 def _by_its_rule(state: State, decision: Decision, events: Sequence[Event]) -> Decision:
-    """Return the decision with the lineage digest that is recorded if an older rule gives it."""
+    """Return `decision`, with the recorded lineage digest if an older rule gives that digest."""
     recorded = {e.lineage_digest for e in events if isinstance(e, run_events.Completed)}
     if not recorded or not (older := recorded & _lineages(state)):
         return decision
@@ -230,7 +230,7 @@ def _by_its_rule(state: State, decision: Decision, events: Sequence[Event]) -> D
 
 
 def _lineages(state: State) -> set[str]:
-    """Return the lineage digests of a state by all rules."""
+    """Return the lineage digests of a state, one by each rule."""
     return {state.lineage_digest(rule) for rule in lineage.RULES}
 
 
@@ -336,10 +336,10 @@ def _unlike_past(kind: AnyKind, state: State, fork: run_events.Forked) -> str | 
 
 
 def _unlike(decision: Decision, group: Sequence[Envelope], events: Sequence[Event]) -> str | None:
-    """Return why the append is not the facts that are due, or None.
+    """Return the reason why the append is not the facts that are due; None if it is.
 
-    The facts must be equal but for rounding, under the same keys and in the same order. Of a row of an
-    older schema, the optional fields that it does not have yet are not compared.
+    The facts must be equal but for rounding, under the same keys and in the same order. Optional fields
+    that are newer than the schema of a row are not compared.
     """
     due_facts = [(new.event.type, new.key, new.event.model_dump()) for new in decision.facts]
     recorded_facts = [(r.type, r.key, e.model_dump()) for r, e in zip(group, events, strict=True)]
@@ -356,7 +356,7 @@ def _unlike(decision: Decision, group: Sequence[Envelope], events: Sequence[Even
 
 
 def _later(row: Envelope, event: Event) -> list[str]:
-    """Return the fields that were added to an event as optional, None by default, after the row."""
+    """Return the names of the event's optional fields that are newer than the row's schema."""
     if row.schema >= event.schema_version:
         return []
     had = json.loads(row.data)

@@ -53,8 +53,9 @@ def _until(rows: Iterable[Envelope], position: int | None) -> list[Envelope]:
 
 
 def delegated(log: Log, state: State) -> dict[str, str]:
-    """Return task → run of the children that the log has: each once, under its last task.
+    """Return task key → name of the child run, of the children that the log has; each child once.
 
+    A child of several tasks stands under the last one.
     The children are the runs whose end the state has recorded, and those that its open tasks have
     begun. A run of a child's name that is no child is left out.
     """
@@ -75,7 +76,7 @@ def _is_known_child(log: Log, state: State, run: str) -> bool:
 
 
 def _ends(state: State) -> list[tuple[str, ChildEnded]]:
-    """Return (task, answer) of the children whose end a run has recorded, with or without a result."""
+    """Return (task key, answer) of each child whose end a run has recorded, also without a result."""
     answers = state.answers.items()
     return [(key, e) for key, e in answers if isinstance(e, ChildEnded) and e.child_version]
 
@@ -92,10 +93,10 @@ def is_child(log: Log, state: State, run: str) -> bool:
 
 
 def check(log: Log, state: State) -> Iterator[Finding]:
-    """Yield an error for each child that is not as the parent's log says.
+    """Yield an error for each child run that is not as the events of its parent say.
 
-    A child that the parent says has ended must be there. One that has not ended may be missing: its
-    task then begins it.
+    A child that has ended, as the parent says, must be in the log. A child that has not ended may be
+    missing: its task then begins it.
     """
     kind = kinds.of(state.kind)
     completed = set[str]()
@@ -111,7 +112,7 @@ def check(log: Log, state: State) -> Iterator[Finding]:
 
 
 def _checked(log: Log, run: str, wrong: Callable[[], str | None]) -> Iterator[Finding]:
-    """Yield an error with what `wrong` returns about a child, or with why its history is unreadable."""
+    """Yield one error if `wrong` returns a reason or the child's history cannot be read."""
     try:
         problem = wrong()
     except (ForgeError, EventsError) as error:
@@ -163,7 +164,7 @@ def _other(
     return f"the recorded end says another {', '.join(fields) or 'end'} than the run itself"
 
 
-#: Type of an event → why the result of a run that has one can be taken for no other run's.
+#: Type of an event → why the result of a run with such an event cannot be reused.
 _UNFIT = {
     events.Forked.type: "it is a fork: other settings may have decided a part of it",
     events.TaskQuarantined.type: "a task of it was given up",
@@ -176,14 +177,14 @@ _BY_THE_CLOCK = ("max_hours", "max_device_hours", "budget_hours")
 
 
 def identity(state: State, version: str) -> str:
-    """Return the digest of what equal runs have in common; `version` is that of the program."""
+    """Return the SHA-256 of what equal runs share: kind, program `version`, settings, pinned inputs."""
     settings = with_device(state.submitted.config.model_dump(mode="json"), state.device)
     whole = [state.kind, version, settings, kinds.of(state.kind).pins(state)]
     return hashlib.sha256(canonical_json(whole).encode()).hexdigest()
 
 
 def unfit(rows: Sequence[Envelope]) -> str | None:
-    """Return why a run's result can be taken for no other run's; None if it can."""
+    """Return the reason why no equal run can reuse a run's result; None if one can."""
     ends = [place for place, row in enumerate(rows, start=1) if row.type == events.Completed.type]
     if not ends:
         return "it has not completed"
@@ -193,7 +194,7 @@ def unfit(rows: Sequence[Envelope]) -> str | None:
 
 
 def alike(log: Log, submission: Submitted, kind: str) -> Iterator[list[Envelope]]:
-    """Yield the histories of the runs of a kind with these settings whose results can be taken."""
+    """Yield the rows of each run of a kind with these settings whose result can be reused."""
     settings = lineage.entry(submission.type, submission.payload())
     for row in log.streams(f"{kind}/"):
         if row.type == submission.type and lineage.entry(row.type, row.data) == settings:
@@ -203,7 +204,7 @@ def alike(log: Log, submission: Submitted, kind: str) -> Iterator[list[Envelope]
 
 
 def wrong(rows: Sequence[Envelope], state: State, reused: str) -> str | None:
-    """Return why a run with these rows is not the one that `reused` was recorded of; None if it is."""
+    """Return why a run cannot be the one whose recorded identity is `reused`; None if it can."""
     if (why := unfit(rows)) is not None:
         return f"it cannot have been taken for an equal one: {why}"
     if any(getattr(state.submitted.config, name, None) is not None for name in _BY_THE_CLOCK):

@@ -8,7 +8,7 @@ second and later events of an append name its first event as their cause.
 Of a run that came in an archive only as the past of a fork, this log has the archive's rows and no
 later ones, so that another archive may bring the rest. Such a run waits: a separate stream notes the
 event at which the run ends here, and while that event is the run's newest, no worker continues the
-run. A user who asks something of the run takes it over first (`imported`).
+run. A user's first request to the run makes that user its owner (`imported`).
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ class Log(Protocol):
 
 
 def first_keys(run: str) -> tuple[str, str]:
-    """Return the keys of which one is that of a run's first event, unique in the whole log."""
+    """Return (key of `submitted`, key of `forked`) of a run; its first event has one of them."""
     return f"{run}/{Submitted.type}", f"{run}/{Forked.type}"
 
 
 def stream_of(log: Log, run: str) -> str | None:
-    """Return the stream of the run of this whole name, or None.
+    """Return the name of the stream of a run, by the run's whole name; None if there is no such run.
 
-    A run's name is unique over all kinds: its first event's key is.
+    A run's name is unique over all kinds, because its first event's key is.
     """
     run_stream = log.holder(*first_keys(run))
     if run_stream is not None and kinds.is_run(run_stream) and run_of(run_stream) == run:
@@ -76,7 +76,7 @@ def stream_of(log: Log, run: str) -> str | None:
 
 
 def named_stream(log: Log, run: str) -> str:
-    """Return the stream of the run of this whole name. Raises NotFoundError."""
+    """Return the name of the stream of a run, by the run's whole name. Raises NotFoundError."""
     run_stream = stream_of(log, run)
     if run_stream is None:
         raise NotFoundError(f"run {run!r} is not known. List the runs with `forge runs`.")
@@ -84,9 +84,9 @@ def named_stream(log: Log, run: str) -> str:
 
 
 def full_name(log: Log, run: str) -> str:
-    """Return the id of the run that an id or the beginning of an id means.
+    """Return the id of the run of this id or beginning of an id. Raises NotFoundError.
 
-    Raises NotFoundError, and AmbiguousError if several ids begin so.
+    Raises AmbiguousError if several ids begin so.
     """
     if stream_of(log, run) is not None:
         return run
@@ -134,9 +134,9 @@ def history(
 
 
 def empty(name: str) -> State:
-    """Return the state of a run of the stream's kind before its first event.
+    """Return the state, before any event, of a run of the stream's kind. Raises NotFoundError.
 
-    Raises NotFoundError if the stream is no run's.
+    NotFoundError: the stream is not that of a run.
     """
     kind = kinds.kind_of(name)
     if kind is None:
@@ -155,7 +155,7 @@ def news(log: Log, state: State) -> list[Envelope]:
 
 
 def opened(log: Log, run: str, showing: bool = False) -> tuple[State, list[Envelope]]:
-    """Return a run's state and its whole history, by the run's whole name. Raises NotFoundError.
+    """Return (state, rows of the whole history) of a run, by its whole name. Raises NotFoundError.
 
     `showing` skips events that a newer version wrote; nothing may be decided from such a state.
     """
@@ -211,14 +211,14 @@ def about(task: Task) -> str | None:
 
 
 def words(task: Task) -> str:
-    """Return a task's key with short ids."""
+    """Return a task's key for messages: each digest in it is cut to 12 digits."""
     return re.sub("[0-9a-f]{64}", lambda digest: digest[0][:12], task.key)
 
 
 def difference(recorded: Json, again: Json) -> float | None:
-    """Return the largest |a − b| / max(|a|, |b|) of two data's numbers.
+    """Return the largest relative difference of numbers in two data; None if they differ in more.
 
-    Return None if the data differ in anything but numbers.
+    The relative difference of a and b is |a − b| / max(|a|, |b|).
     """
     if isinstance(recorded, bool) or isinstance(again, bool):
         return 0.0 if recorded is again else None
@@ -252,7 +252,7 @@ class Reference:
 
     @classmethod
     def parse(cls, text: str) -> Reference:
-        """Parse a reference that a user typed. Raises ConfigError."""
+        """Return the reference that a user's text means: RUN, RUN@57, RUN@g3. Raises ConfigError."""
         run, at, where = text.partition("@")
         match = re.fullmatch(r"(g?)(\d+)", where)
         if not run or (at and not match):
@@ -266,7 +266,7 @@ class Reference:
         return cls(run, generation=number) if match[1] else cls(run, place=number)
 
 
-#: Events whose cause is in another stream: no append begins with anything else that has a cause.
+#: Types of events whose cause may be in another stream; other events with a cause begin no append.
 _ALONE = ("submitted",)
 
 
@@ -276,7 +276,7 @@ def inside(row: Envelope) -> bool:
 
 
 def end_of_append(rows: Sequence[Envelope], index: int) -> int:
-    """Return the index after the append that begins with the row at `index`."""
+    """Return the index behind the last row of the append that begins with the row at `index`."""
     first = rows[index].event_id
     index += 1
     while index < len(rows) and rows[index].causation == first:
@@ -296,7 +296,7 @@ def appends(rows: Sequence[Envelope]) -> list[Sequence[Envelope]]:
 
 
 def at_place(rows: Sequence[Envelope], place: int) -> int:
-    """Return the place if the history may be cut there. Raises NotFoundError, ConfigError."""
+    """Return `place` as it is. Raises NotFoundError or ConfigError if no history can be cut there."""
     if not 0 < place <= len(rows):
         raise NotFoundError(f"there is no event {place}: the history has events 1 to {len(rows)}.")
     start = place - 1
@@ -313,7 +313,7 @@ def at_place(rows: Sequence[Envelope], place: int) -> int:
 
 
 def cut(rows: Sequence[Envelope], reference: Reference) -> Sequence[Envelope]:
-    """Return the history up to the place of a reference. Raises NotFoundError, ConfigError."""
+    """Return the rows up to the place of a reference. Raises NotFoundError, ConfigError."""
     if reference.generation is not None and rows:
         kind = kinds.kind_of(rows[0].stream)
         assert kind

@@ -22,7 +22,7 @@ from agent_forge.runs.record.lineage import Child, Line, place_at
 
 
 class _Folded:
-    """A run's state, and the lock under which it goes on."""
+    """A run's state, and the lock under which new events are folded into it."""
 
     def __init__(self) -> None:
         self.state: State | None = None
@@ -60,9 +60,9 @@ class RunCache:
         return None if folded is None else folded.state
 
     def refresh(self, run: str) -> tuple[State, list[Envelope]]:
-        """Return the run's state, up to date, and the events that were new.
+        """Return (the run's state, up to date; the rows that were new to it).
 
-        The state goes on with the next call: a caller that keeps it sees later events. Raises
+        The next call changes the same state: a caller that keeps it sees later events. Raises
         NotFoundError for an unknown run, and the errors of reading and folding; then the run is
         forgotten, because half a fold has no meaning.
         """
@@ -85,9 +85,9 @@ class RunCache:
 
     @contextmanager
     def reading(self, run: str, at: int | None = None) -> Generator[State]:
-        """Give the run's state, now or after `at` events, which no other thread carries on.
+        """Yield the run's state, now or after `at` events; no other thread changes it meanwhile.
 
-        The state is not to be changed, nor kept. Raises NotFoundError, and ConfigError for a place
+        The caller may not change or keep the state. Raises NotFoundError, and ConfigError for a place
         inside of an append.
         """
         folded, called = self._folded(run), self._names(run)
@@ -102,7 +102,7 @@ class RunCache:
         yield past
 
     def _names(self, run: str) -> Mapping[str, str]:
-        """Return digest → PHASE or PHASE:ROLE, of models of the run that this run is a task of."""
+        """Return digest → PHASE or PHASE:ROLE, of the models of the parent run; {} without a parent."""
         if self._showing and run not in self._called:
             parent, names = run.rpartition(".")[0], dict[str, str]()
             if parent and repository.stream_of(self._log, parent) is not None:
@@ -136,12 +136,12 @@ class RunCache:
             return folded
 
     def forget(self, run: str) -> None:
-        """Keep the run's state no longer."""
+        """Remove the run's state from the cache."""
         with self._lock:
             self._runs.pop(run, None)
 
     def shrink(self, busy: Collection[str] = ()) -> list[str]:
-        """Drop the longest unused runs beyond the size, those in `busy` last; return the dropped."""
+        """Drop the longest unused runs beyond the size, those in `busy` last; return their names."""
         dropped: list[str] = []
         with self._lock:
             while len(self._runs) > self._size:
@@ -156,7 +156,7 @@ _FAILED = frozenset({TaskFailed.type, TaskDied.type})
 
 
 class Journals:
-    """Events, without their data, of the runs that were asked for last. Safe with several threads."""
+    """Cache of the events, without their data, of the runs that were used last. Safe with threads."""
 
     def __init__(self, log: Log, runs: RunCache, size: int = 64) -> None:
         """Keep the events of at most `size` runs."""
@@ -165,7 +165,7 @@ class Journals:
         self._kept: OrderedDict[str, list[Line]] = OrderedDict()
 
     def lines(self, run: str) -> list[Line]:
-        """Return the events of a run's history, in order. Raises NotFoundError for an unknown run."""
+        """Return the events of a run's history as lines, in order. Raises NotFoundError."""
         with self._runs.reading(run) as state, self._lock:
             kept_lines = self._kept.setdefault(run, [])
             self._kept.move_to_end(run)
@@ -181,9 +181,9 @@ class Journals:
             return kept_lines[: state.place]
 
     def place(self, run: str, position: int) -> int:
-        """Return the place that a run was at when the log ended at this position.
+        """Return the place of a run when the log ended at this position. Raises NotFoundError.
 
-        Raises NotFoundError if the run had not begun.
+        NotFoundError: the run had not begun then.
         """
         place = place_at(self.lines(run), position)
         if place == 0:
@@ -192,11 +192,10 @@ class Journals:
 
     @contextmanager
     def children(self, state: State, upto: int | None = None) -> Generator[list[Child]]:
-        """Give the runs that a run has delegated, as they were at the position `upto` of the log.
+        """Yield a list of the runs that a run has delegated, as they were at the position `upto`.
 
-        None: as they are now. A run of a child's name that is no child is left out. The states are
-        not to be changed, nor kept. The caller holds the parent's state: locks are taken from the
-        parent down.
+        None: as they are now. A run of a child's name that is no child is left out. The caller may not
+        change or keep the states, and holds the parent's state: locks are taken from the parent down.
         """
         with ExitStack() as held:
             child_runs: list[Child] = []
@@ -210,7 +209,7 @@ class Journals:
             yield child_runs
 
     def parent(self, run: str) -> str | None:
-        """Return the run that this run is a task of; None if it is of none.
+        """Return the name of the run that this run is a task of; None if it is no run's task.
 
         A child's name begins with its parent's and a dot (`pipeline.plan.child_name`).
         """

@@ -67,6 +67,12 @@ def _task(kind: str, data: Data, names: Names) -> str:
     return f"{what}{attempt}: {' '.join(str(why).split())}"
 
 
+def _part(kind: str, data: Data, names: Names) -> str:
+    """Return what was done of a long task, in words."""
+    what = task(kind, data["task"], names) or str(data["task"])
+    return f"{what}: pieces {data['begin'] + 1:,} to {data['end']:,} of {data['of']:,}"
+
+
 def _reason(_kind: str, data: Data, _names: Names) -> str:
     return data.get("reason") or ""
 
@@ -85,6 +91,7 @@ def _divergence(kind: str, data: Data, names: Names) -> str:
 _GISTS: dict[str, Callable[[str, Data, Names], str]] = {
     "forked": _forked,
     **dict.fromkeys(("task_failed", "task_died", "task_quarantined"), _task),
+    "part_done": _part,
     "imported": lambda _, d, __: f"taken in by {d['owner']}; it waits to be resumed",
     "divergence_detected": _divergence,
     **dict.fromkeys(("failed", "paused", "resumed", "cancelled", "retried"), _reason),

@@ -85,19 +85,19 @@ class Check:
 
 
 def stream_of(run: str) -> str:
-    """Return the stream of a run's checks."""
+    """Return the name of the stream of a run's checks: checks/RUN."""
     return f"{STREAM}/{run}"
 
 
 def is_stream(stream: str) -> bool:
-    """Return True if a stream has the checks of a run."""
+    """Return True if a stream, by its name, has the checks of a run."""
     return stream.startswith(f"{STREAM}/")
 
 
 def of_run(store: EventStore, run: str) -> Iterator[Check]:
     """Yield the checks of a run, the oldest first.
 
-    An event that does not follow on the one before it ends them: what comes later proves nothing. An
+    They end before an event that does not follow on the one before it: later events prove nothing. An
     event of a newer version is skipped.
     """
     head = chain.GENESIS

@@ -36,11 +36,11 @@ class Curve:
         self._entry: Entry = dict(BLANK)
 
     def take(self, rows: Iterable[Envelope]) -> None:
-        """Note more rows, all of types that the registry knows."""
+        """Add the values of further rows, which are all of types that the registry knows."""
         for _, event in self._registry.load_each(rows):
             self._kind.row(self._entry, event)
 
     @property
     def values(self) -> list[float | None]:
-        """The values so far."""
+        """The values so far, one for each unit that is done; None for a unit without a value."""
         return json.loads(self._entry["curve"])

@@ -1,4 +1,4 @@
-"""Family of a model: its recipe's ancestors through all the runs of a log that it went through."""
+"""Family of a model: its ancestors in its own run and in the earlier runs of the log that led to it."""
 
 from __future__ import annotations
 
@@ -28,18 +28,12 @@ class Generation(NamedTuple):
 
 
 def family(store: EventStore, run: str, model: str = "") -> list[Generation]:
-    """Return the ancestors of a model run by run: its own run first, then those of what was given.
-
-    Raises NotFoundError.
-    """
+    """Return a model's ancestors, a Generation a run, its own first. Raises NotFoundError."""
     return _family(store, run, model, set())
 
 
 def of_registered(store: EventStore, model: str) -> list[Generation]:
-    """Return the family of a registered model, by its id or name; empty if no run of the log made it.
-
-    Raises NotFoundError.
-    """
+    """Return a registered model's family; empty if no run made the model. Raises NotFoundError."""
     row = model_registry.find(store, model)
     if row["run"] is None:
         return []
@@ -90,9 +84,9 @@ def by_run(generations: Sequence[Generation]) -> dict[str, list[Ancestor]]:
 
 
 def tree(generations: Sequence[Generation], lanes: Mapping[str, str]) -> Graph | None:
-    """Return the models as a graph with a lane for each run; `lanes`: run → what it is called.
+    """Return a graph of the models with a lane for each run; None without models.
 
-    None without any. Pure.
+    `lanes`: run → its name in the picture. Pure.
     """
     if not generations:
         return None
@@ -137,7 +131,7 @@ def _id(generation: Generation) -> str:
 
 
 def _columns(nodes: Mapping[str, Node], edges: Sequence[Edge]) -> dict[str, int]:
-    """Return node → column: behind all that it was made from, and no column has two lanes."""
+    """Return node id → column, after the columns of its sources; no column has two lanes."""
     depth = dict.fromkeys(nodes, 0)
     for _ in nodes:  # as often as the longest way has edges
         for edge in edges:
@@ -151,7 +145,7 @@ def _columns(nodes: Mapping[str, Node], edges: Sequence[Edge]) -> dict[str, int]
 
 
 def maker(store: EventStore, run: str, digest: str) -> tuple[str, str] | None:
-    """Return (run, recipe id) of the other run that made these weights; None if none is known."""
+    """Return (run, recipe id) of the other run that made these weights; None if it is not known."""
     name = said(store, digest)
     if name in (None, run):
         return None
@@ -161,7 +155,7 @@ def maker(store: EventStore, run: str, digest: str) -> tuple[str, str] | None:
 
 
 def said(store: EventStore, digest: str) -> str | None:
-    """Return the run that the registry says made these weights; None if it says nothing."""
+    """Return the name of the run that made these weights, by the registry; None if it is not known."""
     try:
         return model_registry.find(store, model_registry.id_of(digest))["run"]
     except NotFoundError:

@@ -28,9 +28,9 @@ def whole_name(store: EventStore, run: str) -> str | None:
 
 
 def full_name(store: EventStore, run: str) -> str:
-    """Return the id of the run that an id, a name or the beginning of an id means.
+    """Return the id of the run of this id, name or beginning of an id. Raises NotFoundError.
 
-    Raises NotFoundError, and AmbiguousError if several ids begin so.
+    Raises AmbiguousError if several ids begin so.
     """
     named = whole_name(store, run)
     if named is not None:
@@ -44,7 +44,7 @@ def full_name(store: EventStore, run: str) -> str:
 
 
 def _hint(store: EventStore, run: str) -> str:
-    """Return names that may have been meant, or the newest ones."""
+    """Return a sentence with the names that may have been meant, or else with the newest names."""
     names = [row["name"] for row in queries.page(store, 1000, parts=False)[0]]
     alike = difflib.get_close_matches(run, names, n=3)
     if alike:
@@ -55,17 +55,17 @@ def _hint(store: EventStore, run: str) -> str:
 
 
 def load(store: EventStore, run: str, showing: bool = False) -> Any:
-    """Return the state of the run that is meant; `showing` as for `repository.load`.
+    """Return the state of the run of this id, name or beginning of an id. Raises NotFoundError.
 
-    Raises NotFoundError, AmbiguousError.
+    `showing` is as for `repository.load`. Raises AmbiguousError, too.
     """
     return repository.load(store, full_name(store, run), showing)
 
 
 def load_of(kind: type[S], store: EventStore, run: str, showing: bool = False) -> S:
-    """Return the state of the run that is meant, which must be of a kind's class of states.
+    """Return the state of a run as `load` does; raise ConfigError if its class is not `kind`.
 
-    Raises ConfigError for a run of another kind, and what `load` raises.
+    It also raises what `load` raises.
     """
     return repository.load_of(kind, store, full_name(store, run), showing)
 
@@ -76,10 +76,10 @@ RESULT = "champion"
 
 
 def find(store: EventStore, text: str) -> tuple[str, str] | None:
-    """Return (run, model) that a text means, the model empty for the run's result.
+    """Return (run, model) that a text means, model "" for the run's result; None: no run's model.
 
-    None if it is neither the whole name of a run nor RUN:MODEL nor RUN/MODEL. Raise NotFoundError or
-    AmbiguousError for RUN:MODEL of no run.
+    A text is RUN, a whole name, or RUN:MODEL or RUN/MODEL. Raise NotFoundError or AmbiguousError for
+    RUN:MODEL of no run.
     """
     run, sign, model = split(text)
     if sign == ":":

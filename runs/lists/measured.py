@@ -24,13 +24,13 @@ class RunFigures(NamedTuple):
     kind: str
     #: True if the run made the model, False if the model was given to it.
     made: bool
-    #: Without those that a run before has measured with equal results.
+    #: Without those that an earlier run has measured with equal results.
     measurements: tuple[Measurement, ...]
-    #: Number of those.
+    #: Number of the measurements that are left out.
     again: int = 0
 
 
-#: Returns what the run of a whole name measured; it may have an earlier answer at hand.
+#: Returns the measurements of a run by its whole name; it may use a cached answer.
 Read = Callable[[str], RunFigures]
 
 
@@ -43,7 +43,7 @@ class ModelFigures(NamedTuple):
 
 
 def of_digest(store: EventStore, digest: str, read: Read) -> ModelFigures:
-    """Return what runs measured of the model with these weights, each equal result once."""
+    """Return the measurements, by run, of the model with these weights; each equal result once."""
     names = model_registry.runs_of(store, digest)
     runs: list[RunFigures] = []
     for name in names[:MOST_RUNS]:
@@ -59,7 +59,7 @@ def of_digest(store: EventStore, digest: str, read: Read) -> ModelFigures:
 
 
 def of_state(state: State, digest: str) -> RunFigures:
-    """Return what the run of a state measured of the model with these weights."""
+    """Return one run's measurements of the model with these weights, and if the run made it."""
     kind = kinds.of(state.kind)
     was_made = kind.made(state, digest) is not None
     return RunFigures(state.run, state.kind, was_made, tuple(kind.measurements(state, digest)))

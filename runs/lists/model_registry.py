@@ -72,7 +72,7 @@ class ModelRegistered(Event):
 
 @REGISTRY.upcaster("model_registered", 1)
 def _of_a_folder(data: Entry) -> Entry:
-    """Return `model_registered` with `origin`: only folders were registered."""
+    """Return the data of `model_registered` with an empty `origin`: only folders were registered."""
     return {**data, "origin": {}}
 
 
@@ -176,20 +176,20 @@ class Models:
     tables = (MODELS, RUNS)
 
     def apply(self, store: EventStore, connection: Connection, rows: Sequence[Envelope]) -> None:
-        """Put rows of the log into the table."""
+        """Put rows of the log into the tables; skip rows that bring no model."""
         for row in rows:
             try:
                 if row.stream == STREAM:
                     _refuse_unlinked(connection, row)
-                    self._registered(connection, row)
+                    self._take_user_event(connection, row)
                 elif kinds.is_run(row.stream) and row.type in _BRINGING:
-                    self._brought(store, connection, row)
+                    self._add_brought(store, connection, row)
                 elif kinds.is_run(row.stream) and row.type == Exported.type:
-                    self._exported(store, connection, row)
+                    self._note_export(store, connection, row)
             except (UnknownEventError, ForgeError):
                 continue  # of a newer version, or a fork whose past is gone: see `forge verify`
 
-    def _brought(self, store: EventStore, connection: Connection, row: Envelope) -> None:
+    def _add_brought(self, store: EventStore, connection: Connection, row: Envelope) -> None:
         """Add the models that a run's event brings."""
         kind, run = kinds.kind_of(row.stream), run_of(row.stream)
         assert kind
@@ -217,7 +217,7 @@ class Models:
             lineage = [id_of(digest) for digest in model["lineage"]]
             _put(connection, row, {"bytes": None, **values}, model["metrics"], lineage, run)
 
-    def _exported(self, store: EventStore, connection: Connection, row: Envelope) -> None:
+    def _note_export(self, store: EventStore, connection: Connection, row: Envelope) -> None:
         """Note the folder that an export wrote; add the model if the registry lacks it."""
         run = run_of(row.stream)
         state = fold(list(history(store, run, row.version)), showing=True)
@@ -237,7 +237,7 @@ class Models:
                 condition = MODELS.c.id == id_of(model["digest"])
                 connection.execute(MODELS.update().where(condition).values(path=model["path"]))
 
-    def _registered(self, connection: Connection, row: Envelope) -> None:
+    def _take_user_event(self, connection: Connection, row: Envelope) -> None:
         event = REGISTRY.load(row)
         if isinstance(event, ModelRemoved):
             condition = MODELS.c.id == event.id
@@ -274,7 +274,7 @@ _READ = frozenset({Submitted.type, Started.type})
 
 
 def _note(connection: Connection, row: Envelope, digest: str, run: str) -> None:
-    """Note that a run made a model or was given it, once."""
+    """Insert the row that a run made a model or was given it, unless there is one."""
     condition = (RUNS.c.digest == digest) & (RUNS.c.run == run)
     if connection.execute(select(RUNS.c.run).where(condition)).first() is None:
         values = {"digest": digest, "run": run, "first": row.position}
@@ -289,7 +289,7 @@ def _put(
     lineage: list[str],
     run: str | None,
 ) -> None:
-    """Add a model that is not in the registry yet, or that was taken out."""
+    """Insert a model's row, unless the registry has the model and it was not removed."""
     id_ = id_of(values["digest"])
     entry = connection.execute(select(MODELS.c.removed).where(MODELS.c.id == id_)).first()
     if entry is not None and not entry.removed:
@@ -320,7 +320,7 @@ def listed(
     limit: int = 1000,
     tag: str | None = None,
 ) -> tuple[list[Entry], int]:
-    """Return (the newest models, the number of all that match `kind`, `query` and `tag`)."""
+    """Return (entries of the newest models, the number of all) that match `kind`, `query`, `tag`."""
     catch_up(store, Models())
     condition = ~MODELS.c.removed
     if kind is not None:
@@ -341,9 +341,9 @@ def listed(
 
 
 def find(store: EventStore, id_: str) -> Entry:
-    """Return the model that an id, a name, a digest, or the beginning of an id or digest means.
+    """Return the entry of the model of this name, id, digest or beginning. Raises NotFoundError.
 
-    Raises NotFoundError, and AmbiguousError if several models match.
+    A beginning is that of an id or digest. Raises AmbiguousError if several models match.
     """
     catch_up(store, Models())
     tries = (
@@ -362,18 +362,18 @@ def find(store: EventStore, id_: str) -> Entry:
 
 
 def runs_of(store: EventStore, digest: str) -> list[str]:
-    """Return the runs that made a model with these weights or were given it, the newest first."""
+    """Return the names of the runs that made or were given these weights, the newest first."""
     catch_up(store, Models())
     query = select(RUNS.c.run).where(RUNS.c.digest == digest).order_by(RUNS.c.first.desc())
     return [row.run for row in store.database.rows(query)]
 
 
 def owner(store: EventStore, id_: str) -> tuple[str, int] | None:
-    """Return (owner, position) of an entry: the run's owner, or the user who registered the model.
+    """Return (owner, position of the first event) of an entry; None if there is no such entry.
 
-    The run's owner is that of the run list: the past of a fork or of an imported run names another
-    owner. A user who was added after the position only shares the name of an earlier user. None if
-    there is no entry.
+    The owner is that of the model's run, else the user who registered the model. A run's owner is that
+    of the run list: the past of a fork or of an imported run names another owner. A user who was added
+    after the position only shares the name of an earlier user.
     """
     catch_up(store, Models())
     rows = store.database.rows(select(MODELS).where(~MODELS.c.removed & (MODELS.c.id == id_)))
@@ -387,7 +387,7 @@ def owner(store: EventStore, id_: str) -> tuple[str, int] | None:
 
 
 def _called(name: str, run: str | None, run_name: str | None) -> str:
-    """Return what people read: a model's name with its run's name in the place of the run's id."""
+    """Return a model's name for people: with its run's name in the place of the run's id."""
     if run is None or run_name is None:
         return name
     if name.endswith(f" of {run}"):
@@ -396,7 +396,7 @@ def _called(name: str, run: str | None, run_name: str | None) -> str:
 
 
 def _recorded(store: EventStore, text: str) -> list[str]:
-    """Return the recorded names of models that may be meant by what `_called` returns."""
+    """Return the recorded model names that `text`, a name as `_called` gives it, may stand for."""
     what, of, run_name = text.rpartition(" of ")
     names = [f"{what}{of}{run}"] if of and (run := queries.named(store, run_name)) else []
     cuts = [place for place, letter in enumerate(text) if letter == "-"]
@@ -405,7 +405,7 @@ def _recorded(store: EventStore, text: str) -> list[str]:
 
 
 def _told(store: EventStore, rows: Sequence[Row[*Types]]) -> list[Entry]:
-    """Return rows of the registry as dictionaries; `run_name` is what the model's run is called."""
+    """Return rows of the registry as dictionaries, with `run_name`, the name of the model's run."""
     names = queries.names(store, {row.run for row in rows if row.run})
     return [
         {

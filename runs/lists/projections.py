@@ -181,7 +181,7 @@ class Names:
         self._runs = runs
 
     def free(self, run: str, name: str) -> tuple[str, str, int]:
-        """Return a free name for a run, the wanted one or the next like it, with stem and number."""
+        """Return (name, stem, number) for a run: of `name`, or of the next free name like it."""
         other_rows = [row for row in self._runs.values() if row["run"] != run]
         stored = RUNS.c.run.not_in([run, *self._runs])
         holder = select(RUNS.c.run).where(stored & (RUNS.c.name == name)).limit(1)
@@ -197,13 +197,13 @@ class Names:
         return numbered(name, number), name, number
 
     def parts(self, run: str) -> None:
-        """Bring the rows of the runs that a run has asked for, and of those below them."""
+        """Read the rows of the runs that a run has asked for, itself or through others, into `runs`."""
         inside = RUNS.c.run.startswith(f"{run}.", autoescape=True)
         for row in self._connection.execute(select(RUNS).where(inside)):
             self._runs.setdefault(row.run, entry_of(row))
 
     def of(self, run: str) -> str | None:
-        """Return the name of a run; None if it is in neither."""
+        """Return the name of a run; None if neither the batch nor the table has the run."""
         if run in self._runs:
             return self._runs[run]["name"]
         return self._connection.execute(select(RUNS.c.name).where(RUNS.c.run == run)).scalar()
@@ -231,7 +231,7 @@ class Batch:
             asker = self._askers.get(row.causation or "")
             self._runs[run] = {**_blank(kind.name, run, row), "part_of": asker}
             self._askers[row.event_id] = run
-            self._name(run, self._default(run))
+            self._set_name(run, self._default_name(run))
         entry = self._runs[run]
         if row.version <= entry["version"]:
             raise ChainError(row.stream, row.version, "it was inserted, or its version is taken")
@@ -247,8 +247,8 @@ class Batch:
         else:
             self._note(kind, run, event)
 
-    def _default(self, run: str) -> str:
-        """Return what a run is called that no user has named."""
+    def _default_name(self, run: str) -> str:
+        """Return the name of a run that no user has named: by its parent, its id, or kind and day."""
         entry = self._runs[run]
         parent = entry["part_of"]
         name = self._names.of(parent) if parent else None
@@ -257,14 +257,14 @@ class Batch:
             return part or run
         return dated(entry["kind"], entry["submitted_at"])
 
-    def _name(self, run: str, name: str) -> None:
-        """Call a run by a name, or by the next free one like it."""
+    def _set_name(self, run: str, name: str) -> None:
+        """Set a run's name to `name`, or to the next free one like it."""
         name, stem, number = self._names.free(run, name)
         self._runs[run] |= {"name": name, "stem": stem, "number": number}
         self._changed[run] = None
 
     def _describe(self, run: str, event: events.Described) -> None:
-        """Note a user's words; runs that it asked for are called after it."""
+        """Put a user's words into a run's row; a new name also renames the runs that it asked for."""
         entry = self._runs[run]
         if event.note is not None:
             entry["note"] = event.note
@@ -275,14 +275,14 @@ class Batch:
         if event.name is None:
             return
         entry["named"] = bool(event.name)
-        self._name(run, event.name or self._default(run))
+        self._set_name(run, event.name or self._default_name(run))
         self._names.parts(run)
         for part in sorted(name for name in self._runs if name.startswith(f"{run}.")):
             if not self._runs[part]["named"] and self._runs[part]["part_of"]:
-                self._name(part, self._default(part))
+                self._set_name(part, self._default_name(part))
 
     def _inherit(self, store: EventStore, kind: AnyKind, run: str, fork: events.Forked) -> None:
-        """Give a fork what its past says, to begin with."""
+        """Fill the row of a fork by the events of its past."""
         entry = self._runs[run]
         try:
             past = list(history(store, fork.parent, fork.version))
@@ -344,7 +344,7 @@ def _bounded(priority: int) -> int:
 
 
 def _cut(text: str | None) -> str | None:
-    """Return a reason of at most `MOST_REASON` characters."""
+    """Return a reason, cut to `MOST_REASON` characters; None without a reason."""
     return text if text is None or len(text) <= MOST_REASON else f"{text[:MOST_REASON]} …"
 
 
@@ -384,7 +384,7 @@ def _blank(kind: str, run: str, first: Envelope) -> Entry:
 
 
 def _status(entry: Entry) -> str:
-    """Return the word that `State.status` has for the run of a row."""
+    """Return the status of a row's run: how it ended, or "paused", "running" or "submitted"."""
     if entry["ended"]:
         return entry["ended"]
     waits = entry["paused"] or entry["past"]
@@ -400,7 +400,7 @@ _STEM = 60
 
 
 def check(name: str) -> str:
-    """Return the name of a run. Raises ConfigError if no run may be called so."""
+    """Return the name as it is. Raises ConfigError if no run can have it."""
     if NAME.fullmatch(name) is None:
         raise ConfigError(
             f"a run cannot be called {name[:100]!r}: give 1 to 100 letters (a to z, A to Z), digits or "
@@ -410,18 +410,18 @@ def check(name: str) -> str:
 
 
 def split(name: str) -> tuple[str, int]:
-    """Return stem and number of a name: (mini-1128, 2) of mini-1128-2, and (mini, 1) of mini."""
+    """Return (stem, number) of a name: (mini-1128, 2) of mini-1128-2, and (mini, 1) of mini."""
     match = _NUMBERED.fullmatch(name)
     return (match[1], int(match[2])) if match else (name, 1)
 
 
 def numbered(stem: str, number: int) -> str:
-    """Return the name with this stem and number."""
+    """Return the name of a stem and a number: mini-2 of (mini, 2), and mini of (mini, 1)."""
     return stem if number == 1 else f"{stem}-{number}"
 
 
 def dated(text: str, submitted_at: str) -> str:
-    """Return a name of a kind's or a file's name and a day: mini-1128 of mini and 2026-11-28T…
+    """Return a run's name from a kind or file name and the day: mini-1128 of mini, 2026-11-28T…
 
     Characters that a name cannot have become dashes.
     """

@@ -20,9 +20,9 @@ _INTERNAL = frozenset({"stem", "number", "named"})
 
 
 def _told(row: Row[*Types]) -> Entry:
-    """Return a row of the run list as a dictionary, with what its kind says of units and curve.
+    """Return a row of the run list as a dictionary, with its kind's words for units and curve.
 
-    What is done and the result have the names that they have in a merging run. Device seconds are
+    `done` and `result` have the names of a merging run: `generation`, `champion`. Device seconds are
     those of the run and of the runs that it delegates.
     """
     values = {name: value for name, value in entry_of(row).items() if name not in _INTERNAL}
@@ -62,7 +62,7 @@ def page(
     descending: bool = True,
     parts: bool = True,
 ) -> tuple[list[Entry], int]:
-    """Return (the newest matches older than cursor `before`, the number of all matches).
+    """Return (rows of the newest matches before the cursor `before`, the number of all matches).
 
     `first` of the last row is the cursor of the next page. Sorted by one of `SORTS`, a page begins
     after as many rows as `before` says; runs without a value come last. Without `parts`, runs that
@@ -101,7 +101,7 @@ def _wanted(
     kind: str | None,
     parts: bool,
 ) -> ColumnElement[bool]:
-    """Return the condition of the filters that `page` takes."""
+    """Return the SQL condition of the filters that `page` takes."""
     condition: ColumnElement[bool] = true()
     if not parts:
         condition &= RUNS.c.part_of.is_(None)
@@ -137,14 +137,14 @@ def row(store: EventStore, run: str) -> Entry | None:
 
 
 def named(store: EventStore, name: str) -> str | None:
-    """Return the run that is called so; None if none is."""
+    """Return the id of the run with this name; None if there is none."""
     catch_up(store, Runs())
     rows = store.database.rows(select(RUNS.c.run).where(RUNS.c.name == name))
     return rows[0].run if rows else None
 
 
 def measured(store: EventStore, ids: Collection[str]) -> dict[str, float]:
-    """Return id of a result → its bits per byte on the test slice, by the newest run of it."""
+    """Return result id → bits per byte on the test slice, of the newest run with that result."""
     catch_up(store, Runs())
     scale = (RUNS.c.metric == "bits per byte") & (RUNS.c.measured_on == "test slice")
     condition = scale & RUNS.c.result.in_(list(ids)) & RUNS.c.value.is_not(None)
@@ -153,20 +153,20 @@ def measured(store: EventStore, ids: Collection[str]) -> dict[str, float]:
 
 
 def names(store: EventStore, runs: Collection[str]) -> dict[str, str]:
-    """Return run → name, of those of the runs that are known."""
+    """Return run id → name, of those of the runs that are known."""
     catch_up(store, Runs())
     rows = store.database.rows(select(RUNS.c.run, RUNS.c.name).where(RUNS.c.run.in_(list(runs))))
     return {row.run: row.name for row in rows}
 
 
 def called_like(store: EventStore, text: str) -> Select[str]:
-    """Return the query for the runs in whose names the text stands."""
+    """Return the SQL query for the ids of the runs whose names contain the text."""
     catch_up(store, Runs())
     return select(RUNS.c.run).where(RUNS.c.name.contains(text, autoescape=True))
 
 
 def name(store: EventStore, run: str) -> str:
-    """Return what a run is called, for messages: its id if the log cannot say it now."""
+    """Return a run's name for messages; its id if the run is unknown or the log cannot be read."""
     try:
         return names(store, [run]).get(run, run)
     except EventsError:
@@ -187,7 +187,7 @@ def position(store: EventStore) -> int:
 
 
 def queue(store: EventStore, limit: int | None = None) -> list[Entry]:
-    """Return the runs that have not ended: the highest priority first, then the oldest."""
+    """Return the rows of the runs that have not ended, by priority, the highest first, then by age."""
     catch_up(store, Runs())
     waiting = select(*WHOLE).where(RUNS.c.ended.is_(None))
     query = waiting.order_by(RUNS.c.priority.desc(), RUNS.c.first).limit(limit)

@@ -1,7 +1,7 @@
 """Sessions: work that is grouped by a script of a user's own, with its progress and its models.
 
-The source documents' registry has them. They are events of one stream, `sessions`; a session is what
-they fold to. Pure, but for `found` and `every`, which read the log.
+The source documents' registry has sessions. Their events are in one stream, `sessions`, and fold to
+the sessions. Pure, but for `found` and `every`, which read the log.
 """
 
 from __future__ import annotations

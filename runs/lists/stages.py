@@ -1,6 +1,6 @@
 """List of the runs that delegate runs, such as pipelines: how their stages stand.
 
-All of it is of the run list: no log is folded.
+All data come from the run list: no log is folded.
 
 A kind that delegates notes its stages in its row (`Kind.row`), as the JSON of a list:
 
@@ -8,7 +8,7 @@ A kind that delegates notes its stages in its row (`Kind.row`), as the JSON of a
     state          how it stands by the parent's events (`runs.panels.stages.Standing`)
     gate, says     the figure of a gate that has stopped it, and why in a sentence; empty if none has
     run            the run that a click opens; None if none is known yet
-    seen           what the kind needs to go on noting; not shown
+    seen           what the kind needs to note later events; not shown
 
 A run of a stage that has not ended says more about it than the parent's events: it is looked up.
 """
@@ -60,7 +60,7 @@ class Chosen(NamedTuple):
 def page(
     store: EventStore, limit: int, before: int = 0, chosen: Chosen = Chosen()
 ) -> tuple[list[Entry], int]:
-    """Return (rows of runs that delegate, behind the first `before` of them, the number of all).
+    """Return (at most `limit` rows of runs that delegate, after the first `before`; number of all).
 
     Each row has `stages`, a list, and `spent`: its own device seconds and those of its runs. Runs
     without a value come last in a sorted list. Raises ProjectionError.
@@ -89,7 +89,7 @@ def _ordered(query: Select[*Types], chosen: Chosen) -> Select[*Types]:
 
 
 def standing(store: EventStore, rows: Iterable[Entry]) -> list[Entry]:
-    """Return rows with their stages as a list, each stage as its runs say that it stands now."""
+    """Return the rows with `stages` as a list, each stage in its present state by its own runs."""
     entries: list[Entry] = [
         {**row, "undecided": stopped(row) is not None, "stages": json.loads(row["stages"])}
         for row in rows
@@ -105,7 +105,7 @@ def standing(store: EventStore, rows: Iterable[Entry]) -> list[Entry]:
 
 
 def _stage(parent: str, number: int, noted: Entry, runs: Mapping[str, str]) -> Entry:
-    """Return a stage as it is shown; `runs`: the parent's runs, with the status of each.
+    """Return the fields of a stage that are shown; `runs`: each run of the parent → its status.
 
     A run that has ended counts as running until the parent records its end.
     """
@@ -122,7 +122,7 @@ def _stage(parent: str, number: int, noted: Entry, runs: Mapping[str, str]) -> E
 
 
 def needing(store: EventStore, owner: str | None, limit: int) -> tuple[list[Entry], int]:
-    """Return (the runs that have failed, the newest failure first, the number of all).
+    """Return (rows of the runs that have failed, the newest failure first; the number of all).
 
     Runs that are tasks of others are left out: the other run fails with them. `owner`: only this
     user's runs. `stopped` of a row is the stage that a gate has stopped, None if none has.
@@ -137,7 +137,7 @@ def needing(store: EventStore, owner: str | None, limit: int) -> tuple[list[Entr
 
 
 def stopped(row: Entry) -> Entry | None:
-    """Return the stage of a failed run for whose gate a user has to decide; None if there is none."""
+    """Return name, gate and reason of the stage that waits for a user's decision; None without one."""
     stages: list[Entry] = json.loads(row["stages"] or "[]") if row["ended"] == "failed" else []
     matches = (stage for stage in stages if stage["state"] == _STOPPED)
     return next(({name: s[name] for name in ("name", "gate", "says")} for s in matches), None)

@@ -59,7 +59,7 @@ def tables(kind: str) -> Mapping[str, Callable[[State, Sequence[Envelope]], Tabl
 
 
 def table(name: str, state: State, rows: Sequence[Envelope]) -> Table:
-    """Return the table of that name. Raises ConfigError."""
+    """Return the table `name` of a run, made from its state and its rows. Raises ConfigError."""
     tables_by_name = tables(state.kind)
     if name not in tables_by_name:
         raise ConfigError(f"there is no table {name!r}: there are {', '.join(tables_by_name)}.")

@@ -40,7 +40,7 @@ class Result(Shape):
 
 
 def listed(metric: Metric, value: float | None, on: str = "") -> Entry:
-    """Return a result as a run's row of the run list has it, for `View.row`."""
+    """Return the columns of a result in the run list: metric, value, unit, better, measured_on."""
     return {
         "metric": metric.name,
         "value": value,
@@ -90,7 +90,7 @@ class Fact(Shape):
     unit: str = ""
 
     def words(self) -> str:
-        """Return the value with its unit."""
+        """Return the value with its unit as a text."""
         if isinstance(self.value, str):
             return f"{self.value} {self.unit}".rstrip()
         return measured(self.value, self.unit)

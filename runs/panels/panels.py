@@ -161,9 +161,9 @@ COMPARED: Mapping[Verdict, str] = {
 
 
 def verdict(low: float, high: float, rounding: float = 0.0) -> Verdict:
-    """Return what ours is beside another, by the 95 % interval of its lead.
+    """Return "better", "level" or "worse": ours beside another, by its lead's 95 % interval.
 
-    It is better or worse if the whole interval lies beyond zero by more than `rounding`.
+    Ours is better or worse if the whole interval lies beyond zero by more than `rounding`.
     """
     return "better" if low > rounding else "worse" if high < -rounding else "level"
 

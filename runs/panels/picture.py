@@ -12,7 +12,7 @@ class Picture(Figure):
     """A figure made without pyplot that a notebook can still show."""
 
     def _repr_png_(self) -> bytes:
-        """Return the figure as a PNG file; notebooks call this method."""
+        """Return the figure as the bytes of a PNG file; notebooks call this method."""
         written = io.BytesIO()
         # its types leave the keywords open
         self.savefig(written, format="png")  # pyright: ignore[reportUnknownMemberType]

@@ -79,7 +79,7 @@ _PAGE = """\
 
 
 def page(markdown: str, title: str, svg: bytes | None = None) -> bytes:
-    """Return a report's Markdown as an HTML file in UTF-8, with its picture (an SVG file) inside.
+    """Return a report's Markdown as the bytes of an HTML file, with its picture (an SVG file) inside.
 
     A report of several sections has a table of contents below its title. The picture stands at its line
     of the Markdown, else before the first section. Without `svg` it is left out.
@@ -102,7 +102,7 @@ def page(markdown: str, title: str, svg: bytes | None = None) -> bytes:
 
 
 def embedded(content: bytes) -> bytes | None:
-    """Return the picture (an SVG file) inside of a page; None if there is none."""
+    """Return the bytes of the picture (an SVG file) inside of a page; None if there is none."""
     match = _EMBEDDED.search(content.decode("utf-8", "replace"))
     try:
         return base64.b64decode(match[1], validate=True) if match else None
@@ -111,7 +111,7 @@ def embedded(content: bytes) -> bytes | None:
 
 
 def renderer(content: bytes) -> str | None:
-    """Return the program that a page says it was rendered by; None if the page says nothing."""
+    """Return name and version of the program that rendered a page; None if the page has neither."""
     match = _RENDERED.search(content.decode("utf-8", "replace"))
     return match[1] if match else None
 
@@ -137,7 +137,7 @@ def _rendered(markdown: str, sections: list[str]) -> str:
 
 
 def _contents(sections: Sequence[str]) -> str:
-    """Return the table of contents: a link to each section."""
+    """Return the table of contents as HTML: a link to each section."""
     links = (
         f'<li><a href="#section-{number}">{escape(words)}</a></li>'
         for number, words in enumerate(sections, start=1)
@@ -146,7 +146,7 @@ def _contents(sections: Sequence[str]) -> str:
 
 
 def _allowed(url: str) -> bool:
-    """Return True if a link may lead to the address."""
+    """Return True if the address begins with https://: no other link is allowed."""
     return url.lower().startswith("https://")
 
 

@@ -83,7 +83,7 @@ class SideBySide(Shape):
 
 
 def side_by_side(runs: Sequence[ComparedRun]) -> SideBySide:
-    """Return runs side by side. Raises ConfigError for fewer than two of them, or too many."""
+    """Return the runs' heads, judgements, unequal settings and common panels. Raises ConfigError."""
     if not 2 <= len(runs) <= MOST_RUNS:
         raise ConfigError(f"2 to {MOST_RUNS} runs are compared at once, not {len(runs)}.")
     shared = [run.panels for run in runs]
@@ -147,13 +147,13 @@ def overlaid(panels: Sequence[RunPanel]) -> list[Lines]:
 
 
 def _panel_name(panel: str, number: int, line: str) -> str:
-    """Return the name of the chart of one line: "loss-base"; the number stands for other letters."""
+    """Return a chart's name for one line: "loss-base", or "loss-2" if the line's name does not fit."""
     word = re.sub(r"[^a-z0-9]+", "-", line.lower()).strip("-")
     return f"{panel[:20]}-{word if word and len(word) <= 40 else number}"
 
 
 def _axes(panel: Lines) -> tuple[str, ...]:
-    """Return what both axes of lines measure."""
+    """Return (name of x, unit of x, name of y, unit of y) of a panel of lines."""
     return panel.x.name, panel.x.unit, panel.y.name, panel.y.unit
 
 

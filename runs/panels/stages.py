@@ -159,12 +159,12 @@ def _count(number: int, word: str) -> str:
 
 
 def _start(children: Iterable[Child]) -> str:
-    """Return the earliest time of all bars."""
+    """Return the time at which the first of the children began, as the log has it."""
     return min((child.began for child in children), key=datetime.fromisoformat)
 
 
 def _since(began: str, time: str) -> float:
-    """Return seconds between two times; 0 if a clock was set back."""
+    """Return the seconds from one recorded time to another; 0 if a clock was set back."""
     return max(0.0, elapsed(began, time).total_seconds())
 
 

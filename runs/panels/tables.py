@@ -64,7 +64,7 @@ def _safe(cell: object) -> object:
 
 
 def table(panel: Panel) -> tuple[list[str], Iterator[Row]]:
-    """Return (columns, rows) with all data of a panel."""
+    """Return (names of the columns, iterator of the rows) with all data of a panel."""
     match panel:
         case Lines():
             return ["series", "role", "seed", panel.x.name, panel.y.name, "low", "high"], _lines(panel)
@@ -191,7 +191,7 @@ def markdown(overview: Panels) -> str:
 
 
 def called(report: str, run: str, name: str) -> str:
-    """Return a run's report with its name: beside its id in the first line, else in its place."""
+    """Return the report with the run's name: beside its id in the first line, elsewhere instead."""
     heading, line, rest = report.partition("\n")
     if name != run:
         heading = re.sub(rf"(?<![\w.-]){re.escape(run)}(?![\w.-])", f"{name} ({run})", heading, count=1)
@@ -199,7 +199,7 @@ def called(report: str, run: str, name: str) -> str:
 
 
 def renamed(text: str, run: str, name: str) -> str:
-    """Return a text whose code, such as a command, has a run's name in the place of its id."""
+    """Return the text with the run's name in the place of its id in all code, such as commands."""
     id_ = re.compile(rf"(?<![\w.-]){re.escape(run)}(?![\w-])")
     return re.sub(r"`[^`]*`", lambda code: id_.sub(lambda _: name, code[0]), text)
 
@@ -250,7 +250,7 @@ def _table(panel: Panel) -> Iterator[str]:
 
 
 def _cell(value: object) -> str:
-    """Return a value for a cell: in one line, cut, and without meaning in Markdown or HTML."""
+    """Return a value as the text of a cell: one line, cut, with Markdown and HTML escaped."""
     if value is None:
         return "–"
     if isinstance(value, float):
@@ -260,7 +260,7 @@ def _cell(value: object) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text without meaning in Markdown or HTML."""
+    """Return a text with the characters escaped that mean something in Markdown or HTML."""
     for mark, plain in (("\\", "\\\\"), ("|", "\\|"), ("<", "&lt;"), ("[", "\\["), ("`", "\\`")):
         text = text.replace(mark, plain)
     return text

@@ -94,7 +94,7 @@ def thin_series(series: Series, points: int = POINTS) -> Series:
 
 
 def _extremes(series: Series, buckets: int) -> Iterator[int]:
-    """Yield the places that each bucket keeps."""
+    """Yield the indices of the points that each bucket keeps."""
     count = len(series.x)
     for number in range(buckets):
         span = range(number * count // buckets, (number + 1) * count // buckets)
@@ -115,7 +115,7 @@ def _known(values: Sequence[float | None], span: range) -> list[tuple[float, int
 
 
 def within(panel: Panel, begin: float | None, end: float | None, points: int = POINTS) -> Panel:
-    """Return lines between two places of their axis, thinned as `thin` does; None is an open end.
+    """Return a panel of lines, cut to two places of its axis and thinned; None is an open end.
 
     Of each line the nearest point beyond either end stays, so that the line leaves the picture where
     it does. `total` says how many points there are in between if some are left out. Raises
@@ -130,7 +130,7 @@ def within(panel: Panel, begin: float | None, end: float | None, points: int = P
 
 
 def _between(series: Series, low: float, high: float) -> Series:
-    """Return the points from the last one before `low` to the first one after `high`."""
+    """Return the series from its last point before `low` to its first point after `high`."""
     inside = [i for i, place in enumerate(series.x) if low <= place <= high]
     before = [i for i, place in enumerate(series.x) if place < low]
     after = [i for i, place in enumerate(series.x) if place > high]
@@ -139,7 +139,7 @@ def _between(series: Series, low: float, high: float) -> Series:
 
 
 def _picked(series: Series, places: Sequence[int]) -> Series:
-    """Return the series with these of its points."""
+    """Return the series with only the points at the indices `places`."""
     parts = {"x": series.x, "y": series.y, "low": series.low, "high": series.high}
     picked = {k: None if v is None else tuple(v[i] for i in places) for k, v in parts.items()}
     return series.model_copy(update=picked)

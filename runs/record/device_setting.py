@@ -27,5 +27,5 @@ def with_device(settings: Mapping[str, object], pinned: str) -> dict[str, object
 
 
 def on_cpu(data: Data) -> dict[str, Any]:
-    """Upcast settings from before auto was the default: a run that names no device was for the CPU."""
+    """Return an old event's data with the device CPU if it names none: auto was not the default."""
     return {**data, "config": {"device": CPU, **data["config"]}}

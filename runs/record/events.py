@@ -282,5 +282,5 @@ def registry(
 
 
 def without_volatile(event: Event) -> dict[str, Any]:
-    """Return the event's data without the fields that may differ by luck."""
+    """Return the event's data without the fields in `LUCK`, which differ between equal runs."""
     return {k: v for k, v in event.model_dump(mode="json").items() if k not in LUCK}

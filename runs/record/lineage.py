@@ -45,12 +45,12 @@ NEWEST = RULES[0]
 
 
 def entry(type_: str, text: str) -> str:
-    """Return the hash of the part of an event's data that all runs of this seed must share."""
+    """Return the SHA-256 of the part of an event's data that all runs of this seed must share."""
     return digest(shared(type_, json.loads(text)))
 
 
 def digest(data: object) -> str:
-    """Return the hash of data."""
+    """Return the SHA-256 of data as canonical JSON, 64 hex digits."""
     return hashlib.sha256(canonical_json(data).encode()).hexdigest()
 
 
@@ -161,6 +161,6 @@ def device(event: object) -> float:
 
 
 def elapsed(earlier: str, later: str) -> timedelta:
-    """Return the time between two recorded times; zero if the clock was set back in between."""
+    """Return the timedelta between two recorded times; zero if a clock was set back in between."""
     passed = datetime.fromisoformat(later) - datetime.fromisoformat(earlier)
     return max(passed, timedelta())

@@ -45,7 +45,7 @@ def read_prompt(file: Path) -> str:
 
 
 def _read(file: Path, most: int, error: type[ForgeError]) -> bytes:
-    """Return a file's content. Raise `error` if it is no ordinary file or too large."""
+    """Return a file's bytes. Raise `error` if it is no ordinary file or too large."""
     try:
         check_size(file, most, error)
         with file.open("rb") as opened:
@@ -68,7 +68,7 @@ def check_size(file: Path, most: int = MOST_BYTES, error: type[ForgeError] = Sou
 
 
 def read_json(file: Path, most: int = MOST_BYTES, error: type[ForgeError] = SourceError) -> Any:
-    """Return what a JSON file holds. Raise `error` if it is no JSON, too large or nested too deep."""
+    """Return a JSON file's content. Raise `error` if it is no JSON, too large or nested too deep."""
     raw = _read(file, most, error)
     try:
         return parse_json(raw)
@@ -83,7 +83,7 @@ class UnusualJSONError(ValueError):
 
 
 def parse_json(raw: bytes, levels: int = DEEPEST) -> Any:
-    """Return what UTF-8 JSON holds. Raise ValueError for other text, UnusualJSONError beyond a bound.
+    """Return the content of UTF-8 JSON. Raise ValueError, or UnusualJSONError for too many values.
 
     Values are counted before the first is made. `levels` is the bound of nested lists and objects.
     """
@@ -104,7 +104,7 @@ def parse_json(raw: bytes, levels: int = DEEPEST) -> Any:
 def read_object(
     file: Path, most: int = MOST_BYTES, error: type[ForgeError] = SourceError
 ) -> dict[str, Any]:
-    """Return the object that a JSON file holds. Raise `error` for anything else."""
+    """Return the object in a JSON file as a dictionary. Raise `error` for anything else."""
     content: Json = read_json(file, most, error)
     if not isinstance(content, dict):
         raise error(f"{file} does not hold an object of settings.")

@@ -21,7 +21,7 @@ def version() -> str:
 
 
 def commit() -> str | None:
-    """Return the commit, with "+changes" if a checkout differs from it; None if it is not known."""
+    """Return the commit's hash, with "+changes" if a checkout differs from it; None if not known."""
     try:
         return json.loads(Path(__file__).with_name(FILE).read_text("utf-8"))["commit"]
     except (OSError, ValueError, KeyError):
@@ -29,7 +29,7 @@ def commit() -> str | None:
 
 
 def of_checkout(folder: Path) -> str | None:
-    """Return the commit of a checkout's root folder; None for another folder, or without git."""
+    """Return the hash as `commit` does, of the checkout with this root folder; None without one."""
     if not (folder / ".git").exists():
         return None
     commit_hash = _git(folder, "rev-parse", "--short=12", "HEAD")

@@ -119,7 +119,7 @@ NOT_A_READER_S = (
 def child_environment(
     kind: Kind, environment: Mapping[str, str] | None = None, hub: bool = True
 ) -> dict[str, str]:
-    """Return what a child of this kind gets of `environment`, by default this process's environment.
+    """Return the variables that a child of this kind gets of `environment` (None: this process's).
 
     Without `hub`, or if HF_HUB_OFFLINE forbids the Hub, a child gets no token and asks no Hub. A
     scorer's environment is not changed by either.

@@ -24,7 +24,7 @@ def rough(seconds: float) -> str:
 
 
 def day(recorded_at: str) -> str:
-    """Return a time of the log without its seconds."""
+    """Return a recorded time as "2026-11-28 at 09:30 UTC"."""
     return recorded_at[:16].replace("T", " at ") + " UTC"
 
 
@@ -40,14 +40,14 @@ PATIENCE = 15.0
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Return the seconds that a piece of work takes."""
+    """Do a piece of work; return the seconds that it took."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
 
 
 def least(work: Callable[[], object]) -> float:
-    """Return the seconds that a piece of work takes; if that is short, the less of two times.
+    """Do a piece of work, and again if it was short; return the seconds of the faster time.
 
     The first time also opens files and warms caches, and other work on the machine may disturb it.
     """
@@ -55,7 +55,7 @@ def least(work: Callable[[], object]) -> float:
 
 
 def least_of_both(work: Callable[[], object]) -> tuple[float, float]:
-    """Return the seconds of `least`, and the processor seconds of all threads in the same time."""
+    """Work as `least` does; return (its seconds, processor seconds of all threads in that time)."""
     first = _of_both(work)
     return first if first[0] > PATIENCE else min(first, _of_both(work))
 

@@ -38,7 +38,7 @@ class Respondent:
         return self._asked(question, patience, False)[0]
 
     def ask_for_bytes(self, question: object, patience: float) -> tuple[Any, bytes]:
-        """Return the answer, an object, and the `size` bytes that follow it. Raise as `ask` does."""
+        """Return (the answer, an object; the `size` bytes that follow it). Raise as `ask` does."""
         return self._asked(question, patience, True)
 
     def _asked(self, question: object, patience: float, more: bool) -> tuple[Any, bytes]:
@@ -68,7 +68,7 @@ class Respondent:
         return answer, rest
 
     def _piece(self, deadline: float) -> bytes:
-        """Return what there is to read. Raise TimeoutError, or ValueError at the end."""
+        """Return the next bytes, at least one. Raise TimeoutError, or ValueError at the end."""
         assert self.process.stdout
         left = max(0.0, deadline - time.monotonic())
         if not select.select([self.process.stdout], [], [], left)[0]:

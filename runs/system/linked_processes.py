@@ -18,7 +18,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def tied(command: Sequence[str]) -> list[str]:
-    """Return the command that runs `command` and ends with this process."""
+    """Return a command that runs `command` in a process that ends with this one."""
     return [sys.executable, "-I", "-S", os.path.abspath(__file__), str(os.getpid()), *command]
 
 

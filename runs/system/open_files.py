@@ -42,7 +42,7 @@ def allow_many() -> None:
 
 @contextmanager
 def reading(file: Path) -> Generator[None]:
-    """Turn the machine's faults on opening or reading `file` into an UnavailableError.
+    """Turn the machine's faults in a `with` block that reads `file` into an UnavailableError.
 
     Other errors pass. Libraries report a lack of descriptors as an error of their own without a
     number, or as a file that does not exist.
@@ -87,13 +87,13 @@ DECIDES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
 
 def sleep_by_default(env: MutableMapping[str, str] = os.environ) -> None:
-    """Make waiting threads sleep, here and in child processes, unless the user decided."""
+    """Set OMP_WAIT_POLICY so that waiting threads sleep, also in children, unless the user decided."""
     if not any(env.get(name) for name in DECIDES):
         env["OMP_WAIT_POLICY"] = "PASSIVE"
 
 
 def said(env: MutableMapping[str, str] = os.environ) -> tuple[bool, str]:
-    """Return True if threads sleep, and the variables that say so."""
+    """Return (True if waiting threads sleep, the variables that decide it as "NAME=value, …")."""
     settings = [f"{name}={env[name]}" for name in DECIDES if env.get(name)]
     sleeps = env.get("OMP_WAIT_POLICY", "").strip().upper() == "PASSIVE"
     counts = [env[name].strip() for name in DECIDES[1:] if env.get(name)]

@@ -30,7 +30,7 @@ def installed(module: str) -> bool:
 
 
 def command(*modules: str) -> str:
-    """Return the command that installs the packages of some modules."""
+    """Return the `pip install` command for the packages of some modules."""
     requirements = [text for module in modules for text in REQUIREMENTS[module]]
     return f"pip install {shlex.join(requirements)}"
 

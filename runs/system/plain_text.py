@@ -75,10 +75,9 @@ def for_reader(value: object) -> object: ...
 
 
 def for_reader(value: object) -> object:
-    """Return plain data for a reader that takes text for more than it shows: a language model.
+    """Return the data with unsafe characters of its texts escaped: its reader is a language model.
 
-    Characters that steer a terminal or do not show are escaped in all its texts; line ends and tabs
-    stay.
+    Unsafe are characters that steer a terminal or do not show. Line ends and tabs stay.
     """
     if isinstance(value, str):
         return _UNSEEN.sub(_escape, _STEERING_IN_LINES.sub(_escape, value))
@@ -91,7 +90,7 @@ def for_reader(value: object) -> object:
 
 
 def shown(value: object) -> str:
-    """Return a value as Python writes it, cut to what a message can hold."""
+    """Return a value's `repr`, cut to `LONGEST` characters, for a message."""
     text = repr(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} …"
 

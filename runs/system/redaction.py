@@ -47,7 +47,7 @@ class Address:
         return (unquote(user), unquote(password)) if self.has_login else None
 
     def masked(self, text: str, *secrets: str) -> str:
-        """Return the text without the login, its password and the other `secrets`."""
+        """Return the text with *** for the login, its password and the other `secrets`."""
         for secret in sorted({*self._secrets, *filter(None, secrets)}, key=len, reverse=True):
             text = text.replace(secret, MASK)
         return text

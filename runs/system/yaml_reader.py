@@ -54,7 +54,7 @@ class _Loader(yaml.SafeLoader):
         self._sizes: dict[yaml.Node, int] = {}
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """Return the next node. Raise ConfigError if aliases stand for too much, or for themselves.
+        """Return the next node or None. Raise ConfigError for an alias of too much or of itself.
 
         A few lines of aliases, each a list of the one before seven times, stand for billions of
         values. Sharing holds the values in little memory, but to write one out never ends.

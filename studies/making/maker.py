@@ -1,8 +1,8 @@
-"""Weights of a run's recipes on this machine: kept, or made again from what is kept.
+"""Weights of a run's recipes on this machine: cached, or made again from the nearest snapshot.
 
 Results are in the weight cache, by digest. Snapshots of living trainings are below the cache's folder,
-by profile and recipe: the same recipe gives other bits under another profile. They are shared with
-other machines through the store, if there is one.
+by profile and recipe: the same recipe gives other bits under another profile. If there is a shared
+store, other machines get the snapshots from it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ POINTS = 100
 
 
 def snapshots(cache: Artifacts, profile: str) -> Snapshots:
-    """Return the snapshots of trainings under a profile (and canary), as one string."""
+    """Return the cache's snapshots under `profile`: profile and canary of a run in one string."""
     return Snapshots(cache.folder / SNAPSHOTS / shared_snapshots.group(profile))
 
 
@@ -102,7 +102,7 @@ class Maker:
     # ---- trainings ---------------------------------------------------------------------------
 
     def _snapshot(self, recipe: Train) -> Snapshot:
-        """Return the snapshot of a training, carried on from the nearest that is kept."""
+        """Return a training's snapshot at `recipe.upto`, trained on from the nearest kept snapshot."""
         recorded = self._state.advanced.get(recipe.stem, {})
         snapshot = self._usable(recipe, recorded)
         snapshot = self._fetched(recipe, recorded, snapshot) or snapshot
@@ -118,7 +118,7 @@ class Maker:
         return snapshot
 
     def _usable(self, recipe: Train, recorded: Mapping[int, Advanced]) -> Snapshot | None:
-        """Return the nearest kept snapshot that is not another than the log says."""
+        """Return the nearest kept snapshot that is as recorded, or None; remove those that are not."""
         while (snapshot := self._kept.nearest(recipe)) is not None:
             event = recorded.get(snapshot.step)
             wrong = recipe.to(snapshot.step).id
@@ -182,7 +182,7 @@ class Maker:
     # ---- tasks -------------------------------------------------------------------------------
 
     def make(self, task: Make) -> Made | Advanced:
-        """Do a task; return its event. What it made is on disk before.
+        """Do a task; return its event, once what the task made is on disk.
 
         Raises TrainingDivergedError naming the step, UnavailableError for a full disk.
         """
@@ -231,12 +231,12 @@ class Maker:
         return facts
 
     def _spent(self, recipe: Train) -> float:
-        """Return the recorded seconds of a training so far."""
+        """Return the recorded seconds of a training's segments before `recipe.upto`."""
         events = self._state.advanced.get(recipe.stem, {}).values()
         return sum(event.seconds for event in events if event.step < recipe.upto)
 
     def _written(self, recipe: Train, done: int) -> Snapshot | None:
-        """Return the snapshot that the task makes, if a process wrote it and then was killed."""
+        """Return the task's snapshot if a process wrote it before it was killed; else None."""
         snapshot = self._kept.nearest(recipe)
         if snapshot is None or snapshot.step != recipe.upto:
             return None
@@ -245,7 +245,7 @@ class Maker:
     # ---- comparison with the log -----------------------------------------------------------------
 
     def _check(self, recorded: Advanced, snapshot: Snapshot, before: int) -> None:
-        """Raise SourceChangedError if a segment that was done again is not the recorded one.
+        """Raise SourceChangedError if a segment's snapshot, made again, is not the recorded one.
 
         Losses are compared if the segment began at the same step, `before`.
         """

@@ -114,7 +114,7 @@ class MakingState(State):
     advanced: dict[str, dict[int, Advanced]] = field(default_factory=dict[str, dict[int, Advanced]])
 
     def steps(self, recipe: Train) -> int:
-        """Return the number of the step that a training is at: `first` before any is done."""
+        """Return the number of steps that a training has done; `recipe.first` before it has begun."""
         done = (step for step in self.advanced.get(recipe.stem, ()) if step <= recipe.upto)
         return max(done, default=recipe.first)
 
@@ -143,10 +143,10 @@ HANDLERS: dict[type[Event], Handler] = {
 
 
 def next_of(state: MakingState, recipes: Sequence[Making], segment: int) -> Decision:
-    """Return what to do next to make recipes, all at once; nothing if they are made.
+    """Return the decision that makes recipes side by side: facts or tasks; empty if all are made.
 
-    A training goes on by `segment` steps. What made it is recorded as a fact when its last segment has
-    ended.
+    A task carries a training on by `segment` steps. When its last segment has ended, `trained` is a
+    fact.
     """
     facts: list[New] = []
     tasks: list[Make] = []
@@ -184,9 +184,9 @@ def validate_answer(task: Make, event: Made | Advanced) -> str | None:
 
 
 def needs(task: object) -> str | None:
-    """Return the id of the snapshot that a segment goes on from, or of the model that a task reads.
+    """Return the id of the snapshot or model that a task goes on from or reads; None without one.
 
-    A task that reads a model, and makes none, has its `recipe_id`.
+    A segment goes on from a snapshot. A task that reads a model and makes none has its `recipe_id`.
     """
     if not isinstance(task, Make):
         return getattr(task, "recipe_id", None)
@@ -198,9 +198,9 @@ def needs(task: object) -> str | None:
 
 
 def settled(recorded: Event, event: Event) -> Event:
-    """Return a second result without what the first `started` settles, for a comparison of both.
+    """Return `event`; a second `started` gets the fields that the first one, `recorded`, has settled.
 
-    How long segments are, and in how many parts a step is computed where there is less memory.
+    They are the length of segments and, if memory differs, the parts in which a step is computed.
     """
     first: Any = recorded
     if not recorded.type == event.type == "started" or not hasattr(first, "segment"):
@@ -216,7 +216,7 @@ RUNS = "runs.txt"
 
 
 def note(folder: Path, run: str, seconds: float | None = None) -> None:
-    """Note that a living run made or uses a snapshot now, and what it took to make it."""
+    """Write into a snapshot's folder that `run` uses it now, and the `seconds` that making it took."""
     with contextlib.suppress(OSError):
         os.utime(folder)
         (folder / ENDED).unlink(missing_ok=True)
@@ -228,7 +228,7 @@ def note(folder: Path, run: str, seconds: float | None = None) -> None:
 
 
 def runs(folder: Path) -> list[str]:
-    """Return the names of the runs that a snapshot was made or used for; empty if none are noted."""
+    """Return the names of the runs that made or used a snapshot; empty if there is no note."""
     try:
         return (folder / RUNS).read_text("utf-8").split()
     except OSError:
@@ -247,7 +247,7 @@ def newest(snapshot_ids: Collection[str], state: MakingState, recipe: Train) -> 
 
 
 def noted(artifacts: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Yield folder and runs of every snapshot of a cache that has a note of its runs."""
+    """Yield (folder, names of its runs) of every snapshot of a cache that has a note of its runs."""
     for file in sorted(artifacts.glob(f"{SNAPSHOTS}/*/*/{RUNS}")):
         if names := runs(file.parent):
             yield file.parent, names

@@ -30,9 +30,10 @@ def fits(folder: Path, digest_: str, files: Mapping[str, str]) -> bool:
 def settled(
     folders: Sequence[Path], fits_: Callable[[Path], bool], write: Callable[[Path], None]
 ) -> str:
-    """Return the first folder that fits; if none does, write the last, once for all processes.
+    """Return the path of the first folder that fits; if none does, write the last one before.
 
-    Beside that one lie others of its kind: the longest unused are removed beyond the budget.
+    One process writes it for all. Then, of the folders beside it, the longest unused are removed
+    beyond the budget.
     """
     target = folders[-1]
     for folder in folders:
@@ -53,9 +54,9 @@ def files(
     models: Mapping[str, Callable[[], Weights]],
     seconds: Callable[[str], float] = lambda digest: 0.0,
 ) -> list[tuple[str, Path]]:
-    """Return (name in an archive, file) of weights; `models`: digest → what makes them again.
+    """Return (name in an archive, file) pairs of the weights; `models`: digest → function to make them.
 
-    `seconds` says how many seconds that takes, by digest.
+    The function is called if the cache lacks the weights; by `seconds(digest)` it takes so long.
     """
     entries: list[tuple[str, Path]] = []
     for digest_, weights in models.items():
@@ -67,7 +68,7 @@ def files(
 
 @contextmanager
 def from_nothing(cache: Artifacts) -> Generator[Artifacts]:
-    """Make an empty cache for a moment, with the inputs of another: all else is made again in it."""
+    """Yield an empty cache with the inputs of `cache`; its folder is removed after the `with` block."""
     with tempfile.TemporaryDirectory() as empty:
         empty_cache = Artifacts(Path(empty) / "cache")
         empty_cache.supply = cache.supply
@@ -96,7 +97,7 @@ def document(folder: Path, names: Iterable[str]) -> Plain | None:
 
 
 def folder(place: Path, document: Data, digests: Mapping[str, str] | None) -> Iterator[Finding]:
-    """Compare the weights in a folder with its document, and with its run.
+    """Yield an error for each model in a folder that is not as its document or its run says.
 
     `digests`: role → digest of what the run made; None if the run is not in this log.
     """

@@ -13,12 +13,12 @@ from agent_forge.weights.storage.weight_cache import Artifacts
 
 
 def under(started: Any) -> str:
-    """Return what the snapshots of a started run depend on beside their recipes: profile, canary."""
+    """Return "PROFILE|CANARY" of a started run: its snapshots depend on both and on their recipes."""
     return f"{started.profile.of_machine}|{started.canary}"
 
 
 def names(state: MakingState) -> dict[str, str]:
-    """Return id → name in the shared store of the snapshots, recorded or under way."""
+    """Return recipe id → name in the shared store, of a run's snapshots, recorded or under way."""
     if state.started is None or state.skipped:
         return {}
     ids = {event.recipe_id for events in state.advanced.values() for event in events.values()}

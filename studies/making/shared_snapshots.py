@@ -29,7 +29,7 @@ FEW = 16
 
 
 def group(profile: str) -> str:
-    """Return the name of the folder of all snapshots under a profile (and canary)."""
+    """Return the name of the folder of all snapshots under a profile: 16 hex digits of its hash."""
     return hashlib.sha256(profile.encode()).hexdigest()[:16]
 
 
@@ -39,7 +39,7 @@ def name(group_: str, recipe_id: str) -> str:
 
 
 def present(vault: Vault | None, names: Iterable[str]) -> set[str]:
-    """Return those of the artifacts `names` that a store has; none if it cannot be read."""
+    """Return those of the artifacts `names` that a store has; empty if it cannot be read."""
     artifacts = set(names)
     if vault is None or not artifacts:
         return set()
@@ -91,10 +91,10 @@ class SharedSnapshots:
     def fetch(
         self, recipe: Train, steps: Iterable[int], check: Callable[[Snapshot], None]
     ) -> Snapshot | None:
-        """Fetch the training's latest snapshot at one of `steps` into the cache; None if there is none.
+        """Fetch the training's latest snapshot at one of `steps`; return it, None if there is none.
 
-        `check` raises SourceChangedError for one that is not as recorded. Such a one and a damaged one
-        are removed, and the next earlier is taken.
+        This machine's cache then has it, too. `check` raises SourceChangedError for a snapshot that is
+        not as recorded. Such a snapshot or a damaged one is removed, and the next earlier is fetched.
         """
         names = {step: self.name(recipe.to(step).id) for step in steps}
         there = present(self._vault, names.values())
@@ -121,7 +121,7 @@ class SharedSnapshots:
         return None
 
     def settle(self, ended: Mapping[str, Iterable[str]]) -> None:
-        """Remove snapshots of trainings whose result the store has.
+        """Remove from the store the snapshots of trainings whose result it has.
 
         `ended`: digest of the result → ids of the recipes of the training's snapshots.
         """

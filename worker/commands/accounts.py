@@ -132,7 +132,7 @@ class Token:
 
 @dataclass
 class Accounts:
-    """The users and tokens that the events add up to."""
+    """The users and tokens that follow from the events of the stream."""
 
     roles: dict[str, Role] = field(default_factory=dict)
     #: Hash → token.
@@ -144,7 +144,7 @@ class Accounts:
     since: dict[str, int] = field(default_factory=dict)
 
     def absorb(self, event: Event, recorded_at: str, position: int = 0) -> None:
-        """Apply one more event."""
+        """Apply the next event; `position` is its place in the log."""
         match event:
             case UserAdded() | RoleChanged():
                 self.roles[event.name] = event.role
@@ -163,7 +163,7 @@ class Accounts:
         self.tokens = {hash_: token for hash_, token in self.tokens.items() if not void(token)}
 
     def user_of(self, secret: str) -> User | None:
-        """Return the user of a token; None if the token is unknown, revoked or expired."""
+        """Return the user who owns a token; None if the token is unknown, revoked or expired."""
         token = self.tokens.get(hashed(secret))
         if token is None or token.name not in self.roles or token.void():
             return None
@@ -180,7 +180,7 @@ def hashed(secret: str) -> str:
 
 
 def read(store: EventStore, accounts: Accounts | None = None) -> Accounts:
-    """Return the accounts, brought up to date.
+    """Return the accounts after all events of the log; `accounts` are those of an earlier read.
 
     A damaged list of users must admit no user: raises PayloadError for an unreadable row, and
     ChainError for a row that does not follow on the one before it.
@@ -199,7 +199,7 @@ def read(store: EventStore, accounts: Accounts | None = None) -> Accounts:
 
 
 def add(store: EventStore, name: str, role: str, by: str | None = None) -> None:
-    """Record a new user. Raises ConfigError, and ConflictError if the name is taken."""
+    """Record a new user. Raises ConfigError for a bad name, ConflictError if the name is taken."""
     if not re.fullmatch(NAME, name):
         raise ConfigError(
             f"the user's name {name!r} must be 1 to 64 letters from a to z, digits or ._@+-: letters "
@@ -223,7 +223,7 @@ def remove(store: EventStore, name: str, by: str | None = None) -> None:
 def issue(
     store: EventStore, name: str, note: str = "", by: str | None = None, days: int | None = None
 ) -> tuple[str, str]:
-    """Record a new token; return its id and the token itself, which is stored nowhere.
+    """Record a new token; return (id, the token itself, which is stored nowhere).
 
     The token expires after `days`; without `days` it does not expire. Raises ConfigError,
     NotFoundError.
@@ -283,7 +283,7 @@ def _known(accounts: Accounts, name: str) -> None:
 
 
 def _kept(accounts: Accounts, name: str, role: Role | None) -> None:
-    """Raise ConflictError if the change leaves no admin; NotFoundError for an unknown user."""
+    """Raise ConflictError if a role change, or removal (None), leaves no admin; NotFoundError."""
     _known(accounts, name)
     admins = [n for n, r in accounts.roles.items() if r == "admin"]
     if admins == [name] and role != "admin":

@@ -1,4 +1,4 @@
-"""Record that a run was verified: an event with an actor, beside the run's own history."""
+"""Records of verifications: an event with an actor, beside the run's own history."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def record(
     by: str | None = None,
     tolerance: float | None = None,
 ) -> RunChecked:
-    """Record the outcome of a verification and return the event.
+    """Record the outcome of a verification; return the recorded event.
 
-    `report` is that of `worker.tasks.verify_run`; `tolerance` is that of measurements that were made
-    again. Raises EventsError.
+    `report` is that of `worker.tasks.verify_run`; `tolerance` is that of repeated measurements. Raises
+    EventsError.
     """
     findings = sorted(report["findings"], key=_rank)
     levels = [finding.level for finding in findings]
@@ -54,11 +54,11 @@ def record(
 
 
 def _rank(finding: Finding) -> tuple[int, bool]:
-    """Return the rank of a finding: errors come first, those about the history before others."""
+    """Return a sort key (level, False for findings about the history): errors come first."""
     return _LEVELS.index(finding.level), finding.check not in checks.OF_HISTORY
 
 
 def _plain(finding: Finding) -> CheckFinding:
-    """Return a finding as it is recorded: a damaged row may have any text."""
+    """Return a finding in its recorded form: without control characters, its message cut."""
     message = visible(str(finding.message))[:LETTERS]
     return CheckFinding(level=finding.level, check=finding.check, message=message, place=finding.place)

@@ -1,4 +1,4 @@
-"""Pause, resume, cancel, retry, describe a run or change its priority: events with an actor."""
+"""Controls of a run: pause, resume, cancel, retry, describe, priority; each an event with an actor."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from agent_forge.worker.commands.submit import check_queued
 def control(
     store: EventStore, run: str, event: Event, by: str | None = None, key: str | None = None
 ) -> State:
-    """Append the event that a user asks for; return the run's state before the event.
+    """Record an event that a user asks for; return the run's state before the event.
 
     The user is `by`, or the user of this process. The same `key` from the same user is recorded
     once. Raises ConflictError, NotFoundError.
@@ -80,10 +80,10 @@ def ask(
     by: str | None = None,
     key: str | None = None,
 ) -> State:
-    """Record what a user asks of a run by a word (`runs.kinds.controls`); return its state before.
+    """Record what a user asks of a run by a word (`runs.kinds.controls`); return the state before.
 
-    The same `key` from the same user is recorded once. What a cancelled run has left is removed.
-    Raises ConflictError, NotFoundError, ConfigError.
+    The same `key` from the same user is recorded once. Snapshots of a cancelled run are removed. Raises
+    ConflictError, NotFoundError, ConfigError.
     """
     event = control_of(word).asking(value, reason)
     if event is not None:
@@ -98,7 +98,7 @@ def ask(
 
 
 def adopted(store: EventStore, run: str) -> State:
-    """Return the state of a run that a user goes on with, by its name or id.
+    """Return the state of a run that a user continues, by its name or id.
 
     A run that was imported only as the past of a fork becomes the user's own. Raises NotFoundError.
     """
@@ -109,12 +109,12 @@ def adopted(store: EventStore, run: str) -> State:
     return RunCache(store, 1).get(state.run)
 
 
-#: What is asked of a run's children, too.
+#: Events that are recorded for a run's children too.
 _PASSED_DOWN = (Paused, Resumed, Cancelled, PriorityChanged)
 
 
 def _pass_down(store: EventStore, state: State, event: Event, who: str) -> None:
-    """Ask the same of the runs that are tasks of this one; those it makes no sense for are left."""
+    """Record the same event for the runs that are tasks of this one, if they allow it."""
     if isinstance(event, _PASSED_DOWN):
         for child in delegation.living(store, state):
             with suppress(ConflictError):
@@ -122,16 +122,16 @@ def _pass_down(store: EventStore, state: State, event: Event, who: str) -> None:
 
 
 def _take_over(store: EventStore, state: State, who: str) -> None:
-    """Record that a run imported only as the past of a fork is now the user's own run."""
+    """Record that a user now owns a run that was imported only as the past of a fork."""
     taken = New(Imported(owner=who, head=state.head), f"{state.run}/imported/{state.head}")
     with suppress(ConcurrencyError):
         store.append(state.stream, state.version, [taken], Context(actor=who))
 
 
 def _asked(store: EventStore, state: State, name: str, event: Event) -> bool:
-    """Return True if this event is recorded already under this name.
+    """Return True if this event is recorded already under the key `name`.
 
-    Raises ConflictError if the name (and so the user's key) was used for another event.
+    Raises ConflictError if `name` (and so the user's key) was used for another event.
     """
     for row in store.iterate(state.stream):
         if row.key == name:

@@ -1,11 +1,10 @@
 """Runs that are tasks of another run: submitted, watched, answered at their end, or reused.
 
 A child is submitted once, even if several processes try: its name follows from the task. Its first
-event names the parent's first own event as its cause, by which another run of that name is told apart.
+event names the parent's first own event as its cause, by which other runs of that name are told apart.
 
 With `forge pipeline run --reuse` an ended run may stand in for an equal child. To learn what the child
-would pin, its first task is done here, and nothing of it is recorded. That is done only if a completed
-run has the same settings.
+would pin, its first task is done here, and not recorded; only if a completed run has equal settings.
 """
 
 from __future__ import annotations
@@ -55,14 +54,14 @@ ITEMS = "items"
 
 
 def exists(store: EventStore, task: Delegate) -> bool:
-    """Return True if a run has the child's name; `is_child` says whether it is the child."""
+    """Return True if a run has the child's name; `is_child` tells if that run is the child."""
     return repository.stream_of(store, task.run) is not None
 
 
 def submit(store: EventStore, cache: Artifacts, state: State, task: Delegate, context: Context) -> None:
-    """Submit the child, with the parent's owner, priority and labels; or take an equal ended run.
+    """Submit a child with the parent's owner, priority and labels; or take over an equal ended run.
 
-    A child that cannot be submitted answers its task. Raises UnavailableError: later it may be.
+    A child that cannot be submitted answers its task. Raises UnavailableError: a later try may succeed.
     """
     try:
         plan = _planned(store, cache, task)
@@ -88,7 +87,7 @@ def submit(store: EventStore, cache: Artifacts, state: State, task: Delegate, co
 
 
 def _planned(store: EventStore, cache: Artifacts, task: Delegate) -> Plan:
-    """Return the plan of a child. What is refused is tried twice, because a refusal is kept.
+    """Return the plan of a child. A refusal is recorded for good, so a refused plan is made again.
 
     A model's folder may be gone since it was found, as when a cache is emptied: then it is made again.
     Raises ForgeError.
@@ -122,7 +121,7 @@ def _reused(
 
 
 def settle(store: EventStore, state: State, task: Delegate, context: Context) -> bool:
-    """Do what a child's end asks for: record the answer, or retry it; return True if it was done.
+    """Record the answer to a task, or retry or resume its run; return True if that was done.
 
     `state` is up to date. Return False while the child has not ended and needs nothing.
     """
@@ -141,7 +140,7 @@ def settle(store: EventStore, state: State, task: Delegate, context: Context) ->
 
 
 def _retried(store: EventStore, kind: Kind, state: State, task: Delegate, child: State) -> bool:
-    """Retry a failed child if the parent's retry asks for it and it has not been; else return False."""
+    """Retry a failed child once for each retry of its parent; return True if it was retried."""
     key = kind.retries(state, task)
     if key is None or any(row.key == key for row in store.iterate(child.stream)):
         return False
@@ -150,7 +149,7 @@ def _retried(store: EventStore, kind: Kind, state: State, task: Delegate, child:
 
 
 def _resumed(store: EventStore, state: State, child: State) -> bool:
-    """Resume a child that an import brought as failed, after its retry; else return False.
+    """Resume a child that was imported as failed and retried; return True if it was resumed.
 
     The import made it wait, and a user who resumes the parent cannot resume a run that has failed.
     """
@@ -163,14 +162,14 @@ def _resumed(store: EventStore, state: State, child: State) -> bool:
 
 
 def _ask(store: EventStore, state: State, child: State, new: New) -> None:
-    """Append what the parent's owner asks of a child, unless the child went on meanwhile."""
+    """Append an event to a child in the name of the parent's owner; nothing if the child went on."""
     with suppress(ConcurrencyError):  # the caller looks again
         store.append(child.stream, child.version, [new], Context(actor=state.submitted.owner))
     project(store)
 
 
 def _answer(store: EventStore, state: State, task: Delegate, event: Event, context: Context) -> None:
-    """Record an answer at the version that it was decided at; another process may have been first."""
+    """Append a task's answer at the state's version; nothing if another process was first."""
     try:
         new = New(event, f"{state.run}/{task.key}")
         store.append(state.stream, state.version, [new], context)
@@ -180,7 +179,7 @@ def _answer(store: EventStore, state: State, task: Delegate, event: Event, conte
 
 
 def digest_of(request: RunRequest) -> str:
-    """Return the digest of what was asked for: the same request means the same child."""
+    """Return the SHA-256 of a request as hexadecimal: equal requests mean the same child."""
     plain = [request.kind, dict(request.config), {k: list(v) for k, v in request.models.items()}]
     return hashlib.sha256(canonical_json([*plain, list(request.data)]).encode()).hexdigest()
 
@@ -191,7 +190,7 @@ def _lookup(cache: Artifacts) -> Lookup:
 
 
 def with_items(store: EventStore, cache: Artifacts, request: RunRequest) -> RunRequest:
-    """Return the request with the files of items in the place of RUN:items."""
+    """Return the request with paths of item files in place of RUN:items."""
     return replace(request, data=_data(store, cache, request.data))
 
 
@@ -207,7 +206,7 @@ def _data(store: EventStore, cache: Artifacts, data: Sequence[str]) -> list[str]
 
 
 def living(store: EventStore, state: State) -> list[str]:
-    """Return the children of a run that have not ended."""
+    """Return the names of a run's children that have not ended."""
     tasks = [task for task in open_tasks(state) if isinstance(task, Delegate)]
     runs = [task.run for task in tasks if exists(store, task)]
     children = [run for run in runs if is_child(store, state, run)]
@@ -215,7 +214,7 @@ def living(store: EventStore, state: State) -> list[str]:
 
 
 def equal(store: EventStore, cache: Artifacts, submission: Submitted, kind: str) -> Iterator[Any]:
-    """Yield (state, identity) of the runs equal to the one that `submission` begins, oldest first."""
+    """Yield (state, identity) of completed runs equal to the one of `submission`, oldest first."""
     histories = children.alike(store, submission, kind)
     alike = [rows for rows in histories if rows[0].code_version == CODE_VERSION]
     own_state = _begun(cache, submission, kind) if alike else None
@@ -229,7 +228,7 @@ def equal(store: EventStore, cache: Artifacts, submission: Submitted, kind: str)
 
 
 def _begun(cache: Artifacts, submission: Submitted, kind: str) -> State | None:
-    """Return the state after the first task of a run that is not recorded; None if it fails."""
+    """Return the state after the first task of a run that is not recorded; None if the task fails."""
     state = kinds.of(kind).state()
     state.take(submission)
     try:
@@ -241,5 +240,5 @@ def _begun(cache: Artifacts, submission: Submitted, kind: str) -> State | None:
 
 
 def _sound(rows: list[Envelope]) -> bool:
-    """Return True if the program at hand would have decided the history as it is."""
+    """Return True if this version of the program would have decided the same history."""
     return all(finding.level == "note" for finding in audit(rows))

@@ -1,4 +1,4 @@
-"""Fork a run: the new run refers to the parent's history up to a place and continues on its own."""
+"""Forks of runs: the new run refers to the parent's history up to a place, and continues on its own."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def plan(
     generation: int | None,
     changes: dict[str, object],
 ) -> Branch:
-    """Check everything that a fork needs and return its plan; record nothing.
+    """Return the checked plan of a fork; record nothing.
 
     `generation` forks at the place where that generation is measured but not closed yet, so that
     the fork's settings close it. Raises ConfigError, NotFoundError, TamperedError.

@@ -1,9 +1,9 @@
 """Snapshots of runs that have ended without a result.
 
-Those of cancelled runs are removed: no process goes on with them. Those of failed runs stay for a
-retry, and are marked: they are the first to go when the cache is over its budget. A fork may go on
-with the snapshots of its parent. The shared store has no budget: what a failed run has there stays
-until it is tried again.
+Those of cancelled runs are removed: no process continues them. Those of failed runs stay for a retry,
+and are marked: they are the first to go when the cache is over its budget. A fork may continue from the
+snapshots of its parent. The shared store has no budget: a failed run's snapshots stay there until the
+run is retried.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Statuses of runs that go on, or may.
+#: Statuses of runs that are active, or may become active.
 LIVING = frozenset({"submitted", "running", "paused"})
 #: Most runs that are looked at for one name: the run and its forks.
 MOST = 1000
@@ -55,9 +55,9 @@ def _statuses(store: EventStore, run: str) -> set[str]:
 
 
 def cancelled(store: EventStore, home: Home, state: State) -> None:
-    """Remove the snapshots of a run that was just cancelled, and of its children, here and shared.
+    """Remove the snapshots of a run just cancelled, and of its children, here and in the shared store.
 
-    `state` is the run's before or after that. A failure only leads to a warning.
+    `state` is the run's, before or after the cancellation. A failure only leads to a warning.
     """
     sweep(store, home.artifacts)
     try:
@@ -69,10 +69,10 @@ def cancelled(store: EventStore, home: Home, state: State) -> None:
 
 
 def unshare(store: EventStore, state: State, vault: Vault | None) -> None:
-    """Remove from the shared store what a run kept there to go on; leave what a relative needs.
+    """Remove a run's snapshots from the shared store; leave those that a relative needs.
 
-    A relative is a fork of the run, its parent, or another fork of that, if it goes on or may.
-    Raises ForgeError, EventsError if a relative cannot be read.
+    A relative is a fork of the run, its parent, or another fork of the parent, if it is or may become
+    active. Raises ForgeError, EventsError if a relative cannot be read.
     """
     names = kinds.of(state.kind).stored(state)
     if vault is None or not names:
@@ -84,13 +84,13 @@ def unshare(store: EventStore, state: State, vault: Vault | None) -> None:
 
 
 def _children(store: EventStore, state: State) -> list[State]:
-    """Return the states of the runs that are tasks of a run and were cancelled with it."""
+    """Return the states of the runs that are tasks of a run and were cancelled."""
     children = [repository.load(store, run) for run in delegated(store, state).values()]
     return [child for child in children if child.cancelled is not None]
 
 
 def _relatives(store: EventStore, run: str) -> list[str]:
-    """Return the names of the relatives of a run that go on, or may after a retry."""
+    """Return the names of the relatives of a run that are active, or may be after a retry."""
     rows, _ = queries.page(store, MOST, text=run)
     family = {run} | {row["parent"] for row in rows if row["run"] == run and row["parent"]}
     for name in family - {run}:

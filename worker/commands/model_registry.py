@@ -1,4 +1,4 @@
-"""Register, rename and remove models: events of the model registry, each with an actor."""
+"""Changes of the model registry: register, rename, describe, remove; each an event with an actor."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Measured:
 
 
 def measure(folder: Path) -> Measured:
-    """Read and hash the weights of a model: a folder, a GGUF file, or BASE+ADAPTER.
+    """Return path, digest, size and origin of a model, read from its files.
 
-    Raises SourceError for anything else.
+    The model is a folder, a GGUF file, or BASE+ADAPTER. Raises SourceError for anything else.
     """
     from agent_forge.weights.folders import gguf_note
     from agent_forge.weights.folders.checkpoint import digest, open_checkpoint
@@ -66,7 +66,7 @@ def register(
     lineage: Sequence[str] = (),
     by: str | None = None,
 ) -> str:
-    """Read and hash a model folder, record it, and return its id.
+    """Record a model folder in the registry; return the model's id.
 
     Raises SourceError if the folder is not a model, NotFoundError if a parent is not registered.
     """
@@ -81,7 +81,7 @@ def check(
     lineage: Sequence[str] = (),
     metrics: Mapping[str, float] | None = None,
 ) -> tuple[str, ...]:
-    """Check the names and return the ids of the parents; no file is read yet.
+    """Return the ids of the parents in `lineage`; check all names, and read no file.
 
     Raises ConfigError, NotFoundError.
     """
@@ -102,9 +102,9 @@ def record(
     only_own: bool = False,
     since: int = 0,
 ) -> str:
-    """Record a model that was measured; return its id.
+    """Record a model that was measured; return the model's id.
 
-    With `only_own`, an entry of the same weights is replaced only if `by` made it. An entry of an
+    With `only_own`, an entry with the same weights is replaced only if `by` made it. An entry of an
     earlier user of that name does not count: `by` is a user since the position `since` of the log.
     Raises ConfigError, ConflictError.
     """
@@ -156,9 +156,9 @@ def remove(
 def rename(store: EventStore, model: str, name: str, by: str | None = None) -> dict[str, object]:
     """Record another name of a model; return its entry before.
 
-    `model` is an id, a name, or RUN and RUN:MODEL for a result of a run. The name stands wherever a
-    model does. Raises ConfigError, ConflictError, NotFoundError, SourceError;
-    ConcurrencyError if the registry changed meanwhile.
+    `model` is an id, a name, or RUN or RUN:MODEL for a result of a run. The new name works wherever a
+    model is asked for. Raises ConfigError, ConflictError, NotFoundError, SourceError; ConcurrencyError
+    if the registry changed meanwhile.
     """
     name = _named(Path(), name)
     if re.search(r"[:/@,\s]", name) or name.startswith((".", "~")) or name in ALIASES:
@@ -188,7 +188,7 @@ def describe(
     tags: tuple[str, ...] | None = None,
     by: str | None = None,
 ) -> dict[str, object]:
-    """Record a user's words about a registered model; return its entry before.
+    """Record a user's note and tags for a registered model; return its entry before.
 
     Raises ConfigError, NotFoundError, SourceError.
     """

@@ -1,8 +1,8 @@
-"""Requests for runs: a script and a command that ask for the same thing mean the same run. No torch.
+"""Requests for runs: equal requests of scripts and commands mean the same run. No torch.
 
-Two requests are the same if they have one kind, the same settings and the same inputs. A setting that
-equals its default is as good as left out. The folder of the result, the run's name, its priority and
-its labels are no part of a request.
+Two requests are equal if they have one kind, the same settings and the same inputs. A setting that
+equals its default counts as left out. The folder of the result, the run's name, its priority and its
+labels are no part of a request.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from agent_forge.worker.commands import submit as commands_submit
 #: Bytes of the largest file that is read for a digest; of a larger one the size and the time of its
 #: last change stand for the content.
 READ_BYTES = 64 << 20
-#: Ends of the names of files that can change what a model folder computes.
+#: Suffixes of files that can change what a model folder computes.
 _MODEL_FILES = (".safetensors", ".json", ".jinja", ".model", ".txt")
 
 
@@ -48,11 +48,11 @@ def submit(
     check: Callable[[Plan], None] = lambda plan: None,
     **queued: Any,
 ) -> Requested:
-    """Record that a user wants a run, or find the user's run of the same request.
+    """Record a new run, or find the user's run of an equal request; return its name and status.
 
-    A run that was cancelled is left: the request begins another one. With a `key` the run is the one
-    of that key, in any state. `check` is called before a new run is recorded. `queued` is
-    what `worker.commands.submit.submit` takes. Raises ConflictError if the key began a run of another
+    A cancelled run is not found: the request begins another one. With a `key` the run is the one of
+    that key, in any state. `check` is called before a new run is recorded. `queued` is what
+    `worker.commands.submit.submit` takes. Raises ConflictError if the key began a run of another
     request.
     """
     digest = digest_of(plan)
@@ -69,21 +69,21 @@ def submit(
 
 
 def digest_of(plan: Plan) -> str:
-    """Return the digest of a request: of the kind, the settings and the inputs of its plan."""
+    """Return the SHA-256 of a request, hexadecimal: of the plan's kind, settings and inputs."""
     inputs = {name: list(_inputs(plan.fields[name])) for name in sorted(plan.fields)}
     whole = [plan.kind, _settings(plan.config), inputs]
     return hashlib.sha256(canonical_json(whole).encode()).hexdigest()
 
 
 def _status(store: EventStore, run: str) -> str:
-    """Return the status of a run; empty if there is no such run."""
+    """Return the status of a run, such as "running"; empty if there is no such run."""
     if repository.stream_of(store, run) is None:
         return ""
     return repository.load(store, run).status
 
 
 def _settings(config: BaseModel) -> dict[str, JsonValue]:
-    """Return the settings that differ from their defaults, as JSON has them."""
+    """Return name → JSON value of the settings that differ from their defaults."""
     changed: dict[str, JsonValue] = {}
     for name, value in config.model_dump(mode="json").items():
         field = type(config).model_fields[name]
@@ -94,12 +94,12 @@ def _settings(config: BaseModel) -> dict[str, JsonValue]:
 
 
 def _plain(value: object) -> JsonValue:
-    """Return a value as JSON has it."""
+    """Return a value as JSON data."""
     return TypeAdapter(object).dump_python(value, mode="json")
 
 
 def _inputs(value: object) -> Iterator[JsonValue]:
-    """Yield what stands for the models, data and other values in a field of a plan."""
+    """Yield JSON values that identify the models, data and other values in a field of a plan."""
     if isinstance(value, ModelReference):
         yield _model(value)
     elif isinstance(value, str):
@@ -115,7 +115,7 @@ def _inputs(value: object) -> Iterator[JsonValue]:
 
 
 def _model(model: ModelReference) -> JsonValue:
-    """Return what tells a model from others: its digest, its commit at the Hub, or its files."""
+    """Return JSON that identifies a model: its digest, its commit at the Hub, or its files."""
     if model.digest:
         return model.digest
     if model.hub_id:
@@ -128,7 +128,7 @@ def _model(model: ModelReference) -> JsonValue:
 
 
 def _files(folder: Path) -> Iterator[JsonValue]:
-    """Yield name and content of the files of a model's folder; none if it is missing."""
+    """Yield [name, content's digest] of the files of a model's folder; nothing if it is missing."""
     if folder.is_dir():
         for file in sorted(folder.iterdir()):
             if file.suffix in _MODEL_FILES and file.is_file():
@@ -136,7 +136,7 @@ def _files(folder: Path) -> Iterator[JsonValue]:
 
 
 def _data(text: str) -> JsonValue:
-    """Return a place of data with the content of its files; another text as it is."""
+    """Return [path, digests of its files] for a place of data; other texts are unchanged."""
     domain, place = ("", text) if os.path.exists(text) else training_texts.parts(text)
     if not os.path.exists(place):  # of a text that no path can be, it is False
         return text
@@ -149,7 +149,7 @@ def _data(text: str) -> JsonValue:
 
 
 def _content(file: Path) -> JsonValue:
-    """Return a file's digest, or size and time of the last change of a large one."""
+    """Return the SHA-256 of a file, or [size, time of last change] of a large one."""
     stat = file.stat()
     if stat.st_size > READ_BYTES:
         return [stat.st_size, stat.st_mtime_ns]

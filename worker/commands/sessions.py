@@ -1,4 +1,4 @@
-"""Begin sessions and say how far they are: events with an actor."""
+"""Sessions of users: begun, and their progress and models recorded; each an event with an actor."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from agent_forge.worker.append import actor
 def create(
     store: EventStore, name: str, config: Mapping[str, object], by: str | None = None
 ) -> Session:
-    """Begin a session, or find the one of this name and config.
+    """Record a new session, or find the one of this name and config; return the session.
 
     Raises ConfigError, and ConflictError if a session of this name has another config.
     """
@@ -46,7 +46,7 @@ def create(
 def progress(
     store: EventStore, name: str, phase: str, percent: float, by: str | None = None
 ) -> Session:
-    """Record how far a phase of a session is, 0 to 100. Raises ConfigError, NotFoundError."""
+    """Record a phase's progress in percent; return the session. Raises ConfigError, NotFoundError."""
     sessions.found(store, name)
     plain_text.check_name(phase, "the phase's name")
     try:
@@ -58,7 +58,7 @@ def progress(
 
 
 def add_model(store: EventStore, name: str, model: str, by: str | None = None) -> Session:
-    """Record that a registered model is of a session. Raises NotFoundError."""
+    """Record that a registered model belongs to a session; return the session. Raises NotFoundError."""
     sessions.found(store, name)
     _append(store, SessionModelAdded(session=name, model=model), f"model/{name}/{model}", by)
     return sessions.found(store, name)

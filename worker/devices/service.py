@@ -1,4 +1,4 @@
-"""`forge worker`: this machine's devices, the doorbell, the heartbeat, and perhaps the dispatcher."""
+"""`forge worker`: this machine's devices, doorbell, heartbeat, and perhaps the dispatcher."""
 
 from __future__ import annotations
 
@@ -91,20 +91,20 @@ class Crew:
                     log.warning("device %s could not say that it lives: %s", slot.name, error)
 
     def stop(self) -> None:
-        """Finish the tasks under way and take no new ones."""
+        """Make all devices end after their current tasks."""
         for slot in self.slots:
             slot.stop()
 
     def kill(self) -> None:
-        """End now; the tasks under way are given back."""
+        """Make all devices end at once; their current tasks are given back."""
         for slot in self.slots:
             slot.kill()
 
     def wait(self, tell: Callable[[str], None] = lambda words: None) -> None:
         """Wait until all devices have ended, then close.
 
-        The first SIGINT or SIGTERM stops the devices after their tasks; a second one kills them.
-        `tell` hears which tasks are being finished.
+        The first SIGINT or SIGTERM stops the devices after their tasks; a second one kills them. `tell`
+        is called with a sentence on the tasks that are being finished.
         """
         signals: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Export of a model as a LoRA adapter of its base: both looked up, the difference written whole."""
+"""Export of a model as a LoRA adapter of its base: found by name, extracted, written whole."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from agent_forge.weights.storage.model_origin import Finder
 def extract(
     home: Home, base: str, model: str, out: Path, choice: Choice, tell: Callable[[str], None]
 ) -> dict[str, object]:
-    """Write the adapter of `base` that is nearest to `model`; return what was written.
+    """Write the adapter of `base` that is nearest to `model`; return a JSON record of what was written.
 
-    Both are what other commands take. Raises the errors of `extraction.extract`.
+    Both are names of models as all commands take them. Raises the errors of `extraction.extract`.
     """
     named = Finder(home, tell)
     first = resolve(base, named=named)
@@ -35,9 +35,9 @@ def extract(
 
 
 def export(home: Home, model: str, out: Path) -> dict[str, object]:
-    """Write a model of a run that was trained by adapters as an adapter of the run's given model.
+    """Write a model trained by adapters as an adapter of its run's given model; return a JSON record.
 
-    The rank is that of the training, of several trainings in a row the sum. Raises ConfigError for any
+    The rank is that of the training, or the sum over successive trainings. Raises ConfigError for any
     other model, and the errors of `extraction.extract`.
     """
     with closing(home.open_store()) as store:
@@ -73,7 +73,7 @@ def export(home: Home, model: str, out: Path) -> dict[str, object]:
 
 
 def _no_adapter(why: str) -> str:
-    """Return the text of the error for a model that is no sum of a base and an adapter."""
+    """Return the text of an error: this model is not the sum of a base and an adapter."""
     return (
         f"{why}: it is no adapter of a base. To write the nearest one: forge extract BASE MODEL OUT "
         "--rank 16."
@@ -87,14 +87,14 @@ def _written(
     out: Path,
     choice: Choice,
 ) -> dict[str, object]:
-    """Write the adapter; peft finds the base as `named_base`."""
+    """Write the adapter of two models; return a JSON record. peft finds the base as `named_base`."""
     known_as = named_base.hub_id or named_base.path
     first, second = (_opened(reference, known_as) for reference in (base, model))
     return extraction.extract(first, second, out, choice)
 
 
 def _opened(model: ModelReference, known_as: str) -> Source:
-    """Return an opened model with the digest of its weights, by reading them."""
+    """Return an opened model with the digest of its weights, which is computed if unknown."""
     checkpoint = open_checkpoint(Path(model.path))
     weights_digest = model.digest or digest(checkpoint.tensors())
     return Source(model.name, known_as, weights_digest, checkpoint)

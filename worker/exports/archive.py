@@ -1,4 +1,4 @@
-"""Export of a run to one archive file and import: its log, and the result's weights if wanted."""
+"""Export of a run to one archive file, and import: its log, and the result's weights if wanted."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Imported:
 def export(
     store: EventStore, cache: Artifacts, run: str, path: Path, weights: bool, replace: bool
 ) -> dict[str, int]:
-    """Write a run's archive; return the number of events of each stream.
+    """Write a run's archive; return stream → number of its events.
 
     The run and its children are as they were at one position of the log, the newest. Raises
     ConfigError, ConflictError, UnavailableError.
@@ -75,16 +75,15 @@ def export(
 def load(
     store: EventStore, cache: Artifacts, path: Path, by: str | None = None, task_files: bool = False
 ) -> Imported:
-    """Import a run from an archive; events that are here already are skipped.
+    """Import a run from an archive; return what is new. Events that are here already are skipped.
 
-    `task_files` allows a run that measures with task files of lm-evaluation-harness, which are
-    code.
+    `task_files` allows a run that measures with task files of lm-evaluation-harness, which are code.
 
     Nothing is recorded before the whole archive is verified. A run that can still go on belongs to
     `by`, or to the user of this process, and waits until it is resumed, and so do its children: a
-    stranger's archive starts no work here. A run that comes only as the past of a fork waits too, and
-    a later import may extend its history. Raises ArchiveError, ConfigError for task files that are
-    not allowed, ConflictError if a run of that name here has another history, NotFoundError,
+    stranger's archive starts no work here. A run that comes only as the past of a fork waits too, and a
+    later import may extend its history. Raises ArchiveError, ConfigError for task files that are not
+    allowed, ConflictError if a run of that name here has another history, NotFoundError,
     UnavailableError.
     """
     who = by or actor()
@@ -119,7 +118,7 @@ def load(
 
 
 def _sound(path: Path, run: str, rows: list[Envelope]) -> State:
-    """Return the state after a history. Raises ArchiveError for what the audit finds in it."""
+    """Return the state after a history. Raises ArchiveError if the audit finds an error in it."""
     for wrong in audit(rows):
         if wrong.level != "note":
             raise ArchiveError(str(path), f"at event {wrong.place} of run {run}", wrong.message)
@@ -127,7 +126,7 @@ def _sound(path: Path, run: str, rows: list[Envelope]) -> State:
 
 
 def _with_children(path: Path, content: archive.Archive, run: str, rows: list[Envelope]) -> list[State]:
-    """Return the states of a run and of its children. Raises ArchiveError for what is wrong."""
+    """Return the states of a run and of its children. Raises ArchiveError if one is faulty."""
     state = _sound(path, run, rows)
     children = [_sound(path, child, child_rows) for child, child_rows in _children(path, content, run)]
     for wrong in run_children.check(run_archive.ArchivedLog(content.streams), state):
@@ -136,7 +135,7 @@ def _with_children(path: Path, content: archive.Archive, run: str, rows: list[En
 
 
 def _task_files(state: State) -> list[Finding]:
-    """Return a finding if carrying the run on, or measuring it again, would run a file's code."""
+    """Return a finding if the run measures with a task file, which can run code; else an empty list."""
     data_files = getattr(state.submitted, "data", ())
     files = [
         spec.file
@@ -152,7 +151,7 @@ def _task_files(state: State) -> list[Finding]:
 
 
 def _each(content: archive.Archive, take: Callable[[str, list[Envelope]], int]) -> dict[str, int]:
-    """Call `take` for each stream, the archive's own run last; return run → result.
+    """Call `take` for each stream, the archive's own run last; return run → its result.
 
     An import that was cut off between two streams has not brought the run yet, so that no process
     begins a child of it in the place of the archive's. Raises ConflictError if a stream does not fit
@@ -174,9 +173,9 @@ def _each(content: archive.Archive, take: Callable[[str, list[Envelope]], int]) 
 
 
 def _taken(content: archive.Archive, name: str, who: str) -> list[New]:
-    """Return the event that gives a run to the importer and lets the run wait.
+    """Return the event that gives a run to the importer and lets it wait, in a list.
 
-    Return [] if the run is completed or cancelled.
+    The list is empty if the run is completed or cancelled.
     """
     run = run_archive.title(name)
     state, _ = opened(run_archive.ArchivedLog(content.streams), run)
@@ -187,7 +186,7 @@ def _taken(content: archive.Archive, name: str, who: str) -> list[New]:
 
 
 def _history(path: Path, content: archive.Archive) -> tuple[str, list[Envelope]]:
-    """Return the archive's run and its history. Raises ArchiveError if a stream is no run's."""
+    """Return (archive's run, its history). Raises ArchiveError if a stream belongs to no run."""
     run = run_archive.run_of(content)
     for name in content.streams:
         if not kinds.is_run(name) or NAME.fullmatch(run_archive.title(name)) is None:
@@ -197,9 +196,9 @@ def _history(path: Path, content: archive.Archive) -> tuple[str, list[Envelope]]
 
 
 def _children(path: Path, content: archive.Archive, run: str) -> list[tuple[str, list[Envelope]]]:
-    """Return (run, rows) of a run's children; the run's own history is sound.
+    """Return (run, rows) of each child of a run whose own history is sound.
 
-    Raises ArchiveError if the archive holds anything that is not part of these histories.
+    Raises ArchiveError if the archive has anything that is not part of these histories.
     """
     log = run_archive.ArchivedLog(content.streams)
     needed = run_archive.streams(log, run)
@@ -212,7 +211,7 @@ def _children(path: Path, content: archive.Archive, run: str) -> list[tuple[str,
 
 
 def check_weights(path: Path, blobs: tuple[str, ...], folder: Path, state: State) -> None:
-    """Raise ArchiveError if the archive's files are not weights of the models that the run gives."""
+    """Raise ArchiveError if the archive's files are not weights of the run's models."""
     kind = kinds.of(state.kind)
     models = kind.results(state).values() if blobs and state.completed else ()
     digests = {kind.result(state), *(model.digest for model in models)} if blobs else set()
@@ -231,10 +230,10 @@ def _folders(root: Path, blobs: tuple[str, ...]) -> list[Path]:
 
 
 def inspected(path: Path) -> tuple[str, list[Envelope], list[Finding]]:
-    """Return an archive's run, its history and the findings; no database is needed.
+    """Return (an archive's run, its history, findings); no database is needed.
 
-    The findings cover all reasons for which an import refuses the archive itself. They do not cover
-    a run of that name here with another history, or a full disk. Raises ArchiveError if the archive
+    The findings cover all reasons for which an import refuses the archive itself. They do not cover a
+    run of that name here with another history, or a full disk. Raises ArchiveError if the archive
     cannot be read.
     """
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Export of a ternary model as a folder of the format `bitnet`: looked up, checked, written whole."""
+"""Export of a ternary model as a `bitnet` folder: found by name, checked, written whole."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from agent_forge.weights.storage.output_folder import check_target
 
 
 def export(home: Home, model: str, out: Path, tell: Callable[[str], None]) -> dict[str, object]:
-    """Write a model as a bitnet folder; return what was written, as JSON has it.
+    """Write a model as a bitnet folder; return a JSON record of what was written.
 
-    `model` is what other commands take: a folder, a Hub id, RUN, RUN:ROLE, a registered name. An
+    `model` is a name as all commands take it: a folder, a Hub id, RUN, RUN:ROLE, a registered name. An
     earlier bitnet folder at `out` is replaced. Raises ConfigError, ConflictError, NotFiniteError,
     SourceError, UnavailableError.
     """

@@ -1,7 +1,7 @@
 """Chain heads that are stored outside of a run's own stream; they reveal a truncated log.
 
-The run list stores each run's last event, forks the event that they branched at, and checks of a run
-(`forge verify`) the last event that they saw. SQLite stores the last position that it ever gave out.
+The run list stores each run's last event, a fork the event that it branched at, and a check of a run
+(`forge verify`) the last event that it saw. SQLite stores the last position that it ever gave out.
 Model cards, reports and archives carry a head.
 """
 
@@ -24,7 +24,7 @@ from agent_forge.runs.streams import run_of
 
 
 def anchors(store: EventStore, run: str) -> list[Anchor]:
-    """Return the anchors of a run's own stream.
+    """Return the chain heads of a run's own stream that are stored elsewhere.
 
     Read them before the run's rows: the log only grows, so the rows must reach each anchor.
     """
@@ -32,7 +32,7 @@ def anchors(store: EventStore, run: str) -> list[Anchor]:
 
 
 def given(run: str, rows: Sequence[Envelope], head: str) -> Anchor:
-    """Return the anchor for a chain head that the user gives.
+    """Return the anchor of a chain head that the user gives.
 
     If no row of the run's own stream has this head, the anchor is one place beyond the end.
     """
@@ -63,7 +63,7 @@ def _forked(store: EventStore, run: str) -> Iterator[Anchor]:
 
 
 def _checked(store: EventStore, run: str) -> Iterator[Anchor]:
-    """Yield the run's last event at its newest check that found nothing wrong with the history."""
+    """Yield the anchor of the newest check that found the run's history intact, if there is one."""
     for check in reversed(list(checks.of_run(store, run))):
         if check.event.outcome != "broken" and check.event.head:
             where = f"the check of {check.at[:16].replace('T', ' ')}"
@@ -72,7 +72,7 @@ def _checked(store: EventStore, run: str) -> Iterator[Anchor]:
 
 
 def lost(store: EventStore) -> Iterator[Finding]:
-    """Yield an error if the log as a whole has lost events from its end."""
+    """Yield a finding if the log as a whole has lost events from its end."""
     with store.database.reading() as connection:
         ever, projected_position = store.database.last_position(connection), 0
         if connection.dialect.has_table(connection, PROJECTIONS.name):

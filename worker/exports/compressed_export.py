@@ -1,4 +1,4 @@
-"""Export of a model as a compressed-tensors folder: looked up, checked, written whole."""
+"""Export of a model as a compressed-tensors folder: found by name, checked, written whole."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from agent_forge.weights.storage.output_folder import check_target
 def export(
     home: Home, model: str, out: Path, type_: str, tell: Callable[[str], None]
 ) -> dict[str, object]:
-    """Write a model as a compressed-tensors folder; return what was written, as JSON has it.
+    """Write a model as a compressed-tensors folder; return a JSON record of what was written.
 
-    `model` is what other commands take: a folder, a Hub id, RUN, RUN:ROLE, a registered name. An
+    `model` is a name as all commands take it: a folder, a Hub id, RUN, RUN:ROLE, a registered name. An
     earlier folder of this format at `out` is replaced. Raises ConfigError, ConflictError,
     NotFiniteError, SourceError, UnavailableError.
     """

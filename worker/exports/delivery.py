@@ -1,4 +1,4 @@
-"""Export of a run's result with its report, or of one of its models, and the event that records it.
+"""Export of a run's result with its report, or of one of its models; the export is recorded.
 
 `python -m worker.exports.delivery RUN FOLDER BY [MODEL]` exports in a process of its own; it reads the
 user's reason from stdin.
@@ -46,10 +46,10 @@ def deliver(
     by: str | None = None,
     model: str = "",
 ) -> tuple[State, dict[str, Any]]:
-    """Write a completed run's result with its report, or the model of a name, and record the export.
+    """Write a completed run's result with its report, or one model; return (state, JSON record).
 
-    A name of the result means the result. Return the state, and the report of the result or what was
-    written of the model. Raises ForgeError.
+    The export is recorded. A `model` that is the result means the result. The record is the result's
+    report, or says what was written of the model. Raises ForgeError.
     """
     with closing(home.open_store()) as store:
         state = finding.load(store, run)
@@ -66,7 +66,7 @@ def deliver(
 
 
 def folders(store: EventStore, state: State) -> set[str]:
-    """Return the folders that the log says the run's models were written to."""
+    """Return the folders to which the run's models were written, by the log."""
     rows = [row for row in store.iterate(state.stream) if row.type == Exported.type]
     return {json.loads(row.data)["folder"] for row in rows} | {state.submitted.output_dir}
 
@@ -78,7 +78,7 @@ def record(
     reason: str | None = None,
     by: str | None = None,
 ) -> None:
-    """Record the export of what was written: of one model (`exported`), else of the run's result."""
+    """Record an export: of the model in `written["exported"]`, or else of the run's result."""
     kind = kinds.of(state.kind)
     result = {"recipe_id": kind.result_id(state), "digest": kind.result(state)}
     model = written.get("exported", result)
@@ -88,7 +88,7 @@ def record(
 
 
 def _copied(home: Home, origin: Origin, out: Path) -> dict[str, Any]:
-    """Copy the folder of one model of a run, built if it is nowhere; return what was written."""
+    """Copy the folder of a run's model, built if no copy exists; return a JSON record."""
     from agent_forge.weights.folders.checkpoint import publish
 
     place = model_origin.settle(home, json.loads(origin.request(origin.folders)))

@@ -1,4 +1,4 @@
-"""Formats that a model is exported in: what `forge export` and `agent_forge.export` share. No torch.
+"""Formats of model exports, which `forge export` and `agent_forge.export` share. No torch.
 
     folder                a run's result with its report, or a model of the run; recorded
     gguf                  one file for llama.cpp, or one of each type
@@ -20,7 +20,7 @@ from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.home import Home
 
 Tell = Callable[[str], None]
-#: A record of what was written, as JSON has it.
+#: A record of what was written, as JSON data.
 Written = dict[str, Any]
 
 
@@ -62,7 +62,7 @@ class Options:
 
 
 def write(home: Home, model: str, out: Path, format_: str, options: Options, tell: Tell) -> Written:
-    """Write a model in one of FORMATS; return what was written, as JSON has it.
+    """Write a model in one of FORMATS; return a JSON record of what was written.
 
     `model` is a run or a model of a run for a folder and for an adapter, else any name of a model.
     Raises ConfigError for an unknown format or an option of another one, and what the format's own
@@ -73,7 +73,7 @@ def write(home: Home, model: str, out: Path, format_: str, options: Options, tel
 
 
 def check(format_: str, options: Options) -> None:
-    """Raise ConfigError for a format that there is not, or for options that it does not have."""
+    """Raise ConfigError if a format is unknown, or an option belongs to another format."""
     if format_ not in FORMATS:
         raise ConfigError(f"there is no format {format_!r}: use {', '.join(FORMATS)}.")
     if format_ != "folder" and options.reason is not None:

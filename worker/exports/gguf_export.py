@@ -1,4 +1,4 @@
-"""Export of any model as a GGUF file: looked up by name, checked, written, renamed into place.
+"""Export of any model as a GGUF file: found by name, checked, written, renamed into place.
 
 `python -m worker.exports.gguf_export MODEL FILE TYPE` writes one in a process of its own.
 
@@ -65,13 +65,13 @@ Result = TypeVar("Result")
 
 #: Beginning of the name of an export's temporary folder, beside its files; it is held by a lock.
 SCRATCH = ".gguf-"
-#: Seconds after which such a folder that no process holds is a left one.
+#: Age in seconds from which such a folder is removed if no process holds it.
 YOUNG = 60.0
 
 
 @dataclass(frozen=True)
 class Text:
-    """Text that a file is quantised by, or measured on."""
+    """Names of the text that a file is quantised by, or measured on."""
 
     #: Data files, folders or tasks whose slice `train` tells the importance of inputs; or one GGUF
     #: file with an importance matrix.
@@ -83,7 +83,7 @@ class Text:
 
     @property
     def matrix(self) -> Path | None:
-        """The file of an importance matrix that was given; None if it is to be measured."""
+        """The file of an importance matrix that was given; None if it must be measured."""
         file = Path(self.imatrix[0]) if len(self.imatrix) == 1 else None
         return file if file and is_gguf(file) else None
 
@@ -103,13 +103,13 @@ def export(
     fallback: bool = False,
     text: Text = Text(),
 ) -> dict[str, object]:
-    """Write a model as GGUF files; return what was written, as JSON has it.
+    """Write a model as GGUF files; return a JSON record of what was written.
 
-    `model` is what other commands take: a folder, a Hub id, RUN (its champion), RUN:ROLE, a registered
-    name. `type_` is a type, or several with commas: then `out` is the folder for a file of each. An
-    earlier GGUF file is replaced, and stays if anything goes wrong. `ollama` writes a Modelfile beside
-    it. With `fallback` matrices that a ternary type cannot cut into blocks are F16. Raises ConfigError,
-    ConflictError, DataError, NotFiniteError, SourceError, UnavailableError.
+    `model` is a name as all commands take it: a folder, a Hub id, RUN (its champion), RUN:ROLE, a
+    registered name. `type_` is a type, or several with commas: then `out` is the folder for a file of
+    each. An earlier GGUF file is replaced, and stays if anything goes wrong. `ollama` writes a
+    Modelfile beside it. With `fallback` matrices that a ternary type cannot cut into blocks are F16.
+    Raises ConfigError, ConflictError, DataError, NotFiniteError, SourceError, UnavailableError.
     """
     types, weighed = tuple(type_.split(",")), bool(text.imatrix)
     _check_types(types, weighed, ollama)
@@ -143,7 +143,7 @@ def export(
 
 @dataclass(frozen=True)
 class _Opened:
-    """A model that can be written, with its tokenizer as files have it."""
+    """A model that can be written, with its tokenizer in the form of GGUF files."""
 
     name: str
     checkpoint: Checkpoint
@@ -153,11 +153,11 @@ class _Opened:
     fallback: bool
 
     def write(self, type_: str, file: Path) -> gguf_file.Written:
-        """Write a file of a type that needs no library."""
+        """Write a file of a type that needs no library; return its bytes and other types."""
         return gguf_file.write(self.checkpoint, self.tokens, file, type_, self.name, self.fallback)
 
     def modelfile(self, file: Path) -> modelfile.Modelfile:
-        """Return the Modelfile of a file."""
+        """Return the Modelfile for a file beside it."""
         positions = gguf_architectures.context(self.checkpoint.config)
         return modelfile.of(self.tokenizer, file.name, positions, self.tokens.begins)
 
@@ -165,7 +165,7 @@ class _Opened:
 def _opened(
     home: Home, model: str, types: Sequence[str], tell: Callable[[str], None], fallback: bool
 ) -> _Opened:
-    """Return a model that all types can be written of. Raises ConfigError, SourceError."""
+    """Return a model that can be written in all types. Raises ConfigError, SourceError."""
     reference = resolve(model, named=Finder(home, tell))
     checkpoint = open_checkpoint(Path(reference.path))
     for type_ in types:
@@ -204,7 +204,7 @@ class _Reading:
             self.told["measured_tokens"] = sum(len(window) - 1 for window in windows)
 
     def matrix(self, folder: Path) -> Path | None:
-        """Return the file of the importance matrix, measured if it was not given."""
+        """Return the file of the importance matrix, measured if it was not given; None without one."""
         if not self._text.imatrix or self._text.matrix:
             return self._text.matrix
         means, tokens = importance(self._checkpoint, self._calibration, self._tell)
@@ -221,7 +221,7 @@ class _Reading:
         return place
 
     def bits(self, library: libllama.Library, file: Path) -> dict[str, float]:
-        """Return a file's bits per byte in llama.cpp, if it is to be measured."""
+        """Return "bits_per_byte" → a file's loss in llama.cpp; empty if it is not measured."""
         if not self.loss:
             return {}
         return {"bits_per_byte": bits_per_byte(library, file, self.loss, self._tell)}
@@ -230,7 +230,7 @@ class _Reading:
 def _files(
     opened: _Opened, places: Mapping[str, Path], weighed: bool, read: _Reading, folder: Path
 ) -> list[dict[str, Any]]:
-    """Write and measure a file of each type; return file, type, bytes and loss of each.
+    """Write and measure a file of each type; return a JSON record of each.
 
     Temporary files go to `folder`.
     """
@@ -264,7 +264,7 @@ def _files(
 
 
 def _check_types(types: Sequence[str], weighed: bool, ollama: bool) -> None:
-    """Raise ConfigError for types that no files are written of."""
+    """Raise ConfigError for types that cannot be written, or not together."""
     if "" in types:
         raise ConfigError("GGUF type '' is empty: give a type, or several with commas between.")
     for type_ in types:
@@ -281,7 +281,7 @@ def _check_types(types: Sequence[str], weighed: bool, ollama: bool) -> None:
 
 
 def _check_text(text: Text) -> None:
-    """Raise ConfigError for a matrix among data, and for one that cannot be kept or was given."""
+    """Raise ConfigError for a matrix among data, or for one that cannot be stored."""
     if text.keep is not None:
         _target(text.keep)
     if len(text.imatrix) > 1 and (matrices := [name for name in text.imatrix if is_gguf(Path(name))]):
@@ -294,7 +294,7 @@ def _check_text(text: Text) -> None:
 
 
 def _check_apart(places: Iterable[Path], model: str, text: Text) -> None:
-    """Raise ConfigError if a file to write is the model's own, or that of the matrix."""
+    """Raise ConfigError if a file to write is an input: the model's own, or that of the matrix."""
     sources = {Path(model).resolve(): "the file that the model comes from"}
     if text.keep is not None:
         sources[text.keep.resolve()] = "the file of --imatrix-out, too"
@@ -307,7 +307,7 @@ def _check_apart(places: Iterable[Path], model: str, text: Text) -> None:
 
 @contextlib.contextmanager
 def _scratch(parent: Path) -> Iterator[Path]:
-    """Make a temporary folder in another one; remove it, and those of processes that were killed.
+    """Yield a temporary folder in `parent`; remove it at the end, and those of killed processes.
 
     Raises UnavailableError if nothing can be written there.
     """
@@ -329,7 +329,7 @@ def _scratch(parent: Path) -> Iterator[Path]:
 
 
 def _inside(out: Path) -> Path:
-    """Return the folder for several files, made if it is missing."""
+    """Return the folder for several files, made if it is missing. Raises ConfigError."""
     try:
         out.mkdir(exist_ok=True)
     except FileExistsError as error:
@@ -342,13 +342,13 @@ def _inside(out: Path) -> Path:
 
 
 def _file_name(model: str, type_: str) -> str:
-    """Return a file's name as llama.cpp's are: MODEL-TYPE.gguf."""
+    """Return a file's name in llama.cpp's form, MODEL-TYPE.gguf."""
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", model.rstrip("/").rpartition("/")[2]).strip("-.")
     return f"{stem[:100] or 'model'}-{type_}.gguf"
 
 
 def _placed(place: Path, fill: Callable[[Path], Result], temporary: Path | None = None) -> Result:
-    """Return what `fill` returns; it writes a temporary file, which is then renamed to `place`.
+    """Let `fill` write a temporary file, then rename it to `place`; return what `fill` returned.
 
     The file is hidden beside `place` unless another place on the same disk is given.
     """
@@ -367,7 +367,7 @@ def _placed(place: Path, fill: Callable[[Path], Result], temporary: Path | None 
 
 
 def _target(out: Path) -> Path:
-    """Return the absolute file if it may be written; change nothing."""
+    """Return the absolute path of a file that may be written. Raises ConfigError, ConflictError."""
     place = out.resolve()
     try:
         folder = place.is_dir()
@@ -384,7 +384,7 @@ def _target(out: Path) -> Path:
 
 
 def _modelfile(place: Path) -> Path:
-    """Return the Modelfile beside a file if it may be written."""
+    """Return the path of the Modelfile beside a file. Raises ConflictError if it is not ours."""
     beside = place.with_name("Modelfile")
     if beside.exists() and not (
         beside.is_file() and beside.read_text("utf-8", "replace").startswith(modelfile.FIRST + "\n")
@@ -408,7 +408,7 @@ def main(model: str, out: str, type_: str) -> int:
 CONTEXT = 512
 #: Tokens that the importance is measured on, and that a file's loss is measured on.
 IMPORTANCE_TOKENS, LOSS_TOKENS = 32_768, 8_192
-#: Slices that they are of.
+#: The slices of these tokens.
 IMPORTANCE: Slice = "train"
 LOSS: Slice = "test"
 
@@ -419,13 +419,13 @@ Split = Mapping[str, Sequence[Windows]]
 def split_of(
     checkpoint: Checkpoint, tokenizer: Tokenizer, items: Sequence[Item], on: Slice
 ) -> dict[str, list[Windows]]:
-    """Return domain → the documents of a slice, as windows for this model."""
+    """Return domain → the documents of a slice, cut into windows for this model."""
     context = min(CONTEXT, architectures.context(checkpoint.config))
     return {d: documents(t, tokenizer, context) for d, t in texts_of(items, on).items()}
 
 
 def first_documents(split: Split, tokens: int = LOSS_TOKENS) -> dict[str, list[Windows]]:
-    """Return the first documents of every domain in turn, whole, until they have `tokens` tokens."""
+    """Return domain → its first whole documents, taken in turn until they have `tokens` tokens."""
     chosen: dict[str, list[Windows]] = {domain: [] for domain in split}
     for number in range(max(map(len, split.values()), default=0)):
         for domain, queue in split.items():
@@ -436,7 +436,7 @@ def first_documents(split: Split, tokens: int = LOSS_TOKENS) -> dict[str, list[W
 
 
 def importance(checkpoint: Checkpoint, split: Split, tell: Tell) -> tuple[dict[str, np.ndarray], int]:
-    """Return the means of squares of the inputs of the blocks' matrices, and over how many tokens.
+    """Return (GGUF tensor name → mean squares of its inputs, float32; number of tokens).
 
     Names are those of the file. llama.cpp's tool leaves out the head, too. Raises DataError,
     NotFiniteError.
@@ -460,7 +460,7 @@ def importance(checkpoint: Checkpoint, split: Split, tell: Tell) -> tuple[dict[s
 def check_matrix(
     checkpoint: Checkpoint, means: Mapping[str, np.ndarray], file: Path, needy: str = ""
 ) -> str:
-    """Return a note if a file's importance matrix lacks matrices of this model's blocks, or "".
+    """Return a note if an importance matrix lacks matrices of this model's blocks, else "".
 
     Raises ConfigError for a matrix of another model, and if `needy`, a type that needs the whole
     matrix, is to be written by one that lacks some.
@@ -507,7 +507,7 @@ def bits_per_byte(library: Library, file: Path, split: Split, tell: Tell) -> flo
 
 
 def _progress(what: str, count: int, tell: Tell) -> Callable[[int], None]:
-    """Return what is called after each of `count` windows; says the time ahead, and how far it is."""
+    """Return a function of the windows done, of `count`: it tells progress and time left."""
     began, last_quarter = time.monotonic(), [0]
 
     def after(done: int) -> None:
@@ -522,9 +522,9 @@ def _progress(what: str, count: int, tell: Tell) -> Callable[[int], None]:
 
 
 def fitting(folder: Path) -> list[str]:
-    """Return the types that the model in a folder can be written as, in the exporter's order.
+    """Return the GGUF types that the model in a folder can be written as, in the exporter's order.
 
-    Of ternary types one matrix is read, so that they are offered for ternary weights only. Raises
+    For ternary types one matrix is read, so that they are offered for ternary weights only. Raises
     SourceError, and ConfigError if the model's architecture has no GGUF files.
     """
     checkpoint = open_checkpoint(folder)

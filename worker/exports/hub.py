@@ -2,8 +2,8 @@
 
 The token is that of HF_TOKEN or of the file that `hf auth login` writes; it is sent to the endpoint
 (HF_ENDPOINT, or huggingface.co) and stands in no message. Large files go first, one by one, and a file
-that has arrived is not sent again; the commit comes last. So an upload that was cut off leaves no half
-repository, and the same command goes on.
+that has arrived is not sent again; the commit comes last. So an interrupted upload leaves no half
+repository, and the same command continues it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Target:
 
 
 def target(repository: str, public: bool) -> Target:
-    """Return the target of a name, OWNER/NAME. Raises ConfigError before anything is sent."""
+    """Return repository, endpoint and token of an upload. Raises ConfigError; sends nothing."""
     from huggingface_hub import constants
 
     if not _NAME.fullmatch(repository) or repository.endswith((".", "-", ".git")):
@@ -66,7 +66,7 @@ def target(repository: str, public: bool) -> Target:
 
 
 def _token() -> str:
-    """Return the user's token. Raises ConfigError, without it, if there is none that can be sent."""
+    """Return the text of the user's token. Raises ConfigError if none can be sent."""
     from huggingface_hub import constants
 
     token, where = os.environ.get("HF_TOKEN", "").strip(), "HF_TOKEN"
@@ -88,7 +88,7 @@ def _token() -> str:
 
 
 def files_of(place: Path) -> dict[str, Path]:
-    """Return name in the repository → file, of a folder without its hidden files, or of one file."""
+    """Return name in the repository → file, of a folder without hidden files, or of one file."""
     if place.is_file():
         return {place.name: place}
     files = sorted(path for path in place.rglob("*") if path.is_file() and not path.is_symlink())
@@ -97,11 +97,11 @@ def files_of(place: Path) -> dict[str, Path]:
 
 
 def send(to: Target, files: Mapping[str, Path], place: Path) -> dict[str, object]:
-    """Upload files in one commit; return the repository, its URL and the commit, as JSON has them.
+    """Upload files in one commit; return repository, URL, commit and visibility as JSON data.
 
-    The repository is made if it is not there, private unless `to.public`. Raises ConflictError for one
-    with other files or another visibility, UnavailableError if the Hub cannot be reached or refuses;
-    `place` is where the export stays then.
+    The repository is made if it is missing, private unless `to.public`. Raises ConflictError if it has
+    other files or another visibility, UnavailableError if the Hub cannot be reached or refuses; `place`
+    is where the export stays then.
     """
     from huggingface_hub import CommitOperationAdd, HfApi
 
@@ -121,7 +121,7 @@ def send(to: Target, files: Mapping[str, Path], place: Path) -> dict[str, object
 
 
 def _prepare(api: HfApi, to: Target, files: Mapping[str, Path]) -> None:
-    """Make the repository, or check that the one there may be written to."""
+    """Create the repository; or raise ConflictError if one is there that cannot be written to."""
     from huggingface_hub.errors import RepositoryNotFoundError
 
     try:
@@ -148,7 +148,7 @@ def _prepare(api: HfApi, to: Target, files: Mapping[str, Path]) -> None:
 
 @contextmanager
 def _explained(to: Target, place: Path) -> Iterator[None]:
-    """Turn errors of the Hub and of the network into one that says what to do, without the token."""
+    """Wrap a block: errors of the Hub and network become one that says what to do, without token."""
     from huggingface_hub import errors
 
     failed = errors.HTTPError  # pyright: ignore[reportPrivateImportUsage] - of its HTTP library
@@ -168,7 +168,7 @@ def _explained(to: Target, place: Path) -> Iterator[None]:
 
 
 def _refused(to: Target, error: HfHubHTTPError, again: str) -> UnavailableError:
-    """Return the error of an answer."""
+    """Return the error for an answer of the Hub that refuses the upload."""
     status = error.response.status_code
     lines = str(error.server_message or "").replace(to.token, "…").splitlines()
     what = _STATUS.get(status, "cannot do that now" if status >= 500 else "refuses")

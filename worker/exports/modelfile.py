@@ -1,4 +1,4 @@
-"""A Modelfile: what Ollama is told of a GGUF file beside it.
+"""A Modelfile, which describes a GGUF file beside it to Ollama.
 
 Ollama's templates are Go's, a tokenizer's are Jinja's. One kind is translated, ChatML, and only if the
 tokenizer's template gives the same text for every conversation tried here. Otherwise the Modelfile has
@@ -23,7 +23,7 @@ CHATML = (
     "{{ range .Messages }}<|im_start|>{{ .Role }}\n{{ .Content }}<|im_end|>\n{{ end }}"
     "<|im_start|>assistant\n"
 )
-#: Characters that a text in quotes cannot hold: they end a line, or are none of a text.
+#: Characters that a text in quotes cannot hold: they end a line, or are not printable.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _OPEN = "No template: the tokenizer's is not ChatML. Ollama takes one of its own if it finds it alike."
 #: Conversations: roles and contents. Spaces at ends would be lost by a template that strips them.
@@ -45,14 +45,14 @@ _TRIED: tuple[tuple[tuple[str, str], ...], ...] = (
 
 @dataclass(frozen=True)
 class Modelfile:
-    """The text, and a sentence for people on its template."""
+    """The text of a Modelfile, and a sentence for people on its template."""
 
     text: str
     note: str
 
 
 def of(tokenizer: Tokenizer, file: str, positions: int, begins: bool) -> Modelfile:
-    """Return the Modelfile of `file`, which lies beside it; `begins`: llama.cpp puts bos in front.
+    """Return the Modelfile for `file`, which lies beside it; `begins`: llama.cpp puts bos in front.
 
     Raise ConfigError if a Modelfile cannot hold the file's name; SourceError for a chat template
     without bounds.
@@ -77,7 +77,7 @@ def of(tokenizer: Tokenizer, file: str, positions: int, begins: bool) -> Modelfi
 
 
 def file_argument(file: str) -> str:
-    """Return FROM's argument for a file beside the Modelfile. Raise ConfigError if there is none."""
+    """Return the text that names a file beside the Modelfile for FROM. Raises ConfigError."""
     if re.fullmatch(r"[\w.+-]+", file):
         return f"./{file}"
     argument = _quoted(f"./{file}") if file.isprintable() and '"' not in file else None
@@ -87,11 +87,11 @@ def file_argument(file: str) -> str:
 
 
 def _quoted(text: str) -> str | None:
-    """Return an argument in one quote a side, or in three if it has lines or quotes; None for neither.
+    """Return a text in double quotes, tripled if needed; None if Ollama cannot read it back.
 
     Ollama ends a text in quotes at the first line that ends with them, and in three quotes nothing is
-    escaped. So a text with three quotes, or with a quote at an end, is not written; and no control
-    character but tab and line feed.
+    escaped. So a text with three quotes, or with a quote at an end, is not written; nor are control
+    characters other than tab and line feed.
     """
     rest = text.replace("\n", "").replace("\t", "")
     if '"""' in text or text.startswith('"') or text.endswith('"') or _CONTROL.search(rest):
@@ -100,7 +100,7 @@ def _quoted(text: str) -> str | None:
 
 
 def _template(tokenizer: Tokenizer, begins: bool) -> tuple[str | None, str | None, str]:
-    """Return Go's template, the system prompt if one is always there, and a note."""
+    """Return (Go's template, fixed system prompt, note); None for what there is not."""
     if not tokenizer.chat_template:
         return "{{ .Prompt }}", None, "No chat template: texts are continued as they are."
     renderings = [_rendered(tokenizer, messages) for messages in _TRIED]
@@ -123,7 +123,7 @@ def _template(tokenizer: Tokenizer, begins: bool) -> tuple[str | None, str | Non
 
 
 def _rendered(tokenizer: Tokenizer, messages: Sequence[tuple[str, str]]) -> str | None:
-    """Return a conversation as the tokenizer writes it; None if its template fails."""
+    """Return a conversation as text by the tokenizer's template; None if the template fails."""
     conversation = [{"role": role, "content": content} for role, content in messages]
     try:
         return template_rendering.rendered(tokenizer, conversation)
@@ -132,7 +132,7 @@ def _rendered(tokenizer: Tokenizer, messages: Sequence[tuple[str, str]]) -> str 
 
 
 def _always(text: str) -> str | None:
-    """Return the system prompt that a template adds to a conversation without one; None for none."""
+    """Return the system prompt that a template adds by itself; None if it adds none."""
     begin, end = "<|im_start|>system\n", "<|im_end|>\n"
     if not text.startswith(begin) or end not in text:
         return None
@@ -140,7 +140,7 @@ def _always(text: str) -> str | None:
 
 
 def _chatml(messages: Sequence[tuple[str, str]], system: str | None) -> str:
-    """Return a conversation in ChatML, with a system prompt in front if it has none."""
+    """Return a conversation as ChatML text, with a system prompt in front if it has none."""
     if system is not None and messages[0][0] != "system":
         messages = [("system", system), *messages]
     turns = "".join(f"<|im_start|>{role}\n{content}<|im_end|>\n" for role, content in messages)

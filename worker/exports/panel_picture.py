@@ -35,7 +35,7 @@ _VERDICTS = {"better": "C2", "worse": "C3", "level": "C7"}
 
 
 def picture(panel: Panel, form: Literal["svg", "png"] | str) -> bytes:
-    """Return the panel as a file of this format; lines are thinned as for a page."""
+    """Return the panel as the bytes of an SVG or PNG file; lines are thinned as for a page."""
     drawn = figure(_printable(thinning.thin(panel)))
     out = io.BytesIO()
     with rc_context({"svg.hashsalt": panel.name}), warnings.catch_warnings():
@@ -45,7 +45,7 @@ def picture(panel: Panel, form: Literal["svg", "png"] | str) -> bytes:
 
 
 def _printable(value: Any) -> Any:
-    """Return a panel, or a part of one, without characters that no XML and no font has."""
+    """Return a panel, or a part of one, with unprintable characters replaced by blanks."""
     if isinstance(value, str):
         return "".join(c if c.isprintable() else " " for c in value)
     if isinstance(value, tuple):
@@ -57,11 +57,11 @@ def _printable(value: Any) -> Any:
 
 
 def figure(panel: Panel) -> Picture:
-    """Return the panel as a figure."""
+    """Return the panel as a matplotlib figure."""
     drawn = empty(8, 4.5)
     axes = drawn.subplots()
     _MAKERS.get(panel.kind, _table)(axes, panel)
-    # A $ in a text of others begins no formula.
+    # A $ in a foreign text begins no formula.
     drawn.suptitle(panel.title, parse_math=False)
     axes.set_title(panel.says, fontsize=8, parse_math=False, wrap=True)
     return drawn
@@ -72,7 +72,7 @@ def _label(axis: Axis) -> str:
 
 
 def _named(axes: Axes, x: Axis, y: Axis) -> None:
-    """Name the axes, and make them logarithmic or whole as they say."""
+    """Label the axes, and make them logarithmic or whole as the panel says."""
     axes.set_xlabel(_label(x), parse_math=False)
     axes.set_ylabel(_label(y), parse_math=False)
     for axis, log, set_scale in (
@@ -99,7 +99,7 @@ def _legend(axes: Axes) -> None:
 
 
 def _lines(axes: Axes, panel: Lines) -> None:
-    """Draw every line; of several seeds the median with a band over all, and each of them faintly."""
+    """Draw every line; for several seeds a median with a band over all, and faint single lines."""
     colours = {name: f"C{n}" for n, name in enumerate(dict.fromkeys(s.name for s in panel.series))}
     for (name, _), group in side_by_side.groups(panel.series).items():
         middle = side_by_side.summary(group)
@@ -127,7 +127,7 @@ def _line(axes: Any, series: Series, colour: str, label: str | None) -> None:
 
 
 def _front(axes: Axes, panel: Front) -> None:
-    """Draw the first two measures; the others are in the table of the panel."""
+    """Draw the first two measures as points; the others are in the table of the panel."""
     for name in dict.fromkeys(p.series for p in panel.points):
         for on_front in (False, True):
             points = [p for p in panel.points if p.series == name and p.kept == on_front]
@@ -155,7 +155,7 @@ def _number(value: object) -> str:
 
 
 def _arms(axes: Any, panel: Arms) -> None:
-    """Draw the leads of ours with their intervals; the values, if there is no lead."""
+    """Draw the leads of our arm with their intervals; if there are none, the arms' values."""
     leads = [arm for arm in panel.arms if arm.lead is not None][::-1]
     arms = leads or [arm for arm in panel.arms if arm.value is not None][::-1]
     for y, arm in enumerate(arms):

@@ -20,7 +20,7 @@ BATCH = 20_000
 
 
 def check(folder: Path, kind: str, run: str) -> Path:
-    """Return the absolute folder if the tables of this run may be written there.
+    """Return the absolute folder if this run's tables may be written there.
 
     Neither torch nor pyarrow is imported. Raises UnavailableError if pyarrow is not installed, and
     the errors of `check_target`.
@@ -41,7 +41,7 @@ def _of(place: Path, kind: str, run: str) -> bool:
 
 
 def write(folder: Path, state: State, rows: Sequence[Envelope]) -> dict[str, int]:
-    """Write every table into `folder`; return the number of rows of each table.
+    """Write every table into `folder`; return table → number of its rows.
 
     Earlier tables are replaced once all new ones are complete. Raises the errors of `check`.
     """
@@ -62,7 +62,7 @@ def write(folder: Path, state: State, rows: Sequence[Envelope]) -> dict[str, int
 
 
 def _write(path: Path, table: tables.Table, run: str) -> int:
-    """Write one table batch by batch; return its number of rows."""
+    """Write one table batch by batch; return the number of its rows."""
     import pyarrow as pa
     from pyarrow import parquet
 

@@ -1,9 +1,9 @@
 """Sending a run from the log to Weights & Biases, once or while the run goes on.
 
 W&B has a projection of the run; the truth is the log. The rows come from the run's kind
-(`Kind.tracked`), a pure function of the events. The log is the queue: rows that W&B
-did not take are sent the next time, by `forge wandb sync RUN`. A process that carries a run never
-talks to W&B: `worker/exports/wandb_follower.py` has a process of its own.
+(`Kind.tracked`), a pure function of the events. The log is the queue: rows that W&B did not take are
+sent the next time, by `forge wandb sync RUN`. A process that carries out a run never talks to W&B:
+`worker/exports/wandb_follower.py` has a process of its own.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from agent_forge.weights.storage.output_folder import MARK
 if TYPE_CHECKING:
     from wandb import Artifact, Run
 
-#: Names that a tracker takes for a run, and inside the name of an artifact.
+#: Names that a tracker accepts for a run, and within the name of an artifact.
 _PLAIN = re.compile(r"[\w.-]{1,100}", re.ASCII)
 #: The project if neither WANDB_PROJECT nor an option names one.
 PROJECT = "evomerge"
 #: Seconds between two looks at the log.
 POLL = 1.0
-#: Settings that stop W&B's own collection: it is about the sending process, not about the run.
+#: Settings that stop W&B's own collection, which describes the sending process, not the run.
 _NOTHING_ELSE = {
     "console": "off",
     "disable_git": True,
@@ -77,7 +77,7 @@ class Target:
 
     @classmethod
     def of(cls, home: Home, **fields: Any) -> Target:
-        """Return the usual target: its files are under WANDB_DIR, else under the home folder."""
+        """Return the default target, with files in WANDB_DIR or the home folder, and these `fields`."""
         return cls(Path(os.environ.get("WANDB_DIR") or home.folder), **fields)
 
 
@@ -105,7 +105,7 @@ def client() -> None:
 
 
 class Sender:
-    """One run that is open at W&B."""
+    """The connection of one run to W&B."""
 
     def __init__(self, state: State, group: str, target: Target) -> None:
         client()
@@ -160,7 +160,7 @@ class Sender:
                 self._files.note(self._newest)
 
     def finish(self, state: State) -> UploadResult:
-        """Send the champion if it is final, and finish the run at W&B.
+        """Send the champion if it is final, and finish the run at W&B; return what was sent.
 
         Blocks until everything is sent.
         """
@@ -218,7 +218,7 @@ class _Files:
         self._earlier = sorted(note.parent for note in notes)
 
     def note(self, newest: int) -> None:
-        """Write down the newest generation that the server has once this file is synced."""
+        """Write the newest generation that the server will have once this file is synced."""
         (self.folder / self.NOTE).write_text(json.dumps({"newest": newest}), "utf-8")
 
     def synced(self) -> int:
@@ -234,7 +234,7 @@ class _Files:
 
 
 def _is_synced(folder: Path) -> bool:
-    """Return True if `wandb sync` has left its mark in the folder."""
+    """Return True if `wandb sync` has marked the folder as sent."""
     return any(folder.glob("*.wandb.synced"))
 
 
@@ -259,7 +259,7 @@ def _silent() -> bool:
 
 @contextlib.contextmanager
 def _explained(run: str) -> Iterator[None]:
-    """Turn an error of W&B into an UnavailableError that says what to do."""
+    """Wrap a block: an error of W&B becomes an UnavailableError that says what to do."""
     try:
         yield
     except ForgeError:
@@ -279,10 +279,10 @@ def sync(
     follow: bool = False,
     wait: Callable[[float], bool] = lambda seconds: bool(time.sleep(seconds)),
 ) -> UploadResult:
-    """Send a run's recorded generations; with `follow` also the later ones, until the run has ended.
+    """Send a run's recorded generations, with `follow` also later ones; return what was sent.
 
-    `wait(seconds)` waits between two looks at the log; if it returns True, following ends. Raises
-    NotFoundError, ConflictError if another process on this machine sends the run, UnavailableError.
+    Following ends with the run, or when `wait(seconds)`, called between two looks at the log, returns
+    True. Raises NotFoundError, ConflictError if another process here sends the run, UnavailableError.
     """
     store = home.open_store()
     try:
@@ -324,7 +324,7 @@ def _check_model(state: State, model: Path | None) -> None:
 
 @contextlib.contextmanager
 def _alone(home: Home, run: str) -> Iterator[None]:
-    """Hold the lock of a run's only sender on this machine: two would count its steps twice.
+    """Hold the lock of a run's only sender on this machine: two would send its steps twice.
 
     Raises ConflictError.
     """

@@ -1,4 +1,4 @@
-"""The process that sends a run to W&B while another process carries the run.
+"""The process that sends a run to W&B while another process carries out the run.
 
 Its command is `python -m worker.exports.wandb_follower RUN`.
 
@@ -27,11 +27,11 @@ PATIENCE = 30.0
 
 
 def wanted(flag: bool, warn: Callable[[str], None]) -> bool:
-    """Return True if runs are to be followed, because of the flag or of FORGE_WANDB.
+    """Return True if W&B should follow runs, because of the flag or of FORGE_WANDB.
 
     If W&B is not installed, the flag raises UnavailableError before anything begins. The variable,
-    which is set for every run, only leads to a warning. Raises ConfigError if FORGE_WANDB is
-    neither 0 nor 1.
+    which is set for every run, only leads to a warning. Raises ConfigError if FORGE_WANDB is neither 0
+    nor 1.
     """
     setting = os.environ.get("FORGE_WANDB", "")
     if setting not in ("", "0", "1"):
@@ -54,7 +54,7 @@ def wanted(flag: bool, warn: Callable[[str], None]) -> bool:
 def beside(
     home: Home, run: str, warn: Callable[[str], None], patience: float | None = None
 ) -> Iterator[None]:
-    """Follow a run in a process of its own while the `with` block lasts; errors become warnings."""
+    """Wrap a block: another process follows the run meanwhile; its errors become warnings."""
     with tempfile.TemporaryFile() as output:
         try:
             process = _start(home, run, output)
@@ -75,7 +75,7 @@ def _later(run: str) -> str:
 
 
 def _start(home: Home, run: str, output: IO[bytes]) -> subprocess.Popen[bytes]:
-    """Start the process that follows the run; the end of its standard input tells it to stop."""
+    """Return a new process that follows the run; it stops at the end of its standard input."""
     env = {**os.environ, "FORGE_HOME": str(home.folder), "FORGE_DATABASE_URL": home.url or ""}
     return subprocess.Popen(
         [sys.executable, "-m", "agent_forge.worker.exports.wandb_follower", run],
@@ -88,9 +88,9 @@ def _start(home: Home, run: str, output: IO[bytes]) -> subprocess.Popen[bytes]:
 
 
 def _end(process: subprocess.Popen[bytes], run: str, patience: float, output: IO[bytes]) -> str:
-    """Tell the process to stop and wait; kill it after `patience` seconds.
+    """Stop the process; return a warning, or "" if everything was sent.
 
-    Return a warning, or "" if everything was sent.
+    It is killed after `patience` seconds.
     """
     assert process.stdin
     process.stdin.close()

@@ -1,4 +1,4 @@
-"""Records of the dispatcher: waiting runs, tasks under way, measures, service received by users."""
+"""Records of the dispatcher: waiting runs, granted tasks, measures, service received by users."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RECEIVED = ReceivedRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
 
 @dataclass
 class ActiveRun:
-    """A run that has not ended, as the dispatcher knows it."""
+    """The dispatcher's record of a run that has not ended."""
 
     owner: str
     order: int
@@ -58,7 +58,7 @@ class Flight:
     counts: bool = True
 
     def unclaimed(self, held: dict[str, str], seconds: float) -> bool:
-        """Return True if no lease holds the task `seconds` after its grant."""
+        """Return True if no lease holds the task although `seconds` have passed since its grant."""
         late = time.monotonic() - self.began > seconds
         return late and f"{self.run}/{self.task}" not in held
 
@@ -76,7 +76,7 @@ class Measures:
     looked: float = 0.0
 
     def look(self, runs: Iterable[ActiveRun]) -> None:
-        """Count waiting tasks, at most once a second because it looks at every run."""
+        """Count waiting tasks, at most once a second because each run is looked at."""
         now = time.monotonic()
         if now - self.looked < 1.0:
             return
@@ -103,7 +103,7 @@ class ServiceTable:
             RECEIVED.create(connection, checkfirst=True)
 
     def read(self) -> dict[str, float]:
-        """Return owner → tag."""
+        """Return owner → tag: the service received over the owner's weight (`scheduler.py`)."""
         rows = self._database.rows(select(RECEIVED))
         return {row.owner: row.tag for row in rows}
 
@@ -117,7 +117,7 @@ class ServiceTable:
 
 
 class WaitingRuns(dict[str, ActiveRun]):
-    """Run → what the dispatcher knows of it, for every run that has not ended."""
+    """Run → its record, for every run that has not ended."""
 
     def __init__(self, store: EventStore) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class WaitingRuns(dict[str, ActiveRun]):
         self._pasts: frozenset[str] = frozenset()
 
     def read(self) -> None:
-        """Read all runs that have not ended from the list of runs, and the pasts of forks."""
+        """Add all runs that the run list shows as not ended, after reading the pasts of forks."""
         self.read_pasts()
         for row in queries.queue(self._store):
             labels = tuple(row["labels"].split())
@@ -140,11 +140,11 @@ class WaitingRuns(dict[str, ActiveRun]):
             )
 
     def read_pasts(self) -> None:
-        """Read which runs were imported only as the past of a fork."""
+        """Read the chain heads of runs that were imported only as the past of a fork."""
         self._pasts = repository.heads(self._store)
 
     def add(self, run: str, row: Envelope) -> None:
-        """Add a run that is new in the log, by its first event."""
+        """Add a run that is new in the log, by the row of its first event."""
         event = _event(row)
         if isinstance(event, events.Submitted):
             self[run] = ActiveRun(
@@ -154,7 +154,7 @@ class WaitingRuns(dict[str, ActiveRun]):
             self.add_again(run, row.position)
 
     def add_again(self, run: str, order: int) -> None:
-        """Add a run whose whole history is needed: a fork, or a run that is retried or imported.
+        """Add a run by its whole history: a fork, or a run that is retried or imported.
 
         `order` is the run's place among the runs of equal priority. A run that has ended is left out.
         """
@@ -172,7 +172,7 @@ class WaitingRuns(dict[str, ActiveRun]):
             )
 
     def apply(self, run: str, row: Envelope) -> None:
-        """Apply what an event of a run changes: its pause or its priority."""
+        """Apply an event to the run's record: pause, resume, priority."""
         entry = self[run]
         if row.type in (events.Paused.type, events.Resumed.type):
             entry.paused = row.type == events.Paused.type

@@ -1,9 +1,9 @@
-"""Wake-up messages to devices through Celery and Redis; a message only says "look for a grant".
+"""Wake-up messages to devices through Celery and Redis; a message only means "look for a grant".
 
-The grant itself is in the database. A message that is lost, doubled, late or out of order only
-changes how soon a device looks: devices also look by themselves every second. So Celery's
-redelivery is not needed and not used; there is no result backend, and messages are JSON. The
-listener needs no Celery worker: the arrival of a message is its only content.
+The grant itself is in the database. A message that is lost, doubled, late or out of order only changes
+how soon a device looks: devices also look by themselves every second. So Celery's redelivery is not
+needed and not used; there is no result backend, and messages are JSON. The listener needs no Celery
+worker: the arrival of a message is its only content.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOOK = 1
 
 
 def broker_url() -> str:
-    """Return FORGE_BROKER_URL, by default a Redis on this machine. Raises ConfigError."""
+    """Return the URL in FORGE_BROKER_URL, by default of a Redis here. Raises ConfigError."""
     url = os.environ.get("FORGE_BROKER_URL") or DEFAULT_BROKER
     if not url.startswith(("redis://", "rediss://", "redis+socket://")):
         raise ConfigError(
@@ -103,8 +103,8 @@ class Bells:
 class Listener:
     """A thread that wakes this process's devices when a message comes for them.
 
-    A message means "look", and its content does not matter: the listener removes it from its queue
-    without parsing it. So no foreign message, countdown or expiry can stop or delay the next one.
+    A message only means "look": the listener removes it from its queue without parsing it. So no
+    foreign message, countdown or expiry can stop or delay the next one.
     """
 
     def __init__(self, app: Celery, devices: dict[str, Callable[[], None]]) -> None:

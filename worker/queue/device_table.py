@@ -1,8 +1,8 @@
-"""Device table: what each device offers and does, its grant; runs' needs and current work. No torch.
+"""Device table: each device's offer, status and grant; needs of runs, and who works on them. No torch.
 
-The table is not the truth: it may be dropped at any time. It has one row per device. The worker
-writes its device's status and a heartbeat. The dispatcher writes the grant: the task that the
-device should do next. A row whose heartbeat is late, by the database's clock, counts as gone.
+The table is not the truth: it may be dropped at any time. It has one row per device. The worker writes
+its device's status and a heartbeat. The dispatcher writes the grant: the task that the device should do
+next. A row whose heartbeat is late, by the database's clock, counts as gone.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ DEVICES = DeviceRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
 
 @dataclass(frozen=True)
 class Device:
-    """A device as its row in the table says."""
+    """A device, read from its row in the table."""
 
     name: str
     owner: str
@@ -91,7 +91,7 @@ class Device:
     living: bool
     #: Seconds since 1970 by the database's clock, when this was read.
     now: float = field(compare=False)
-    #: What the run is called; its id unless the device is one of `named_devices`.
+    #: The run's name; its id unless the device is one of `named_devices`.
     run_name: str | None = field(default=None, compare=False)
 
     @property
@@ -100,7 +100,7 @@ class Device:
         return self.living and self.status == "idle" and self.grant is None
 
     def refuses(self, run: str) -> bool:
-        """Return True if the device refuses this run now."""
+        """Return True if the device refuses this run at the time of reading."""
         return run in self.refused and self.refused[run][0] > self.now
 
 
@@ -120,7 +120,7 @@ class DeviceTable:
             yield connection
 
     def devices(self) -> list[Device]:
-        """Return all devices by name, also those that seem to be gone."""
+        """Return all devices sorted by name, also those that seem to be gone."""
         query = select(DEVICES, self._now.label("now")).order_by(DEVICES.c.name)
         return [self._device(row) for row in self._database.rows(query)]
 
@@ -147,7 +147,7 @@ class DeviceTable:
     # ---- written by a device's worker ------------------------------------------------------
 
     def enter(self, name: str, owner: str, device: str) -> str:
-        """Take a row for a device; return its name.
+        """Insert a row for a device; return the name that the device has there.
 
         The name gets a number (`NAME.1`) if another living worker has it.
         """
@@ -177,7 +177,7 @@ class DeviceTable:
             number += 1
 
     def offers(self, name: str, owner: str, offer: Offer) -> None:
-        """Write what the device offers."""
+        """Write the device's labels, memory and profile into its row."""
         self._update(
             name,
             owner,
@@ -193,12 +193,12 @@ class DeviceTable:
             return connection.execute(self.saying(name, owner, status, **also)).rowcount == 1
 
     def saying(self, name: str, owner: str, status: str, **also: object) -> Update:
-        """Return the statement of `say`, to execute in the transaction of another statement."""
+        """Return the SQL statement of `say`, to execute in another transaction."""
         values = {"status": status, "since": self._now, "beat": self._now, **also}
         return self._updating(name, owner, values)
 
     def refuse(self, name: str, owner: str, refused: Mapping[str, tuple[float, str]]) -> None:
-        """Write which runs the device refuses, until when and why."""
+        """Write run → (until when, why) for the runs that the device refuses."""
         self._update(name, owner, refused=json.dumps(refused))
 
     def beat(self, name: str, owner: str) -> bool:
@@ -218,7 +218,7 @@ class DeviceTable:
         return float(self._database.rows(select(self._now))[0][0])
 
     def grant_of(self, name: str, owner: str) -> tuple[str, str] | None:
-        """Return the (run, task) that the device should do; None if it has no grant."""
+        """Return (run, task) that the device should do; None if it has no grant."""
         own_row = (DEVICES.c.name == name) & (DEVICES.c.owner == owner)
         query = select(DEVICES.c.grant_run, DEVICES.c.grant_task).where(own_row)
         rows = self._database.rows(query)
@@ -233,7 +233,7 @@ class DeviceTable:
     # ---- written by the dispatcher ---------------------------------------------------------
 
     def grant(self, grants: Mapping[str, tuple[str, str]]) -> set[str]:
-        """Grant tasks to idle devices without a grant; return the names of devices that got one."""
+        """Write the grants of devices that are idle and have none; return these devices' names."""
         taken = set()
         with self._writing() as connection:
             for name, (run, task) in sorted(grants.items()):
@@ -245,7 +245,7 @@ class DeviceTable:
         return taken
 
     def revoke(self, name: str, run: str, task: str) -> None:
-        """Take back a granted task that the device has not begun."""
+        """Remove a device's grant of this task, unless the device has begun it."""
         granted = (DEVICES.c.grant_run == run) & (DEVICES.c.grant_task == task)
         granted_row = (DEVICES.c.name == name) & (DEVICES.c.status != "busy") & granted
         with self._writing() as connection:
@@ -259,7 +259,7 @@ class DeviceTable:
 
 
 def named_devices(store: EventStore, roster: DeviceTable) -> list[Device]:
-    """Return all devices by name, each with what its run is called."""
+    """Return all devices sorted by name, each with the name of its current run."""
     devices = roster.devices()
     names = queries.names(store, {device.run for device in devices if device.run})
     return [
@@ -270,7 +270,7 @@ def named_devices(store: EventStore, roster: DeviceTable) -> list[Device]:
 
 @dataclass(frozen=True)
 class Hand:
-    """A device or process that works on a task of the run."""
+    """A device or process that works on a task of a run."""
 
     who: str
     task: str
@@ -280,8 +280,12 @@ class Hand:
 
 
 def at_work(run: str, roster: DeviceTable, leases: Leases) -> list[Hand]:
+<<<<<<< HEAD
     """Return the hands at work on the run: devices first, then processes that carry it themselves."""
     paces = leases.paces()
+=======
+    """Return the devices that work on a run, then the processes that carry it out themselves."""
+>>>>>>> main
     hands = {
         f"{run}/{d.task}": Hand(d.name, d.task, d.seconds, paces.get(f"{run}/{d.task}", ""))
         for d in roster.devices()
@@ -306,7 +310,7 @@ class WorkFinder:
         self._roster, self._leases = DeviceTable(store.database), Leases(store.database)
 
     def __call__(self) -> list[Hand]:
-        """Return the hands at work on the run, as the tables say now."""
+        """Return the devices and processes that work on the run now, by the tables."""
         return at_work(self._run, self._roster, self._leases)
 
 
@@ -321,10 +325,10 @@ def kind_label(device: str) -> str:
 def needs(
     device: str, labels: tuple[str, ...], state: State | None, offers: Collection[Offer] = ()
 ) -> Needs:
-    """Return what a run asks of a device: kind and labels, and once started its profile and memory.
+    """Return what a run needs of a device: labels, and once started its memory and profile.
 
-    A run whose device is auto asks for a GPU if one of `offers`, those of the living devices, is one
-    that meets its labels, else for a CPU.
+    A run whose device is auto needs a GPU if one of `offers`, those of the living devices, meets its
+    labels, else a CPU.
     """
     if state is not None:
         device = state.device
@@ -339,7 +343,7 @@ def needs(
 
 
 def gpu_offers(devices: Iterable[Device]) -> frozenset[Offer]:
-    """Return what the living GPUs offer, without their memory and profiles, which may change."""
+    """Return the offers of living GPUs, without memory and profiles, which may change."""
     return frozenset(
         Offer(d.offer.labels, only=d.offer.only) for d in devices if d.living and _GPU in d.offer.labels
     )
@@ -356,7 +360,7 @@ class Placement:
 
 
 def placements(devices: str, concurrency: int) -> list[Placement]:
-    """Return the devices that `--device` means: one per GPU, `concurrency` of them for the CPU.
+    """Return the placements that `--device` means: one per GPU, `concurrency` for the CPU.
 
     Each has a process of its own. "auto" means every GPU that CUDA_VISIBLE_DEVICES leaves, and the
     CPU, so that runs for either are taken. Raises ConfigError and UnavailableError.
@@ -387,9 +391,9 @@ def placements(devices: str, concurrency: int) -> list[Placement]:
 
 
 def _on_cpu(concurrency: int) -> list[Placement]:
-    """Return `concurrency` placements on the CPU.
+    """Return `concurrency` placements on the CPU, which share its cores.
 
-    They share the cores, unless FORGE_THREADS sets the number of threads of each.
+    FORGE_THREADS, if set, is the number of threads of each instead.
     """
     cores = len(os.sched_getaffinity(0))
     threads = os.environ.get("FORGE_THREADS") or str(max(1, cores // concurrency))
@@ -398,9 +402,9 @@ def _on_cpu(concurrency: int) -> list[Placement]:
 
 
 def visible_gpus() -> list[str]:
-    """Return one value of CUDA_VISIBLE_DEVICES for each GPU that this process may use.
+    """Return a value of CUDA_VISIBLE_DEVICES for each GPU that this process may use.
 
-    None with a torch that was built for the CPU alone, as its version says.
+    Empty with a torch that was built for the CPU alone, as its version says.
     """
     if metadata.version("torch").endswith("+cpu"):
         return []

@@ -1,9 +1,9 @@
 """The dispatcher: one thread among all workers follows the log and grants tasks to devices.
 
-The dispatcher holds a lease; when it dies, another worker takes over. It knows everything from the
-log, the device table and the leases: folded states and open tasks of runs, and the device that built
-each candidate, where an evaluation needs no transfer and no rebuild. Only the service that users have
-received would be lost with it: that is noted in a table from time to time. Two dispatchers at once are
+The dispatcher holds a lease; when it dies, another worker takes over. It knows everything from the log,
+the device table and the leases: folded states and open tasks of runs, and the device that built each
+candidate, where an evaluation needs no transfer and no rebuild. Only the service that users have
+received would be lost with it: a table keeps that from time to time. Two dispatchers at once are
 harmless: a device takes one grant, a task has one lease, and an event has one key.
 """
 
@@ -72,7 +72,7 @@ class Dispatcher(threading.Thread):
         self._reset()
 
     def _reset(self) -> None:
-        """Forget all runs, tasks and users; `_take_over` learns them again."""
+        """Clear all runs, tasks and users; `_take_over` reads them again."""
         self._scheduler = Scheduler()
         self._rules = user_limits.Rules()
         self._runs = WaitingRuns(self._store)
@@ -81,7 +81,7 @@ class Dispatcher(threading.Thread):
         self._flights: dict[str, Flight] = {}
         #: Runs whose history cannot be read here, until something is recorded for them.
         self._aside: set[str] = set()
-        #: What living GPUs offer: runs whose device is auto ask for one of them.
+        #: Offers of living GPUs, which decide what runs with the device auto need.
         self._gpus: frozenset[Offer] = frozenset()
         self._after = 0
         #: The users' tags that were written last to the table.
@@ -92,11 +92,11 @@ class Dispatcher(threading.Thread):
     # ---- the thread ------------------------------------------------------------------------
 
     def nudge(self) -> None:
-        """Start the next step at once: something has happened on this worker."""
+        """Start the next step at once, because something has happened on this worker."""
         self._nudged.set()
 
     def stop(self) -> None:
-        """End the thread, and let another worker take over."""
+        """Make the thread end, and let another worker take over."""
         self._stopping.set()
         self._nudged.set()
 
@@ -126,7 +126,7 @@ class Dispatcher(threading.Thread):
         self._store.close()
 
     def _leads(self) -> bool:
-        """Return True if this worker dispatches; claim or renew the dispatcher's lease."""
+        """Claim or renew the dispatcher's lease; return True if this worker dispatches."""
         now = time.monotonic()
         if self.measures.leads and now - self._renewed < self._leases.lifetime / 6:
             return True
@@ -140,7 +140,7 @@ class Dispatcher(threading.Thread):
         return True
 
     def _take_over(self) -> None:
-        """Read the runs that wait, and the service that users have received."""
+        """Read the waiting runs, the users' limits, and the service that users have received."""
         self._reset()
         self._scheduler.restore(self._received.read())
         user_limits.read(self._store, self._rules)
@@ -176,7 +176,7 @@ class Dispatcher(threading.Thread):
         return granted
 
     def _follow(self) -> None:
-        """Take note of all events recorded since the last step."""
+        """Apply all events recorded since the last step."""
         while rows := self._store.read_all(self._after, limit=1000):
             for row in rows:
                 try:
@@ -219,14 +219,14 @@ class Dispatcher(threading.Thread):
             self._put(run)
 
     def _wake(self, run: str | None) -> None:
-        """Decide again on a run that has waited for the end of another."""
+        """Mark a run for a new decision, because a run that it waited for has ended."""
         if run is not None and (entry := self._runs.get(run)) is not None:
             self._changed.add(run)
             entry.pending = 1
             self._put(run)
 
     def _forget(self, run: str) -> None:
-        """Remove a run that has ended; the run that it is a task of goes on."""
+        """Remove a run that has ended, and wake the run that it is a task of."""
         parent = self._desk.parents.get(run)
         for flight in self._flights.values():
             if flight.run == run and flight.counts:
@@ -246,7 +246,7 @@ class Dispatcher(threading.Thread):
             self._scheduler.weigh(owner, weight)
 
     def _see_gpus(self, devices: list[Device], held: dict[str, str]) -> None:
-        """Give the runs that may take a GPU or a CPU other needs when GPUs come or go."""
+        """Update the needs of runs that may take a GPU or a CPU, when GPUs come or go."""
         offers = gpu_offers(devices)
         if offers != self._gpus:
             self._gpus = offers
@@ -257,7 +257,7 @@ class Dispatcher(threading.Thread):
     # ---- tasks that devices have -------------------------------------------------------------
 
     def _land(self, devices: list[Device], held: dict[str, str]) -> None:
-        """Notice tasks that were finished, given back, lost with their device or never claimed."""
+        """End the flights of tasks that were finished, given back, lost or never claimed."""
         for device in devices:
             if device.living and device.grant and device.name not in self._flights:
                 run, task = device.grant  # granted by an earlier dispatcher
@@ -310,7 +310,7 @@ class Dispatcher(threading.Thread):
     # ---- the tasks of runs -------------------------------------------------------------------
 
     def _set_aside(self, run: str, error: Exception) -> None:
-        """Set a run aside whose history cannot be read here, so that no other run waits for it."""
+        """Exclude a run whose history cannot be read here, so that no other run waits for it."""
         why = str(error) or type(error).__name__
         log.error("run %s is set aside until something is recorded for it: %s", run, why)
         self._desk.drop(run)
@@ -318,7 +318,7 @@ class Dispatcher(threading.Thread):
         self._put(run)
 
     def _decide(self, run: str) -> None:
-        """Bring a run's tasks up to date and append its facts; set the run aside on an error."""
+        """Update a run's tasks and append its facts; set the run aside on an error."""
         try:
             ended = self._desk.bring(run).ended
         except StoreUnavailableError:
@@ -341,7 +341,7 @@ class Dispatcher(threading.Thread):
         return [t for t in ready if (run, t.key) not in taken and f"{run}/{t.key}" not in held]
 
     def _put(self, run: str, held: dict[str, str] | None = None) -> None:
-        """Tell the scheduler a run's needs, priority and number of pending tasks."""
+        """Update a run in the scheduler: needs, priority, and number of pending tasks."""
         entry = self._runs.get(run)
         if entry is None:
             return
@@ -356,7 +356,7 @@ class Dispatcher(threading.Thread):
         return needs(entry.device, entry.labels, self._desk.state(run), self._gpus)
 
     def _grant(self, devices: list[Device], held: dict[str, str]) -> int:
-        """Grant every free device the task that is next for it; return the number of grants."""
+        """Grant each free device its next task; return the number of grants."""
         chosen: dict[str, tuple[str, str]] = {}
         for device in devices:
             picked = self._pick(device, held)
@@ -375,7 +375,7 @@ class Dispatcher(threading.Thread):
         return len(taken)
 
     def _pick(self, device: Device, held: dict[str, str]) -> tuple[str, str] | None:
-        """Return the run that is next on this device and its task that fits here best, or None."""
+        """Return (next run for this device, its best task here); None if no task fits."""
         tried_runs: set[str] = set()
         while True:
             self.measures.decisions += 1
@@ -397,7 +397,7 @@ class Dispatcher(threading.Thread):
     # ---- notes -------------------------------------------------------------------------------
 
     def _note_received(self) -> None:
-        """Write what users have received, for the next dispatcher."""
+        """Write the users' tags to the table, for the next dispatcher."""
         self._noted = time.monotonic()
         tags = self._scheduler.active_received()
         if tags != self._told:
@@ -412,7 +412,7 @@ BACKOFF, BACKOFF_MOST = 0.1, 60.0
 
 
 class DispatcherCache:
-    """The states and tasks of the runs that were used last."""
+    """A cache of the states and tasks of the runs that were used last."""
 
     def __init__(self, store: EventStore, context: Context) -> None:
         self._store = store
@@ -426,17 +426,17 @@ class DispatcherCache:
         self._backoff: dict[str, dict[str, Backoff]] = {}
 
     def __contains__(self, run: str) -> bool:
-        """Return True if the run's state is kept."""
+        """Return True if the run's state is in the cache."""
         return run in self._runs
 
     def state(self, run: str) -> Any:
-        """Return the run's state as it was last brought up to date; None if it is not kept."""
+        """Return the run's state as of its last update; None if it is not in the cache."""
         return self._runs.known(run)
 
     def bring(self, run: str) -> State:
-        """Fold a run's new events, append the facts that follow, and note its tasks.
+        """Fold a run's new events, append the facts that follow, and store its tasks; return the state.
 
-        Return the state. Raises the errors of reading, folding and deciding.
+        Raises the errors of reading, folding and deciding.
         """
         while True:
             state, rows = self._runs.refresh(run)
@@ -454,49 +454,46 @@ class DispatcherCache:
         return state
 
     def _settled(self, state: State, task: Task) -> bool:
-        """Return True if the end of a task's run was recorded."""
+        """Record, retry or resume a task that is a run; return True if that was done."""
         if not isinstance(task, Delegate) or not delegation.exists(self._store, task):
             return False
         return delegation.settle(self._store, state, task, self._context)
 
     def _has_child(self, run: str, task: Task) -> bool:
-        """Return True if a task is a run that is submitted already: no device is needed for it."""
+        """Return True if a task is a run that is already submitted, which needs no device."""
         if not isinstance(task, Delegate) or not delegation.exists(self._store, task):
             return False
         self.parents[task.run] = run
         return True
 
     def drop(self, run: str) -> None:
-        """Forget the state and tasks of a run, but keep its backoffs and the devices that built."""
+        """Remove the state and tasks of a run, but keep its backoffs and homes."""
         self._runs.forget(run)
         self.tasks.pop(run, None)
 
     def forget(self, run: str) -> None:
-        """Forget everything of a run that has ended."""
+        """Remove everything of a run that has ended."""
         self.drop(run)
         self.parents.pop(run, None)
         self.homes.forget(run)
         self._backoff.pop(run, None)
 
     def unload(self, busy: Collection[str]) -> list[str]:
-        """Drop the longest unused runs until at most `LOADED` are kept, those in `busy` last.
-
-        Return the dropped runs.
-        """
+        """Drop the longest unused runs beyond `LOADED`, those in `busy` last; return their names."""
         dropped = self._runs.shrink(busy)
         for run in dropped:
             self.drop(run)
         return dropped
 
     def came_back(self, run: str, task: str) -> None:
-        """Note that a device is done with a task: a task still due waits, longer each time."""
+        """Set a task's backoff after a device gave it back: if still due it waits, longer each time."""
         backoff = self._backoff.setdefault(run, {}).setdefault(task, Backoff())
         backoff.count += 1
         wait = min(BACKOFF * 4 ** min(backoff.count - 1, 10), BACKOFF_MOST)
         backoff.until = time.monotonic() + wait
 
     def ready(self, run: str) -> list[Task]:
-        """Return the tasks of a run whose backoff is over."""
+        """Return the tasks of a run that wait for no backoff."""
         now, waits = time.monotonic(), self._backoff.get(run, {})
         tasks = self.tasks.get(run, [])
         return [t for t in tasks if t.key not in waits or waits[t.key].until <= now]
@@ -510,7 +507,7 @@ class Homes:
         self._homes: dict[str, dict[str, str]] = {}
 
     def follow(self, run: str, rows: Iterable[Envelope]) -> None:
-        """Note which device built which candidate: the event's actor is the worker."""
+        """Store which device built which candidate: the event's actor is the worker."""
         for row in rows:
             kind = kinds.kind_of(row.stream)
             built = kind.built(row) if kind else None
@@ -519,15 +516,15 @@ class Homes:
                 self._homes.setdefault(run, {})[built] = actor
 
     def forget(self, run: str) -> None:
-        """Forget a run that has ended."""
+        """Remove a run that has ended."""
         self._homes.pop(run, None)
 
     def best(self, kind: Kind, run: str, tasks: Sequence[Task], device: str) -> Task:
         """Return the task that fits a device best; `tasks` must not be empty.
 
-        First come evaluations of candidates that this device built, then tasks without a known
-        device, then evaluations of candidates that another device built: by then the other device
-        is busy with another task.
+        First come evaluations of candidates that this device built, then tasks without a known device,
+        then evaluations of candidates that another device built: that device is busy, or it would have
+        taken them.
         """
         homes = self._homes.get(run)
         if not homes:

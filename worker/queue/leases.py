@@ -54,9 +54,9 @@ LEASES = LeaseRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def lifetime() -> float:
-    """Return the seconds that a lease lasts without a heartbeat.
+    """Return the seconds that a lease lasts without a heartbeat, by FORGE_LEASE_SECONDS.
 
-    FORGE_LEASE_SECONDS sets them, by default 60. Raises ConfigError outside of 0.5 to 3600.
+    The default is 60. Raises ConfigError outside of 0.5 to 3600.
     """
     setting = os.environ.get("FORGE_LEASE_SECONDS", "60")
     try:
@@ -69,7 +69,7 @@ def lifetime() -> float:
 
 
 def _started(pid: int) -> str:
-    """Return when a process started, in clock ticks since boot; "" if that cannot be known.
+    """Return a process's start time in clock ticks since boot, as text; "" if unknown.
 
     Return "dead" for a zombie: a process that has ended but that its parent has not waited for.
     """
@@ -95,22 +95,22 @@ def here() -> str:
 
 
 def myself(name: str | None = None) -> str:
-    """Return this process's name in leases: place, pid and start time.
+    """Return this process's name in leases: "PLACE/PID/START/NAME".
 
-    Because of the start time a reused pid is another owner. `name` tells apart several owners in
-    one process; by default it is the thread's id.
+    Because of the start time a reused pid is another owner. `name` tells apart several owners in one
+    process; by default it is the thread's id.
     """
     pid = os.getpid()
     return owner_of(pid, name or str(threading.get_ident()))
 
 
 def owner_of(pid: int, name: str) -> str:
-    """Return the name of a process of this machine in leases, which `alive` understands."""
+    """Return a local process's name in leases, which `alive` can check: "PLACE/PID/START/NAME"."""
     return f"{here()}/{pid}/{_started(pid)}/{name}"
 
 
 def alive(owner: str) -> bool | None:
-    """Return True if a lease's owner lives; None if the owner is on another machine."""
+    """Return True if a lease's owner lives, False if it has ended; None if it is on another machine."""
     place, pid, started, _ = owner.split("/", 3)
     if place != here():
         return None
@@ -139,12 +139,12 @@ class Leases:
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
-        """Open a transaction whose errors become those of the log. Raises StoreUnavailableError."""
+        """Yield a connection in a transaction; its errors become StoreUnavailableError."""
         with self._database.explained(), self._database.writing() as connection:
             yield connection
 
     def claim(self, task: str, also: Executable | None = None) -> int | None:
-        """Claim the task unless another owner holds it; return the fence number, or None.
+        """Claim the task; return the fence number, or None if another owner holds the task.
 
         `also` is executed in the same transaction, which saves a second one.
         """
@@ -162,7 +162,7 @@ class Leases:
         return fence
 
     def _take(self, connection: Connection, task: str, fence: int | None) -> int | None:
-        """Write the claim; return None if another owner has claimed since the fence was read."""
+        """Write the claim; return its fence, or None if another owner has claimed since `fence`."""
         values = {"owner": self.owner, "expires": self._now + self.lifetime}
         if fence is None:
             try:
@@ -182,7 +182,7 @@ class Leases:
         return bool(rows) and tuple(rows[0]) == (fence, owner or self.owner)
 
     def held(self) -> dict[str, str]:
-        """Return task → owner for every lease that holds now."""
+        """Return task → owner for every valid lease."""
         query = select(LEASES, self._now.label("now")).where(LEASES.c.owner > "")
         rows = self._database.rows(query)
         return {row.task: row.owner for row in rows if held(row.owner, row.expires, row.now)}
@@ -226,7 +226,7 @@ class Leases:
 
     @contextmanager
     def heartbeat(self, *tasks: str) -> Iterator[None]:
-        """Renew the leases from a thread of its own while the `with` block lasts."""
+        """Wrap a block: a thread of its own renews the leases meanwhile."""
         done = threading.Event()
 
         def beat() -> None:
@@ -246,5 +246,5 @@ class Leases:
 
 
 def held(owner: str, expires: float, now: float) -> bool:
-    """Return True if a lease has an owner, has not expired, and its owner is not known to be dead."""
+    """Return True if a lease has an owner not known to be dead, and has not expired."""
     return bool(owner) and expires > now and alive(owner) is not False

@@ -36,7 +36,7 @@ class Needs:
 
 @dataclass(frozen=True)
 class Offer:
-    """The labels, memory and profile of a device."""
+    """The labels, memory and profile that a device offers."""
 
     labels: frozenset[str] = frozenset()
     memory: int = 0
@@ -106,7 +106,7 @@ def _kind(needs: Needs) -> frozenset[str]:
 
 
 class Scheduler:
-    """The queue of all users' runs. The same calls in the same order give the same decisions."""
+    """A queue of all users' runs. The same calls in the same order give the same decisions."""
 
     def __init__(self, limits: Limits = Limits(), expected: float = 1.0) -> None:
         self._limits = limits
@@ -120,7 +120,7 @@ class Scheduler:
         self._now: dict[frozenset[str], float] = {}
 
     def weigh(self, owner: str, weight: float) -> None:
-        """Give a user a weight: twice the weight is twice the share.
+        """Set a user's weight: twice the weight is twice the share.
 
         Raises ValueError unless the weight is above zero.
         """
@@ -129,7 +129,7 @@ class Scheduler:
         self._user(owner).weight = weight
 
     def limit(self, limits: Limits, user_limits: Mapping[str, int]) -> None:
-        """Set the limits for all users, and in `user_limits` those that some users have instead."""
+        """Set the limits for all users, and in `user_limits` the limits of single users."""
         self._limits = limits
         for user in self._users.values():
             user.limit = None
@@ -139,13 +139,13 @@ class Scheduler:
             self._user(owner).limit = most
 
     def restore(self, received: Mapping[str, float]) -> None:
-        """Set the tags that active users had when an earlier dispatcher ended."""
+        """Set users' tags to those that an earlier dispatcher stored."""
         for owner, tag in received.items():
             user = self._user(owner)
             user.tag, user.restored = tag, True
 
     def active_received(self) -> dict[str, float]:
-        """Return user → tag for users with tasks to begin or under way."""
+        """Return user → tag, for users with tasks to begin or under way."""
         return {owner: user.tag for owner, user in sorted(self._users.items()) if user.active}
 
     def put(self, job: Job) -> None:
@@ -169,7 +169,7 @@ class Scheduler:
         self._enqueue(user, job)
 
     def _welcome(self, user: _User, job: Job) -> None:
-        """Lift the tag of a user who had no tasks, as the module's docstring says."""
+        """Raise the tag of a user who had no tasks, as the module's docstring says."""
         if user.restored:
             user.restored = False
             return
@@ -184,12 +184,12 @@ class Scheduler:
         user.tag = max(user.tag, min(rivals, default=self._now.get(kind, 0.0)))
 
     def drop(self, run: str) -> None:
-        """Remove a run if it is here."""
+        """Remove a run, if it is in the queue."""
         if run in self._jobs:
             self.remove(run)
 
     def remove(self, run: str) -> None:
-        """Remove a run that has ended or waits for nothing; the service it received stays counted."""
+        """Remove a run that has ended or has no tasks; the service that it received stays counted."""
         job = self._jobs.pop(run)
         user = self._users[job.owner]
         user.jobs.discard(run)
@@ -199,7 +199,7 @@ class Scheduler:
     def pick(
         self, offer: Offer = Offer(), refuses: Callable[[str], bool] = lambda run: False
     ) -> str | None:
-        """Return the run whose next task this device should do; None if no user's run fits.
+        """Return the name of the run whose next task this device should do; None if no run fits.
 
         Runs that the device refuses are skipped.
         """
@@ -221,7 +221,7 @@ class Scheduler:
         return picked_run
 
     def start(self, run: str) -> None:
-        """Note that a task of the run is begun, and charge its user the expected seconds."""
+        """Count a task of the run as begun, and charge its user the expected seconds."""
         job = self._jobs[run]
         user = self._users[job.owner]
         user.waiting -= job.pending == 1
@@ -233,7 +233,7 @@ class Scheduler:
         self._charge(user, job.owner, self._expected)
 
     def finish(self, run: str, owner: str, seconds: float) -> None:
-        """Note that a task is over after `seconds`, done or not; correct its user's charge.
+        """Count a task as over after `seconds`, done or not; correct its user's charge.
 
         The run may have been removed by now.
         """
@@ -246,7 +246,7 @@ class Scheduler:
         self._charge(user, owner, seconds - self._expected)
 
     def received(self, owner: str) -> float:
-        """Return the user's tag: the seconds received, divided by the weight."""
+        """Return the user's tag: the seconds received over the weight."""
         return self._user(owner).tag
 
     def _user(self, owner: str) -> _User:
@@ -275,7 +275,7 @@ class Scheduler:
             self._stand(user, job.owner)
 
     def _first(self, user: _User, offer: Offer, refuses: Callable[[str], bool]) -> str | None:
-        """Return the user's best run whose needs the offer meets and that is not refused, or None."""
+        """Return the user's best run that the offer meets and that is not refused; None without one."""
         best = None
         for needs, queue in [*user.queues.items()]:
             if not offer.meets(needs):

@@ -1,8 +1,8 @@
-"""Processes that carry a run on beside the terminal's own, each with its share of the cores.
+"""Processes that carry out a run beside the terminal's own, each with its share of the cores.
 
-    python -m worker.tasks.helpers RUN     carries RUN on until it has ended, or until stdin ends
+    python -m worker.tasks.helpers RUN     works on RUN until it has ended, or until stdin ends
 
-Any of them may be killed: the tasks that it held are done by the others.
+Any of them may be killed: the others do its tasks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PATIENCE = 10.0
 
 @contextmanager
 def beside(home: Home, run: str, count: int) -> Iterator[None]:
-    """Let `count` further processes carry the run on while the block runs. Raises ConfigError."""
+    """Wrap a block: `count` further processes carry out the run meanwhile. Raises ConfigError."""
     places = {"FORGE_HOME": str(home.folder), "FORGE_DATABASE_URL": home.url or ""}
     share = {"FORGE_THREADS": str(threads())} if count else {}
     command = [sys.executable, "-m", "agent_forge.worker.tasks.helpers", run]
@@ -51,7 +51,7 @@ def beside(home: Home, run: str, count: int) -> Iterator[None]:
 
 
 def _end(helpers: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Let helpers end after the task under way; kill those that take longer than `PATIENCE`."""
+    """Let helpers end after their current tasks; kill those that take longer than `PATIENCE`."""
     for helper in helpers:
         assert helper.stdin is not None
         helper.stdin.close()
@@ -65,7 +65,7 @@ def _end(helpers: Sequence[subprocess.Popen[bytes]]) -> None:
 
 
 def main() -> int:
-    """Carry a run on; return 0, or 1 if it cannot be done here."""
+    """Carry out a run until it has ended; return 0, or 1 if this process cannot."""
     home, stopped = Home.default(), threading.Event()
 
     def listen() -> None:

@@ -1,4 +1,4 @@
-"""Do one task of a run in this process and record its result, for the runner and for devices."""
+"""Execution of one task of a run in this process, with its result recorded; for runner and devices."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ from agent_forge.worker.tasks.pieces import PartEnded, TaskPieces
 
 log = logging.getLogger(__name__)
 
-#: How a task ended: recorded, recorded by another process before, not wanted any more, or failed.
+#: End of a task: recorded, recorded earlier by another process, not needed any more, failed.
 Ended = Literal["done", "known", "late", "failed"]
 
 
 class TaskExecutor:
-    """The run contexts that a process keeps, and the methods that do tasks and record results."""
+    """The run contexts of a process, and the methods that do tasks and record results."""
 
     def __init__(
         self,
@@ -79,9 +79,9 @@ class TaskExecutor:
         self.last: dict[str, object] = {}
 
     def do(self, state: State, task: Task, owns_task: Callable[[], bool] = lambda: True) -> Ended:
-        """Do the task, record its result, and return how it ended.
+        """Do the task and record its result; return "done", "known", "late" or "failed".
 
-        Raises errors that are not the task's fault. A failure is recorded only if `mine()`: the
+        Raises errors that are not the task's fault. A failure is recorded only if `owns_task()`: the
         failure of a process that lost its lease meanwhile does not count.
         """
         if isinstance(task, Delegate):
@@ -140,7 +140,7 @@ class TaskExecutor:
         return event
 
     def share(self, state: State, task: Task, tasks: Sequence[Task]) -> Sequence[Task]:
-        """Return the open tasks, this one first, whose work this process had better do at once."""
+        """Return the open tasks, `task` first, that this process should do together."""
         if isinstance(task, Start | Part):
             return [task]
         try:
@@ -166,7 +166,7 @@ class TaskExecutor:
         return context
 
     def release(self, run: str | None = None) -> None:
-        """Drop what is kept of a run (None: of all runs), and all weights in memory.
+        """Drop the context of a run (None: of all runs), and all weights in memory.
 
         They are read or built again when a task needs them.
         """
@@ -175,7 +175,7 @@ class TaskExecutor:
         self._artifacts.release()
 
     def _record(self, state: State, task: Task, event: Event) -> Appended | None:
-        """Append the result; return None if the run does not wait for the result any more.
+        """Append the result; return what the store did, or None if the run no longer needs the result.
 
         The append is at the version at which the task was still open. Other processes may append
         meanwhile: then refresh the state, and try again if the task is still open.
@@ -208,7 +208,7 @@ class TaskExecutor:
             return  # another process started it, or it was cancelled meanwhile
 
     def _compare(self, state: State, task: Task, event: Event, row: Envelope) -> None:
-        """Compare a result with the recorded one; append a `DivergenceDetected` if they differ.
+        """Append a `DivergenceDetected` if a result differs from the recorded one.
 
         Another process had done the task already. A difference means that the profile is broken.
         """
@@ -225,9 +225,9 @@ class TaskExecutor:
         self._store.append(state.stream, None, [New(differs, key)], self._context)
 
     def keep(self, state: State, rows: Sequence[Envelope]) -> None:
-        """Write to disk what a restart would need most, if new events closed a unit of the run.
+        """Write what a restart would need most to disk, if new events closed a unit of the run.
 
-        Remove what no restart needs any more, if the run has ended.
+        If the run has ended, remove what no restart needs any more.
         """
         kind = kinds.of(state.kind)
         if any(row.type in kind.listed for row in rows):
@@ -239,7 +239,7 @@ class TaskExecutor:
             self._unshare(state)
 
     def _unshare(self, state: State) -> None:
-        """Remove what a run that has ended keeps in the shared store; a failure is only logged."""
+        """Remove an ended run's snapshots from the shared store; a failure is only logged."""
         try:
             leftovers.unshare(self._store, state, self._artifacts.vault)
         except (ForgeError, EventsError) as error:

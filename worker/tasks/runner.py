@@ -1,7 +1,7 @@
-"""The loop that carries a run on: fold, decide, append facts or do a task.
+"""The loop that carries out a run: fold, decide, append facts or do a task.
 
-The loop keeps no state but caches. Any number of processes may carry one run on at once, and each
-may be killed at any point.
+The loop keeps no state but caches. Any number of processes may carry out one run at once, and each may
+be killed at any point.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Watcher = Callable[[Any, list[Envelope]], None]
 
 @dataclass
 class Worker:
-    """A process that carries runs on."""
+    """A process that carries out runs."""
 
     store: EventStore
     artifacts: Artifacts
@@ -54,7 +54,7 @@ class Worker:
         self._hands = TaskExecutor(self.store, self.artifacts, self._context, self._refresh)
 
     def run(self, run: str) -> Any:
-        """Carry the run on until it has ended or `stop()` is True; return its state.
+        """Carry out the run until it has ended or `stop()` is True; return its state.
 
         Raises errors that are not the fault of a task.
         """
@@ -71,7 +71,7 @@ class Worker:
                 time.sleep(PAUSED_POLL if state.paused else POLL)
 
     def _refresh(self, run: str) -> Any:
-        """Fold the new events, tell the watcher, keep what a restart would need; return the state."""
+        """Fold the new events, call the watcher, write what a restart needs; return the state."""
         state, rows = self._runs.refresh(run)
         self._hands.keep(state, rows)
         project_after(self.store, rows)
@@ -80,9 +80,9 @@ class Worker:
         return state
 
     def _work_on(self, state: State, tasks: Sequence[Task]) -> bool:
-        """Do the first task that no other process holds, and those that share its work.
+        """Do the first task that no other process holds; return True, or False if all are taken.
 
-        Return False if all are taken.
+        Tasks that share its work are done with it.
         """
         for task in tasks:
             if isinstance(task, Delegate):
@@ -95,7 +95,7 @@ class Worker:
         return False
 
     def _delegated(self, state: State, task: Delegate) -> None:
-        """Submit a task's run, or carry it on, or record how it has ended."""
+        """Submit a task's run, or carry it out, or record its end."""
         if not delegation.exists(self.store, task):
             delegation.submit(self.store, self.artifacts, state, task, self._context)
             failpoints.hit("child-submitted")
@@ -104,7 +104,7 @@ class Worker:
             failpoints.hit("child-ended")
 
     def _carry(self, child: str) -> None:
-        """Carry a child on. Raises errors that neither it nor a task of it is to blame for."""
+        """Carry out a child. Raises errors that are the fault of neither the child nor a task of it."""
         try:
             self.run(child)
         except ConfigError:
@@ -117,7 +117,7 @@ class Worker:
         return self._leases.claim(f"{state.run}/{task.key}") is not None
 
     def _do_held(self, state: State, task: Task, tasks: Sequence[Task]) -> None:
-        """Do a claimed task with the tasks that share its work, which it claims; release all claims."""
+        """Do a claimed task, and claim and do tasks that share its work; release all claims."""
         held = [task]
         try:
             if self.store.version(state.stream) != state.version:
@@ -143,7 +143,7 @@ class Worker:
 
 
 def finish(worker: Worker, run: str) -> Any:
-    """Carry the run on to its end. Raises RunFailedError or RunCancelledError if it ends so."""
+    """Carry out the run to its end; return its state. Raises RunFailedError, RunCancelledError."""
     state = worker.run(run)
     name = queries.name(worker.store, run)
     if state.failed is not None:

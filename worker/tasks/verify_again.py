@@ -1,4 +1,4 @@
-"""The part of an audit that needs weights: make results again, measure again, compare."""
+"""The part of an audit that needs weights: results are made again, measured again, compared."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Say = Callable[[str], None]
 def again(
     rows: Sequence[Envelope], cache: Artifacts, which: str | None, tolerance: float | None, say: Say
 ) -> Iterator[Finding]:
-    """Make results of a run again and measure again; yield what does not come out as recorded.
+    """Yield a finding for each result that, made or measured again, is not as recorded.
 
     `rows` are the run's history, without an error of the audit. `which` names the results that are
     made again from nothing: "all", "champion", an id; None: none are. With a tolerance, all that was
@@ -44,7 +44,7 @@ def again(
         if ids is not None:
             yield from kind.rebuild(state, empty, ids, say)
         if tolerance is not None:
-            # What was made again from nothing is measured as it came out.
+            # Models that were made again from nothing are measured as they came out.
             used, model_ids = (cache, None) if ids is None else (empty, ids)
             whole = model_ids is None or which == "all"
             yield from _measured(kind, state, rows, used, None if whole else model_ids, tolerance, say)
@@ -59,7 +59,7 @@ def _measured(
     tolerance: float,
     say: Say,
 ) -> Iterator[Finding]:
-    """Carry out again what was measured, of the models `ids` if they are given."""
+    """Yield a finding for each repeated measurement that differs; of the models `ids` if given."""
     recorded = list(measurements(rows))
     chosen = [entry for entry in recorded if ids is None or about(entry[0]) in ids]
     try:
@@ -93,7 +93,7 @@ def _measured(
 def _compared(
     kind: Kind, task: Task, recorded: Event, result: Event, tolerance: float, why: str, say: Say
 ) -> Iterator[Finding]:
-    """Yield an error if a result is not the recorded one within `tolerance`; else `say` by how much."""
+    """Yield a finding if a result is off by more than `tolerance`; else `say` the difference."""
     where = words(task)
     if recorded.type != result.type:
         what = f"{where}: measured again it is {result.type}, and {recorded.type} is recorded"

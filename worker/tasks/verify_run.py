@@ -25,7 +25,7 @@ from agent_forge.worker.tasks.verify_streams import Evidence
 def report(
     home: Home, store: EventStore, run: str, head: str | None = None, stream: str | None = None
 ) -> dict[str, Any]:
-    """Verify a run of this machine's log and return the report.
+    """Verify a run of this machine's log; return the report: findings, checks, state, rows.
 
     `head` is a chain head that the user has noted; `stream` is the run's stream if it is known.
     """
@@ -47,7 +47,7 @@ def report(
 
 
 def read(run: str, rows: list[Envelope], findings: list[Finding]) -> dict[str, Any]:
-    """Return the report of an audit, with the state if the history can be read."""
+    """Return a report with an audit's findings; its `state` is None if the history is unreadable."""
     wrong = [f for f in findings if f.level == "error" or f.check == "events"]
     readable = not any(f.check in ("chain", "events", "decisions") for f in wrong)
     return {
@@ -62,7 +62,7 @@ def read(run: str, rows: list[Envelope], findings: list[Finding]) -> dict[str, A
 
 
 def _children(store: EventStore, result: dict[str, Any]) -> list[Finding]:
-    """Return what is wrong with the runs that are tasks of a run; note that they were looked at."""
+    """Return the findings about the runs that are tasks of a run; add "children" to the checks."""
     state = result["state"]
     if state is None or not kinds.of(state.kind).delegates:
         return []
@@ -71,10 +71,10 @@ def _children(store: EventStore, result: dict[str, Any]) -> list[Finding]:
 
 
 def _history(store: EventStore, run: str, stream: str | None) -> tuple[list[Envelope], list[Finding]]:
-    """Return the run's rows; if the past of a fork has changed, its own rows and a finding.
+    """Return (the run's rows, findings); a finding and own rows only if a fork's past has changed.
 
-    A stream that holds nothing but rows of impossible versions is no run's; its rows are given all
-    the same, for the chain to say so.
+    A stream whose rows all have impossible versions is no run's; its rows are returned too, so that the
+    check of the chain reports them.
     """
     try:
         rows = list(repository.history(Evidence(store), run))
@@ -86,7 +86,7 @@ def _history(store: EventStore, run: str, stream: str | None) -> tuple[list[Enve
 
 
 def again(home: Home, result: dict[str, Any], candidate: str) -> None:
-    """Make a candidate of a report's run again from nothing; add what was found to the report."""
+    """Make a candidate of a report's run again from nothing; add the findings to the report."""
     from agent_forge.weights.storage.weight_cache import Artifacts
     from agent_forge.worker.tasks import verify_again
 
@@ -102,7 +102,7 @@ def again(home: Home, result: dict[str, Any], candidate: str) -> None:
 
 
 def main(run: str, by: str, candidate: str = "") -> int:
-    """Verify a run and record the outcome, good or bad; return 0, or an exit code for an error."""
+    """Verify a run and record the outcome, good or bad; return 0, or the exit code of an error."""
     home = Home.default()
     try:
         with closing(home.open_store()) as store:

@@ -1,4 +1,4 @@
-"""The log's streams as verification reads them: every row of every stream."""
+"""Streams of a log as verification reads them: every row of every stream."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OTHERS: dict[str, Registry] = {
 
 
 def registry_of(stream: str) -> Registry | None:
-    """Return the registry of a stream that belongs to no run; None if this program writes none such."""
+    """Return the registry of a stream that belongs to no run; None for streams of unknown names."""
     return checks.REGISTRY if checks.is_stream(stream) else OTHERS.get(stream)
 
 
@@ -59,7 +59,7 @@ class Evidence:
 
 
 def misfiled(store: EventStore, stream: str, rows: Sequence[Envelope]) -> str | None:
-    """Return how the table and its index of names differ; None if they do not.
+    """Return a sentence: how the table and its index of names differ; None if they agree.
 
     `rows` are everything of the stream. A change of the database's file can reach one of them alone.
     """
@@ -78,7 +78,7 @@ def misfiled(store: EventStore, stream: str, rows: Sequence[Envelope]) -> str | 
 
 
 def named(store: EventStore, target: str) -> str | None:
-    """Return the stream that the target names if no run owns it; None if the target means a run."""
+    """Return the stream that the target names, if it is no run's; None if the target means a run."""
     if target in OTHERS:
         return target
     foreign = not kinds.is_run(target) and target in store.names()

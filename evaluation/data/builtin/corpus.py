@@ -67,7 +67,7 @@ def documents(domain: str, characters: int, seed: int) -> Iterator[Document]:
 def corpus(
     seed: int, characters: int, domains: Sequence[str] = DOMAINS
 ) -> dict[str, dict[Slice, list[Document]]]:
-    """Return about `characters` of text per domain, split by file: domain → slice → documents."""
+    """Return {domain: {slice: documents}}, about `characters` of text per domain, split by file."""
     result: dict[str, dict[Slice, list[Document]]] = {}
     for domain in domains:
         split: dict[Slice, list[Document]] = {s: [] for s in TRAINING_SHARES}
@@ -78,7 +78,7 @@ def corpus(
 
 
 def default(parameters: int) -> Iterator[dict[str, object]]:
-    """Yield the items of a run that is given no data: fewer, the more parameters its models have.
+    """Yield the items (rows) of a run without data of its own: fewer for models with more parameters.
 
     The number of items depends on `parameters` alone: no clock and no machine decides it, so a run
     that is resumed elsewhere has the same items.
@@ -87,7 +87,7 @@ def default(parameters: int) -> Iterator[dict[str, object]]:
 
 
 def share(parameters: int) -> float:
-    """Return the share of all items that models with `parameters` parameters are measured on."""
+    """Return the share of all items, 1/8 to 1, on which models of `parameters` are measured."""
     return min(1.0, max(LEAST, FULL_UP_TO / parameters))
 
 
@@ -110,7 +110,7 @@ def items(
 
 
 def held_out(documents: Iterable[Document], characters: int) -> Iterator[Document]:
-    """Yield the first documents up to a number of characters; the last one is cut off."""
+    """Yield documents until they have `characters` characters; the last one is cut off."""
     for document in documents:
         if characters <= 0:
             return
@@ -136,7 +136,7 @@ _EQUATION = re.compile(r"^(\d+ [-+*/] \d+) = (\d+)$")
 
 
 def continuation(documents: Sequence[Document], count: int, seed: int) -> Iterator[dict[str, object]]:
-    """Yield up to `count` items that ask: which line comes next?"""
+    """Yield up to `count` multiple-choice items (rows) that ask: which line comes next?"""
     r = random.Random(f"continuation/{seed}/{documents[0].domain}")
     lines = sorted({line for d in documents for line in d.text.splitlines() if _askable(line)})
     for number in range(count):
@@ -152,7 +152,7 @@ def continuation(documents: Sequence[Document], count: int, seed: int) -> Iterat
 
 
 def equations(documents: Sequence[Document], count: int, seed: int) -> Iterator[dict[str, object]]:
-    """Yield up to `count` items that ask: what is the result?"""
+    """Yield up to `count` multiple-choice items (rows) that ask: what is the result?"""
     r = random.Random(f"equations/{seed}")
     matches = [
         (document, i, match)

@@ -19,7 +19,7 @@ CHAINS, NUMBERS = 3, 100
 
 
 def chain(r: random.Random) -> str:
-    """Return one chain as a line without its end."""
+    """Return one random chain as a line of text, without the newline."""
     terms, modulus = r.randint(2, 3), r.randint(7, 10)
     constant = r.randrange(modulus)
     numbers = [r.randrange(modulus) for _ in range(terms)]

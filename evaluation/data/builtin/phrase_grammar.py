@@ -30,7 +30,7 @@ TAUGHT: Mapping[Slice, float] = {"train": 0.5, "search": 0.0, "selection": 0.0, 
 
 
 def _read() -> dict[str, list[dict[str, str]]]:
-    """Return part → its phrases, each by language."""
+    """Return {part of a sentence: its phrases}; each phrase is {language: text}."""
     phrases: dict[str, list[dict[str, str]]] = {}
     file = files("agent_forge.evaluation.data.builtin") / "phrases.csv"
     for row in csv.DictReader(file.read_text("utf-8").splitlines()):
@@ -44,7 +44,7 @@ PARTS = tuple(PHRASES)
 
 
 def say(sentence: Sentence, language: str) -> str:
-    """Return the sentence in a language."""
+    """Return the text of a sentence in a language."""
     who, does, where, when = (
         PHRASES[part][i][language] for part, i in zip(PARTS, sentence, strict=True)
     )
@@ -55,7 +55,7 @@ def say(sentence: Sentence, language: str) -> str:
 
 
 def any_sentence(r: random.Random) -> Sentence:
-    """Return a random sentence; all sentences are equally likely."""
+    """Return a random sentence, an index of a phrase for each part; all are equally likely."""
     return tuple(r.randrange(len(PHRASES[part])) for part in PARTS)
 
 
@@ -79,7 +79,7 @@ def documents(limit: int, seed: int) -> Iterator[Document]:
 
 
 def _pair(r: random.Random, learned: bool) -> str:
-    """Return two lines: a random sentence in two languages, a taught sentence if `learned`."""
+    """Return two lines of text: one random sentence in two languages, a taught one if `learned`."""
     sentence = any_sentence(r)
     while taught(sentence) is not learned:
         sentence = any_sentence(r)

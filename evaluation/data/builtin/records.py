@@ -76,7 +76,7 @@ def _as_csv(kind: str, records: list[Record]) -> str:
 
 
 def _scalar(value: object) -> str:
-    """Return a scalar as JSON writes it, which YAML and TOML read alike."""
+    """Return a scalar as JSON text, which YAML and TOML read alike."""
     return json.dumps(value)
 
 

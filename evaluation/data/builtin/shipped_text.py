@@ -31,5 +31,5 @@ def documents(domain: str, limit: int) -> Iterator[Document]:
 
 
 def content() -> bytes:
-    """Return the shipped file, unpacked: JSON lines with `domain`, `name` and `text`."""
+    """Return the bytes of the shipped file, unpacked: JSON lines with `domain`, `name` and `text`."""
     return gzip.decompress((files("agent_forge.evaluation.data.builtin") / FILE).read_bytes())

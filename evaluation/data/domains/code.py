@@ -37,6 +37,6 @@ def _problem(r: random.Random, grade: int) -> dict[str, object]:
 
 
 def items(seed: int) -> Iterator[dict[str, Any]]:
-    """Yield questions and problems."""
+    """Yield rows of questions and problems, every grade, about short Python functions."""
     yield from make("code", "question", seed, _question)
     yield from make("code", "problem", seed, _problem)

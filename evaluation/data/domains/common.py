@@ -31,7 +31,7 @@ Maker = Callable[[random.Random, int], dict[str, object] | None]
 def make(
     domain: str, kind: str, seed: int, maker: Maker, count: int = COUNT
 ) -> Iterator[dict[str, Any]]:
-    """Yield `count` different items, equally many of each grade, from a separate generator.
+    """Yield `count` different item rows, as many of each grade, from a random generator of their own.
 
     Two items with one prompt are the same item: no prompt occurs twice.
     """
@@ -48,7 +48,7 @@ def make(
 
 
 def choose(r: random.Random, prompt: str, right: str, wrong: list[str]) -> dict[str, Any]:
-    """Return a question with the right choice among wrong choices, in a random order."""
+    """Return a question {prompt, choices, answer}: the right choice among wrong ones, shuffled."""
     choices = [right, *wrong]
     r.shuffle(choices)
     return {"prompt": prompt, "choices": choices, "answer": choices.index(right)}
@@ -68,11 +68,11 @@ class Task:
 
     @property
     def prompt(self) -> str:
-        """Signature and docstring."""
+        """The text of the signature and docstring."""
         return f'def {self.name}({self.parameters}):\n    """{self.doc}"""\n'
 
     def tests(self) -> list[str]:
-        """Return an assertion for every call, with the value that the right body returns."""
+        """Return one assert statement (text) per call, with the value that the right body returns."""
         space: dict[str, object] = {}
         exec(self.prompt + indented(self.right), space)  # only text of this file
         calls = [f"{self.name}({arguments})" for arguments in self.calls]
@@ -80,7 +80,7 @@ class Task:
 
     @property
     def about(self) -> str:
-        """The right function with numbered names: the same for tasks that differ only in names."""
+        """The right function's text with numbered names: tasks that differ only in names share it."""
         tree = ast.parse(f"def f({self.parameters}):\n{indented(self.right)}")
         names = [node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)]
         names += [
@@ -96,10 +96,10 @@ class Task:
 
 
 def indented(body: str) -> str:
-    """Return a body, indented as it stands in a function."""
+    """Return a body's text, indented as it stands in a function."""
     return "".join(f"    {line}\n" for line in body.split("\n"))
 
 
 def some(r: random.Random, count: int, low: int = -20, high: int = 50) -> list[int]:
-    """Return `count` whole numbers from `low` to `high`."""
+    """Return `count` random whole numbers from `low` to `high`."""
     return [r.randint(low, high) for _ in range(count)]

@@ -158,6 +158,6 @@ def _problem(r: random.Random, grade: int) -> dict[str, object]:
 
 
 def items(seed: int) -> Iterator[dict[str, Any]]:
-    """Yield questions and problems."""
+    """Yield rows of questions and problems, every grade, whose result is a number."""
     yield from make("math", "question", seed, _question)
     yield from make("math", "problem", seed, _problem)

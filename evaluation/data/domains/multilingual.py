@@ -28,7 +28,7 @@ HELD_OUT = {"train": 20_000, "search": 60_000, "selection": 40_000, "test": 60_0
 
 
 def _other(r: random.Random, sentence: Sentence, parts: int) -> Sentence:
-    """Return a sentence that differs in `parts` parts."""
+    """Return a random sentence that differs from `sentence` in `parts` parts."""
     changed = set(r.sample(range(len(PARTS)), parts))
     return tuple(
         r.choice([i for i in range(len(PHRASES[PARTS[p]])) if i != old]) if p in changed else old
@@ -37,7 +37,7 @@ def _other(r: random.Random, sentence: Sentence, parts: int) -> Sentence:
 
 
 def _translation(r: random.Random, grade: int) -> dict[str, object] | None:
-    """Make a question about a translation; None if two wrong sentences are the same.
+    """Return a question (dict) about a translation; None if two wrong sentences are the same.
 
     Grades 0 to 3: wrong sentences differ in all parts, in two, in one, in one; grade 3 is without
     English.
@@ -59,7 +59,7 @@ def _translation(r: random.Random, grade: int) -> dict[str, object] | None:
 
 
 def _identity(r: random.Random, grade: int) -> dict[str, object]:
-    """Make a question of one sentence in four languages; in grades 2 and 3 they are closer."""
+    """Return a question (dict): one sentence in four languages, closer ones in grades 2 and 3."""
     sentence = any_sentence(r)
     romance, germanic = (
         ("French", "Spanish", "Italian", "Portuguese"),
@@ -75,7 +75,7 @@ def _identity(r: random.Random, grade: int) -> dict[str, object]:
 
 
 def texts(seed: int) -> Iterator[dict[str, object]]:
-    """Yield running text: documents of sentences in one language, languages in turn."""
+    """Yield rows of running text: documents of sentences in one language, languages in turn."""
     left = dict(HELD_OUT)
     number = 0
     while any(n > 0 for n in left.values()):
@@ -92,6 +92,6 @@ def texts(seed: int) -> Iterator[dict[str, object]]:
 
 
 def items(seed: int) -> Iterator[dict[str, Any]]:
-    """Yield questions of both kinds."""
+    """Yield rows of questions about translations, then about languages."""
     yield from make("multilingual", "translation", seed, _translation)
     yield from make("multilingual", "identity", seed, _identity)

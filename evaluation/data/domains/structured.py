@@ -49,7 +49,7 @@ def _record(r: random.Random, kind: str) -> Record:
 
 
 def write(records: list[Record], form: str, alone: bool) -> str:
-    """Return records as text in a format; a record that stands `alone` is not written as a list.
+    """Return the text of records in a format; a record that stands `alone` is not written as a list.
 
     TOML takes only a record that stands alone.
     """
@@ -67,7 +67,7 @@ def write(records: list[Record], form: str, alone: bool) -> str:
 
 
 def meant(records: list[Record], form: str, alone: bool) -> object:
-    """Return what a parser should find in `write(records, form, alone)`."""
+    """Return the data, one record or a list, that a parser should find in `write` of the same."""
     return records[0] if alone and form != "csv" else records
 
 
@@ -140,7 +140,7 @@ def _damaged(r: random.Random, records: list[Record]) -> list[Record]:
 
 
 def _question(r: random.Random, grade: int) -> dict[str, object] | None:
-    """Make a question of the right answer and wrong ones; None if two wrong ones are the same."""
+    """Return a question (dict): the right text and three wrong ones; None if two of these are equal."""
     prompt, records, form = _task(r, grade)
     wrong = {write(_damaged(r, records), form, grade < 2) for _ in range(3)}
     right = write(records, form, grade < 2)
@@ -148,6 +148,6 @@ def _question(r: random.Random, grade: int) -> dict[str, object] | None:
 
 
 def items(seed: int) -> Iterator[dict[str, Any]]:
-    """Yield questions and problems."""
+    """Yield rows of questions and problems, every grade, about records to write in a format."""
     yield from make("data", "question", seed, _question)
     yield from make("data", "problem", seed, _problem)

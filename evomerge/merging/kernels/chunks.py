@@ -51,7 +51,7 @@ Merge = Callable[[slice, torch.Tensor], torch.Tensor]
 
 
 def row_cuts(rows: int, columns: int, chunk: int = CHUNK) -> list[slice]:
-    """Return the stretches of a tensor: whole rows, about `chunk` elements each."""
+    """Return the stretches of a tensor: slices of whole rows, about `chunk` elements each."""
     step = max(1, chunk // max(1, columns))
     return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 
@@ -189,7 +189,7 @@ class Stretches:
         return _scratch.take("floats", tuple(part.shape), self.pool.device).copy_(part)
 
     def at(self, cut: slice) -> torch.Tensor:
-        """Return a stretch as float32 [1 + inputs, rows, columns].
+        """Return a stretch of all inputs as float32 [1 + inputs, rows, columns].
 
         x[0] is free to work in. This thread's next call reuses the memory.
         """
@@ -207,7 +207,7 @@ class Stretches:
         return x
 
     def some(self, cut: slice, stride: int) -> torch.Tensor:
-        """Return `at` of every stride-th element only, [1 + inputs, 1, elements].
+        """Return every stride-th element of a stretch as `at` does: [1 + inputs, 1, elements].
 
         No other element is computed.
         """
@@ -238,7 +238,7 @@ class Stretches:
         return key in self._kept
 
     def stored(self, cut: slice) -> Stored:
-        """Return a stretch as it lies in memory, for compiled loops."""
+        """Return the addresses and dtypes of a stretch in memory, for compiled loops."""
         key = ("stored", cut.start, cut.stop)
         if key in self._kept:
             return self._kept[key]  # pyright: ignore[reportReturnType]
@@ -251,7 +251,7 @@ class Stretches:
         return stretch
 
     def gram(self) -> NDArray[np.float64]:
-        """Return [inputs, inputs] dot products of the task vectors, float64."""
+        """Return the [inputs, inputs] dot products of the task vectors, float64."""
 
         def part(cut: slice) -> NDArray[np.float64]:
             if self.in_memory:
@@ -262,9 +262,10 @@ class Stretches:
         return self.once("gram", lambda: sum(self.pool.map(part, self.cuts), zero))
 
     def run(self, merges: Sequence[Merge], cut: slice, outs: Sequence[torch.Tensor]) -> int:
-        """Merge a stretch in one way or several, rounded into `outs` [rows, columns] in memory.
+        """Write a stretch, merged in each way, into `outs`; return 0 if all is finite, else 1 or 2.
 
-        Return 0 if all is finite, 1 if an input holds NaN or Inf, or 2 if only a result does.
+        `outs` are [rows, columns] in memory; results are rounded to their dtypes. The code is 1 if an
+        input holds NaN or Inf, 2 if only a result does.
         """
         if not outs[0].numel():
             return 0
@@ -284,7 +285,7 @@ class Stretches:
         return 1 if 1 in codes else max(codes)
 
     def joined(self, merges: Sequence[Merge]) -> list[slice]:
-        """Return the parts that are merged at a time: several stretches for a compiled loop."""
+        """Return the slices of rows merged at a time: several stretches for a compiled loop."""
         if not self.in_memory or not all(isinstance(merge, Program) for merge in merges):
             return self.cuts
         pieces = 1 if self.pool.threads == 1 else self.pool.threads * PIECES
@@ -323,7 +324,7 @@ def finite(tensor: torch.Tensor) -> bool:
 
 
 def whole(inputs: Sequence[torch.Tensor], prepare: Callable[[Stretches], Merge]) -> torch.Tensor:
-    """Merge float32 tensors of one shape at once, in one thread; return a new float32 tensor."""
+    """Return a new float32 tensor: tensors of one shape merged at once, in one thread."""
     out = torch.empty(inputs[0].shape, dtype=torch.float32)
     with Pool(1) as pool:
         rows = [as_rows(x) for x in inputs]

@@ -39,7 +39,7 @@ class Drop:
     key: tuple[str | int, ...]
 
     def of(self, rows: torch.Tensor, start: int) -> torch.Tensor:
-        """Drop and rescale float32 rows that begin at element `start` of a tensor; a new tensor."""
+        """Return a new tensor: float32 rows that begin at element `start`, dropped and rescaled."""
         if self.lost >= randomness.LANES:
             return torch.zeros_like(rows)
         lanes = randomness.lanes(rows.numel(), *self.key, start=start)
@@ -100,11 +100,11 @@ class Program:
 
     @property
     def made(self) -> int:
-        """Layer that holds the result."""
+        """The index of the layer that holds the result."""
         return self.taken if self.factors is None and self.vote is None else 0
 
     def __call__(self, cut: slice, x: torch.Tensor) -> torch.Tensor:
-        """Run the stages in torch on float32 x [1 + inputs, rows, columns]; x[0] is worked in."""
+        """Return merged rows of float32 x [1 + inputs, rows, columns], in torch; x[0] is worked in."""
         start = cut.start * self.columns
         if any(self.drops):  # inputs, which must not be changed
             x = x.clone()
@@ -136,7 +136,7 @@ class Program:
         return replace(self, epsilon=None, scale=before.scale) == before
 
     def _numbers(self) -> list[float]:
-        """Return bounds and weight of every layer that may vote, and the factor of every input.
+        """Return the bounds and weight of every layer that may vote, and the factor of every input.
 
         The order is low, high, weights ([1 + inputs] each), factors [inputs].
         """
@@ -149,7 +149,7 @@ class Program:
 
 
 def stacked(programs: Sequence[Program]) -> tuple[object, ...]:
-    """Return programs of one tensor as the fields of `numba.passes.Programs`, in their order."""
+    """Return the fields of `numba.passes.Programs`, in their order, for programs of one tensor."""
     first = programs[0]
     if len(programs) == 1 and not first.drops and first.vote is None:
         factors = None if first.factors is None else tuple(first.factors)
@@ -161,7 +161,7 @@ def stacked(programs: Sequence[Program]) -> tuple[object, ...]:
 def _alone(
     count: int, factors: tuple[float, ...] | None, epsilon: float | None, scale: float, taken: int
 ) -> tuple[object, ...]:
-    """Return `stacked` of one program that is the same for many tensors."""
+    """Return `stacked` of one program, cached because it is the same for many tensors."""
     return _stacked([Program(count, 0, factors, epsilon=epsilon, scale=scale, taken=taken)])
 
 

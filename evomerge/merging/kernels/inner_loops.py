@@ -21,13 +21,13 @@ _LEAST = 1e-8
 
 
 def floats(values: Sequence[float] | Sequence[Sequence[float]]) -> Floats:
-    """Return float32 [values]; a value outside of the range becomes infinite."""
+    """Return the values as a float32 array; a value outside of the range becomes infinite."""
     with np.errstate(over="ignore"):
         return np.asarray(values, np.float32)
 
 
 def _compiled(name: str) -> Any:
-    """Import a module of compiled loops."""
+    """Return a module of compiled loops, which is imported at the first call."""
     return import_module(f"agent_forge.evomerge.merging.kernels.numba.{name}")
 
 
@@ -46,7 +46,7 @@ def vote(
     normalise: bool = True,
     out: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Compute ELECT and MERGE (TIES) of float32 x [inputs, …]; into `out` [...], which may be x[0].
+    """Return ELECT and MERGE (TIES) of float32 x [inputs, …], in `out` [...], which may be x[0].
 
     Only elements of input j with low[j] <= |x| <= high[j] count. The elected sign is s = sign(Σ
     wx), where zero is +. The result is the sum of those wx whose sign is s. With `normalise` it is
@@ -71,7 +71,7 @@ def _flat(x: torch.Tensor) -> Floats:
 def vote_torch(
     x: torch.Tensor, weights: Floats, low: Floats, high: Floats, normalise: bool
 ) -> torch.Tensor:
-    """Compute `vote` in torch: the same bits."""
+    """Return the merged tensor of `vote`, the same to the bit, computed in torch."""
     chosen = []
     for j, row in enumerate(x):
         size = row.abs()
@@ -95,10 +95,10 @@ def vote_torch(
 
 
 def split(values: torch.Tensor, low: float, high: float) -> tuple[NDArray[np.int64], Floats]:
-    """Count the |values| (float32) around two bounds, and collect those strictly between them.
+    """Return ([4] counts of |values| around two bounds, the magnitudes strictly between them).
 
-    Return [4] counts and the collected magnitudes in their order. The counts are how many are above
-    `high`, at least `high`, above `low`, at least `low`; NaN is above all.
+    `values` are float32; the magnitudes keep their order. The counts are how many are above `high`,
+    at least `high`, above `low`, at least `low`; NaN is above all.
     """
     if not _on_cpu(values):
         size = values.reshape(-1).abs()
@@ -130,7 +130,7 @@ def gram(x: torch.Tensor) -> NDArray[np.float64]:
 def drop(
     x: torch.Tensor, lanes: NDArray[np.uint16], dropped: int, factor: float, out: torch.Tensor
 ) -> torch.Tensor:
-    """Set `out` to x · factor if the lane is at least `dropped`, else 0.
+    """Return `out`, set to x · factor if the lane is at least `dropped`, else to 0.
 
     Both are contiguous float32.
     """
@@ -147,7 +147,7 @@ def drop(
 
 
 def select_rows(x: torch.Tensor, epsilon: float) -> torch.Tensor:
-    """Run dfs on float32 x [inputs, rows, columns]; return a new tensor."""
+    """Return a new tensor [rows, columns]: dfs of float32 x [inputs, rows, columns]."""
     if not _on_cpu(x):
         return select_rows_torch(x, epsilon)
     work = x.reshape(len(x), -1).clone()
@@ -156,7 +156,7 @@ def select_rows(x: torch.Tensor, epsilon: float) -> torch.Tensor:
 
 
 def select_rows_torch(x: torch.Tensor, epsilon: float) -> torch.Tensor:
-    """Compute `select_rows` in torch.
+    """Return the tensor of `select_rows`, computed in torch.
 
     Sums are in another order, so shares may differ in float64's last bit.
     """
@@ -216,10 +216,11 @@ def stores(dtype: torch.dtype) -> bool:
 def merged(
     stored: Stored, start: int, arguments: Sequence[object], outs: Sequence[torch.Tensor]
 ) -> list[int]:
-    """Run programs (`fused_merge.stacked`) on a stretch from element `start` on, into `outs`.
+    """Write a stretch, merged by each program, into `outs`; return a code for each program.
 
-    Each of `outs` is [rows, columns]. Return for each program 0, or 1 if an input holds NaN or Inf,
-    or 2 if only the result does. Raise ValueError if a size does not fit.
+    `arguments` are `fused_merge.stacked`. The stretch begins at element `start`; `outs` are [rows,
+    columns]. Codes: 0, 1 if an input holds NaN or Inf, 2 if only the result does. Raise ValueError if
+    a size does not fit.
     """
     if any(out.numel() != stored.size for out in outs):
         raise ValueError(f"{stored.size} elements do not go into {[*map(len, outs)]} rows")
@@ -239,7 +240,7 @@ def merged(
 
 
 def grams(stored: Stored) -> NDArray[np.float64]:
-    """Return [inputs, inputs] dot products of task vectors, computed in float64."""
+    """Return the [inputs, inputs] dot products of task vectors, computed in float64."""
     count = len(stored.addresses) - 1
     out = np.empty((count, count))
     _compiled("passes").grams(stored.addresses, stored.codes, stored.size, out)
@@ -249,7 +250,7 @@ def grams(stored: Stored) -> NDArray[np.float64]:
 def splits(
     stored: Stored, factors: Floats, layers: Sequence[int], bounds: Sequence[tuple[float, float]]
 ) -> list[tuple[NDArray[np.int64], Floats]]:
-    """Return `split` of several layers, each by its own bounds.
+    """Return `split` (counts, magnitudes) of each of several layers, by its own bounds.
 
     Layer 0 is the consensus; layers from 1 are the inputs.
     """
@@ -272,7 +273,7 @@ def splits(
 
 
 def sampled(stored: Stored, factors: Floats, layers: Sequence[int], stride: int) -> NDArray[np.float32]:
-    """Return magnitudes [layers, ...] of every stride-th element.
+    """Return the float32 magnitudes of every stride-th element, [layers, elements].
 
     Layer 0 is the consensus; layers from 1 are the inputs.
     """

@@ -55,7 +55,7 @@ class ShortSide:
             yield torch.einsum("kac,lbc->klab", mixed, mixed)
 
     def product(self, factors: torch.Tensor) -> Merge:
-        """Return the merge Σ Xₖ Fₖ (of a wide matrix Σ FₖᵀXₖ) of float64 F [combinations, n, n]."""
+        """Return the `Merge` Σ Xₖ Fₖ (of a wide matrix Σ FₖᵀXₖ); F is float64 [combinations, n, n]."""
         mixed = torch.einsum("ki,kab->iab", self._mix, factors)
         if self._held is None:
             return lambda _, x: torch.einsum("ira,iab->rb", x[1:].double(), mixed).float()

@@ -34,7 +34,7 @@ class Params(BaseModel):
 
 
 def reference(new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
-    """Fuse a float64 model [rows, columns] into its base by sorting all importances, plainly."""
+    """Return a float64 model [rows, columns] fused into its base: all importances sorted, plainly."""
     shape = new.shape
     if shape[1] == 1:  # a vector is one row
         new, old = new.T, old.T
@@ -64,7 +64,7 @@ class _Importance:
             self._rows = torch.cat(list(parts)) if work.cuts else self._rows
 
     def _both(self, cut: slice) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the model's stretch and the base's, float32."""
+        """Return (the model's stretch, the base's), float32."""
         new, old = self._work.inputs[0], self._work.base
         assert old is not None
         device = self._work.pool.device
@@ -80,7 +80,7 @@ class _Importance:
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """Return the merge by the quantiles of the tensor's importances."""
+    """Return the `Merge` by the quantiles of the tensor's importances."""
     del params
     if work.count != 1 or work.base is None:
         raise ConfigError(f"arcee_fusion takes a base and one other model, not {work.count}")

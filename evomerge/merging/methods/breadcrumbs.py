@@ -39,7 +39,7 @@ class Params(BaseModel):
 
 
 def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
-    """Mask float64 task vectors [models, rows, columns] by sorting, and merge them, plainly."""
+    """Return the merge of float64 task vectors [models, rows, columns], masked by sorting, plainly."""
     masked, n = torch.zeros_like(x), x[0].numel()
     shares = ties.densities(params.density, len(x))
     for i, gamma in enumerate(ties.densities(params.gamma, len(x))):
@@ -58,7 +58,7 @@ def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
 
 
 def bounds(work: Stretches, density: list[float], gamma: list[float]) -> list[tuple[float, float]]:
-    """Return the smallest and the largest |τ| that is kept of each input; (∞, 0) if nothing is."""
+    """Return (the smallest, the largest |τ| that is kept) of each input; (∞, 0) if nothing is."""
     ranks: list[tuple[int, int] | None] = []
     for share, outliers in zip(density, gamma, strict=True):
         count = ties.kept(share, work.size)
@@ -82,7 +82,7 @@ def bounds(work: Stretches, density: list[float], gamma: list[float]) -> list[tu
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """Measure the bounds, then return the merge: a sum or a vote of what lies between, times λ."""
+    """Return the `Merge`: a sum or a vote of what lies between measured bounds, times λ."""
     gammas = ties.densities(params.gamma, work.count)
     limits = bounds(work, ties.densities(params.density, work.count), gammas)
     low, high = [pair[0] for pair in limits], [pair[1] for pair in limits]

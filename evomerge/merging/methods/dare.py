@@ -39,7 +39,7 @@ class Params(BaseModel):
 
 
 def dropped(drop: float) -> int:
-    """Return how many of a lane's LANES values drop the element; all of them if `drop` is 1."""
+    """Return the number of a lane's LANES values that drop the element; LANES if `drop` is 1."""
     if drop >= 1.0:
         return randomness.LANES
     return min(round(drop * randomness.LANES), randomness.LANES - 1)
@@ -57,7 +57,7 @@ def mask(drop: float, *key: str | int, scale: float | None = None) -> Drop:
 
 
 def reference(x: torch.Tensor, params: Params, uniform: torch.Tensor) -> torch.Tensor:
-    """Merge float64 task vectors [models, rows, columns] plainly.
+    """Return the merge of float64 task vectors [models, rows, columns], plainly.
 
     `uniform` has a random number of [0, 1) for each element: it is dropped if that is below p.
     """
@@ -78,7 +78,7 @@ def reference(x: torch.Tensor, params: Params, uniform: torch.Tensor) -> torch.T
 
 
 def _l1(work: Stretches, bare: Sequence[Drop]) -> list[float]:
-    """Return for each input Σ|τ| before the drop / Σ|τ| after: the factor that keeps the sum."""
+    """Return for each input the factor that keeps its sum: Σ|τ| before the drop / Σ|τ| after."""
 
     def sums(cut: slice, x: torch.Tensor) -> list[tuple[float, float]]:
         norms = []
@@ -92,7 +92,7 @@ def _l1(work: Stretches, bare: Sequence[Drop]) -> list[float]:
 
 
 def prepare(work: Stretches, params: Params, seed: int) -> Merge:
-    """Return the merge: inputs made sparse by their masks, added up or voted on, times λ."""
+    """Return the `Merge`: inputs made sparse by their masks, added up or voted on, times λ."""
     drops = ties.densities(params.drop, work.count)
     keyed = [(drop, seed, work.name, i) for i, drop in enumerate(drops)]
     masks = [mask(*key) for key in keyed]
@@ -114,5 +114,5 @@ def prepare(work: Stretches, params: Params, seed: int) -> Merge:
 
 
 def merge(delta: torch.Tensor, drop: float, *key: str | int) -> torch.Tensor:
-    """Return the float32 task vector, sparse and rescaled; a new tensor. `key` names the mask."""
+    """Return a new float32 tensor: the task vector, sparse and rescaled. `key` names the mask."""
     return whole([delta], lambda work: Program(1, work.columns, drops={1: mask(drop, *key)}))

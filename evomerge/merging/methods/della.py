@@ -45,7 +45,7 @@ class Params(BaseModel):
 
 
 def reference(x: torch.Tensor, params: Params, uniform: torch.Tensor) -> torch.Tensor:
-    """Merge float64 task vectors [models, rows, columns] plainly.
+    """Return the merge of float64 task vectors [models, rows, columns], plainly.
 
     `uniform` has a random number of [0, 1) for each element: it is kept if that is below its p.
     """
@@ -90,7 +90,7 @@ def check(density: float, epsilon: float) -> None:
 def sparsifier(
     work: Stretches, density: float, epsilon: float, rescale: bool, *key: str | int
 ) -> Sparsify:
-    """Return a function that drops by rank and rescales stretches of a tensor.
+    """Return a function that drops elements of a stretch by rank and rescales the others.
 
     `key` names the mask.
     """
@@ -117,7 +117,7 @@ def sparsifier(
 
 
 def prepare(work: Stretches, params: Params, seed: int) -> Merge:
-    """Return the merge: inputs made sparse by their masks, voted on or added up, times λ."""
+    """Return the `Merge`: inputs made sparse by their masks, voted on or added up, times λ."""
     shares = ties.densities(params.density, work.count)
     spreads = ties.densities(params.epsilon, work.count)
     sparse = [

@@ -36,7 +36,7 @@ class Params(BaseModel):
 
 
 def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
-    """Merge float64 x [models, rows, columns] by the three formulas above, plainly."""
+    """Return the merge of float64 x [models, rows, columns] by the three formulas above, plainly."""
     count = len(x)
     apart = (x[:, None] - x[None]).square().mean(dim=3)  # [models, models, rows]
     distance = apart.sum(dim=1) / (count - 1)
@@ -55,11 +55,11 @@ def check(count: int) -> None:
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """Return the merge that weights rows by importance."""
+    """Return the `Merge` that weights rows by importance."""
     check(work.count)
     return Program(work.count, work.columns, epsilon=params.epsilon)
 
 
 def merge(inputs: Sequence[torch.Tensor], epsilon: float) -> torch.Tensor:
-    """Merge float32 tensors of one shape; return a new tensor."""
+    """Return a new tensor: float32 tensors of one shape, rows weighted by importance."""
     return whole(inputs, lambda work: prepare(work, Params(epsilon=epsilon)))

@@ -32,7 +32,7 @@ class Params(BaseModel):
 
 
 def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
-    """Merge one matrix of float64 task vectors [models, rows, columns] as the paper does, plainly.
+    """Return the merge of one matrix's float64 task vectors [models, rows, columns], plainly.
 
     A matrix of one column is a vector.
     """
@@ -46,7 +46,7 @@ def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """Decompose the sum of the tensor's task vectors, and return the merge."""
+    """Return the `Merge`, after decomposing the sum of the tensor's task vectors."""
     weights = linear.one_each(params.weights, work.count)
     averaged = linear.combining([w * params.scale / work.count for w in weights], work.columns)
     if work.dimensions != 2:

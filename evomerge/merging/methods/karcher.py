@@ -39,7 +39,7 @@ class Params(BaseModel):
 
 
 def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
-    """Iterate on float64 x [models, rows, columns] itself, plainly; no dot products are kept."""
+    """Return the mean of float64 x [models, rows, columns], iterated on x itself, plainly."""
     lengths = x.norm(dim=(1, 2))
     weights = torch.tensor(params.weights or [1.0] * len(x), dtype=x.dtype) * (lengths > TINY)
     if not weights.sum():
@@ -63,7 +63,7 @@ def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
 
 
 def factors(products: NDArray[np.float64], weights: Sequence[float], params: Params) -> list[float]:
-    """Return the factor of every input, from the [n, n] dot products of the inputs."""
+    """Return the factor of every input in the mean, from their [n, n] dot products."""
     lengths = np.sqrt(np.maximum(np.diag(products), 0.0))
     share = np.where(lengths > TINY, np.asarray(weights), 0.0)
     if not share.sum():
@@ -102,6 +102,6 @@ def _tangent(
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """Return the mean by the dot products of the whole tensors."""
+    """Return the `Merge` to the mean, by the dot products of the whole tensors."""
     weights = linear.normalised(params.weights, work.count)
     return linear.combining(factors(work.gram(), weights, params), work.columns)

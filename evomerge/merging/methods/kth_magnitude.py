@@ -50,7 +50,7 @@ def kth_magnitudes(work: Stretches, ks: Sequence[int], view: View) -> list[float
 
 
 def _sampled(work: Stretches, view: View, stride: int) -> list[NDArray[np.float32]]:
-    """Return the magnitudes of every stride-th element of each stretch of each voter."""
+    """Return, for each voter, the magnitudes of every stride-th element of each stretch."""
 
     def sample(cut: slice) -> Sequence[NDArray[np.float32]]:
         if isinstance(view, Voters) and work.in_memory:
@@ -62,7 +62,7 @@ def _sampled(work: Stretches, view: View, stride: int) -> list[NDArray[np.float3
 
 
 def _bracket(sample: NDArray[np.float32], k: int, size: int) -> _Bracket:
-    """Return two magnitudes that almost surely have the k-th largest of `size` between them."""
+    """Return (low, high): magnitudes that almost surely have the k-th largest of `size` between."""
     share = k / size
     rank = (1.0 - share) * len(sample)
     margin = MARGIN * math.sqrt(share * (1.0 - share) * len(sample)) + 1.0
@@ -76,7 +76,7 @@ def _bracket(sample: NDArray[np.float32], k: int, size: int) -> _Bracket:
 
 
 def _between(work: Stretches, ks: list[int], view: View, brackets: list[_Bracket]) -> list[float]:
-    """Run passes until the k-th of every voter is among the collected values: an exact search."""
+    """Return the k-th magnitude of every voter, from passes that narrow the brackets: exact."""
     magnitudes: list[float | None] = [None] * len(ks)
     while None in magnitudes:
         open_ = [i for i, value in enumerate(magnitudes) if value is None]
@@ -91,7 +91,7 @@ def _between(work: Stretches, ks: list[int], view: View, brackets: list[_Bracket
 def _look(
     work: Stretches, view: View, cut: slice, open_: list[int], brackets: Sequence[_Bracket]
 ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """Return `split` of a stretch for each voter whose k-th is not found yet."""
+    """Return (counts, magnitudes between) of a stretch for each voter that is still open."""
     bounds = [brackets[i] for i in open_]
     if isinstance(view, Voters) and work.in_memory:
         layers = [view.layers[i] for i in open_]
@@ -103,7 +103,7 @@ def _look(
 def _placed(
     k: int, counts: NDArray[np.int64], between: NDArray[np.float32], bracket: _Bracket
 ) -> tuple[float | None, _Bracket]:
-    """Return the k-th magnitude, or None and the bracket to look in next.
+    """Return (the k-th magnitude or None, the bracket to look in next).
 
     Many elements may equal an end of the bracket.
     """

@@ -62,17 +62,17 @@ def normalised(weights: Sequence[float] | None, count: int) -> list[float]:
 
 
 def combining(factors: Sequence[float], columns: int) -> Program:
-    """Return the merge Σ factor · x."""
+    """Return the `Program` of Σ factor · x."""
     return Program(len(factors), columns, factors=tuple(factors))
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """Return the merge to the weighted mean, or sum."""
+    """Return the `Merge` to the weighted mean, or sum."""
     share = normalised if params.normalise else one_each
     return combining(share(params.weights, work.count), work.columns)
 
 
 def merge(inputs: Sequence[torch.Tensor], weights: Sequence[float] | None = None) -> torch.Tensor:
-    """Return the weighted mean of float32 tensors of one shape; a new tensor."""
+    """Return a new tensor: the weighted mean of float32 tensors of one shape."""
     params = Params(weights=None if weights is None else tuple(weights))
     return whole(inputs, lambda work: prepare(work, params))

@@ -32,7 +32,7 @@ class Params(BaseModel):
 
 
 def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
-    """Scale the mean of float64 task vectors [models, rows, columns] by eq. 5, plainly."""
+    """Return the mean of float64 task vectors [models, rows, columns], scaled by eq. 5, plainly."""
     count, dims = len(x), (0, 1)
     if params.by_row and x.shape[2] > 1:
         dims = (1,)
@@ -67,7 +67,7 @@ def ratio(cosine: float, count: int) -> float:
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """Return the merge by t of the whole tensor, or of each row.
+    """Return the `Merge` by t of the whole tensor, or of each row.
 
     Raise ConfigError if there are fewer than two inputs.
     """

@@ -38,7 +38,7 @@ class Params(BaseModel):
 
 
 def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
-    """Merge float64 x [models, rows, columns] plainly, with the step in the tangent space."""
+    """Return the merge of float64 x [models, rows, columns] with the tangent step, plainly."""
     if len(x) == 1:
         return x[0]
     weights = torch.tensor(params.weights or [1.0] * len(x), dtype=x.dtype)
@@ -58,7 +58,7 @@ def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
 
 
 def factors(products: NDArray[np.float64], weights: Sequence[float], eps: float = 1e-6) -> list[float]:
-    """Return the factor of every input, from the [n, n] dot products of the inputs."""
+    """Return the factor of every input in the merge, from their [n, n] dot products."""
     if len(weights) == 1:
         return [1.0]
     lengths = np.sqrt(np.maximum(np.diag(products), 0.0))
@@ -70,7 +70,7 @@ def factors(products: NDArray[np.float64], weights: Sequence[float], eps: float 
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """Return the combination by the dot products of the whole tensors."""
+    """Return the `Merge`: the combination by the dot products of the whole tensors."""
     share = linear.normalised if params.normalise else linear.one_each
     weights = share(params.weights, work.count)
     return linear.combining(factors(work.gram(), weights, params.eps), work.columns)

@@ -31,7 +31,7 @@ def reference(a: torch.Tensor, b: torch.Tensor, params: Params) -> torch.Tensor:
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """Return the merge that adds the difference, clamped to ±t."""
+    """Return the `Merge` that adds the difference, clamped to ±t."""
     if work.count != 1:
         raise ConfigError(f"nearswap takes a base and one other model, not {work.count}")
     # clamp(t / |δ|, 0, 1) · δ is δ cut off at ±t.

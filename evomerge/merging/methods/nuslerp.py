@@ -41,7 +41,7 @@ class Params(BaseModel):
 
 
 def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
-    """Merge float64 x [2, rows, columns] by the formula above, plainly."""
+    """Return the merge of float64 x [2, rows, columns] by the formula above, plainly."""
     first, second = params.weights or (1.0, 1.0)
     t = second / (first + second)
     dims = {"tensor": (0, 1), "row": (1,), "column": (0,)}[params.by]
@@ -56,7 +56,7 @@ def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
 
 
 def coefficients(products: Floats, t: float) -> tuple[Floats, Floats]:
-    """Return the factors of v₀ and v₁ from ⟨v₀, v₀⟩, ⟨v₁, v₁⟩ and ⟨v₀, v₁⟩ [3, pairs]."""
+    """Return (factors of v₀, factors of v₁) from ⟨v₀, v₀⟩, ⟨v₁, v₁⟩, ⟨v₀, v₁⟩ [3, pairs]."""
     aa, bb, ab = products
     lengths = np.sqrt(aa) * np.sqrt(bb)
     cosine = np.divide(ab, lengths, out=np.ones_like(lengths), where=lengths > 0.0).clip(-1.0, 1.0)
@@ -85,7 +85,7 @@ def _mixed(x: torch.Tensor, factors: tuple[Floats, Floats], dim: int) -> torch.T
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """Return the merge by the angles of the whole tensor, its rows or its columns."""
+    """Return the `Merge` by the angles of the whole tensor, its rows or its columns."""
     if work.count != 2:
         raise ConfigError(f"nuslerp takes two models, not {work.count}")
     t = linear.normalised(params.weights, work.count)[1]

@@ -24,7 +24,7 @@ def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """Return the merge: the input times its scale."""
+    """Return the `Merge`: the input times its scale."""
     if work.count != 1:
         raise ConfigError(f"passthrough takes one model, not {work.count}")
     return Program(1, work.columns, scale=params.scale)

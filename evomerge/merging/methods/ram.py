@@ -35,7 +35,7 @@ def changed(x: torch.Tensor, epsilon: float) -> torch.Tensor:
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """Return the merge, element by element: no measurement is needed."""
+    """Return the `Merge`, element by element: no measurement is needed."""
     del work
 
     def merged(_: slice, x: torch.Tensor) -> torch.Tensor:

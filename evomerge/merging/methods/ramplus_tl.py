@@ -32,7 +32,7 @@ class Params(BaseModel):
 
 
 def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
-    """Merge float64 task vectors [models, rows, columns] plainly: shared averaged, own scaled."""
+    """Return the merge of float64 task vectors [models, rows, columns], plainly."""
     masks = x.abs() > params.epsilon
     owners = masks.sum(dim=0)
     total = torch.zeros_like(x[0])
@@ -45,13 +45,13 @@ def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
 
 
 def factors(shared: list[int], own_counts: list[int], params: Params) -> list[float]:
-    """Return λ of every model from how many changed elements it shares, and has alone."""
+    """Return λ of every model from its numbers of changed elements, shared and alone."""
     ratios = [a / b if b else 0.0 for a, b in zip(shared, own_counts, strict=True)]
     return [1.0 + params.r * min(ratio, params.alpha) for ratio in ratios]
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """Count which models changed each element of the tensor, then return the merge."""
+    """Return the `Merge`, after counting which models changed each element of the tensor."""
 
     def count(_: slice, x: torch.Tensor) -> torch.Tensor:
         masks = changed(x, params.epsilon)

@@ -50,7 +50,7 @@ def reference(
     shares: Sequence[float],
     alpha: float,
 ) -> torch.Tensor:
-    """Merge a layer's float64 weights [rows, columns] as the paper does, plainly.
+    """Return a layer's merged matrix from float64 weights [rows, columns], plainly.
 
     `inputs` are Xᵢ, float64 [tokens, columns].
     """
@@ -62,7 +62,7 @@ def reference(
 
 
 def shrunk(gram: torch.Tensor, alpha: float) -> torch.Tensor:
-    """Return a gram with its elements off the diagonal times α."""
+    """Return a gram matrix with its elements off the diagonal times α."""
     return alpha * gram + (1.0 - alpha) * torch.diag(gram.diagonal())
 
 

@@ -31,7 +31,7 @@ class Params(BaseModel):
 
 
 def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
-    """Merge float64 task vectors [models, rows, columns] as in section 3.3, plainly."""
+    """Return the merge of float64 task vectors [models, rows, columns] as in section 3.3, plainly."""
     spread = x.var(dim=0, unbiased=False)
     k = ties.kept(params.density, spread.numel())
     least = spread.flatten().sort(descending=True).values[k - 1] if k else torch.inf
@@ -55,7 +55,7 @@ def variance(x: torch.Tensor) -> torch.Tensor:
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """Measure the variance's threshold and the energies, then return a weighted vote, times λ."""
+    """Return the `Merge`, a weighted vote times λ, after measuring the threshold and energies."""
     k = ties.kept(params.density, work.size)
     if k == 0:
         return lambda _, x: x[0].zero_()

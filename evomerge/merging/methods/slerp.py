@@ -34,7 +34,7 @@ class Params(BaseModel):
 
 
 def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
-    """Fold float64 x [models, rows, columns] by the formula above, pair by pair, plainly."""
+    """Return the fold of float64 x [models, rows, columns] by the formula above, plainly."""
     result = x[0]
     for k, v in enumerate(x[1:], start=1):
         t = params.ts[k - 1] if params.ts else 1 / (k + 1)
@@ -50,7 +50,7 @@ def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
 
 
 def coefficients(aa: float, bb: float, ab: float, t: float) -> tuple[float, float]:
-    """Return the factors of v₀ and v₁ from their dot products."""
+    """Return (the factor of v₀, the factor of v₁) from their dot products."""
     if aa <= 0.0 or bb <= 0.0:
         return 1.0 - t, t
     d = max(-1.0, min(1.0, ab / math.sqrt(aa) / math.sqrt(bb)))
@@ -61,7 +61,7 @@ def coefficients(aa: float, bb: float, ab: float, t: float) -> tuple[float, floa
 
 
 def fold(products: NDArray[np.float64], ts: Sequence[float] | None = None) -> list[float]:
-    """Return the factor of every input in the fold, from the [n, n] dot products of the inputs.
+    """Return the factor of every input in the fold, from their [n, n] dot products.
 
     A fold of slerps is a linear combination, so the tensors need no pass per step: if r = Σ cᵢ vᵢ,
     then ⟨r, r⟩ = cᵀGc and ⟨r, v⟩ = Σ cᵢ⟨vᵢ, v⟩.
@@ -82,11 +82,11 @@ def fold(products: NDArray[np.float64], ts: Sequence[float] | None = None) -> li
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """Return the fold of the inputs in their order."""
+    """Return the `Merge`: the fold of the inputs in their order."""
     return linear.combining(fold(work.gram(), params.ts), work.columns)
 
 
 def merge(inputs: Sequence[torch.Tensor], ts: Sequence[float] | None = None) -> torch.Tensor:
-    """Fold float32 tensors of one shape; return a new tensor."""
+    """Return a new tensor: the fold of float32 tensors of one shape."""
     params = Params(ts=None if ts is None else tuple(ts))
     return whole(inputs, lambda work: prepare(work, params))

@@ -34,7 +34,7 @@ def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """Return the merge: the scaled sum of task vectors."""
+    """Return the `Merge`: the scaled sum of task vectors."""
     share = linear.normalised if params.normalise else linear.one_each
     factors = [w * params.scale for w in share(params.weights, work.count)]
     return linear.combining(factors, work.columns)

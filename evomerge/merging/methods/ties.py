@@ -41,7 +41,7 @@ class Params(BaseModel):
 
 
 def densities(setting: float | Sequence[float], count: int) -> list[float]:
-    """Return a density for each of `count` models.
+    """Return `count` densities, one for each model.
 
     Raise ConfigError for a wrong number, or outside of 0 to 1.
     """
@@ -58,12 +58,12 @@ def densities(setting: float | Sequence[float], count: int) -> list[float]:
 
 
 def kept(density: float, count: int) -> int:
-    """Return how many of `count` elements TRIM keeps."""
+    """Return the number of elements, of `count`, that TRIM keeps: round(density · count)."""
     return min(round(density * count), count)
 
 
 def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
-    """Merge float64 task vectors [models, rows, columns] by algorithm 1, plainly."""
+    """Return the merge of float64 task vectors [models, rows, columns] by algorithm 1, plainly."""
     trimmed = torch.zeros_like(x)
     for i, density in enumerate(densities(params.density, len(x))):
         k, size = kept(density, x[i].numel()), x[i].abs()
@@ -102,7 +102,7 @@ def thresholds(work: Stretches, ks: Sequence[int]) -> list[float]:
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """Return the merge: trim, elect, merge; times λ."""
+    """Return the `Merge`: trim, elect, merge; times λ."""
     weights = linear.one_each(params.weights, work.count)
     smallest = params.thresholds
     if smallest is None:
@@ -116,6 +116,6 @@ def prepare(work: Stretches, params: Params) -> Merge:
 def merge(
     deltas: Sequence[torch.Tensor], density: float, weights: Sequence[float] | None = None
 ) -> torch.Tensor:
-    """Return the merged task vector of float32 task vectors of one shape; a new tensor."""
+    """Return a new tensor: the merged task vector of float32 task vectors of one shape."""
     params = Params(density=density, weights=None if weights is None else tuple(weights))
     return whole(deltas, lambda work: prepare(work, params))

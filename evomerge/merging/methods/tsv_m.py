@@ -36,7 +36,7 @@ class Params(BaseModel):
 
 
 def reference(x: torch.Tensor, params: Params) -> torch.Tensor:
-    """Merge one matrix of float64 task vectors [models, rows, columns] as the paper does, plainly."""
+    """Return the merge of one matrix's float64 task vectors [models, rows, columns], plainly."""
     weights = torch.tensor(params.weights or [1.0] * len(x), dtype=x.dtype)
     k = min(x.shape[1:]) // len(x)
     if k == 0:
@@ -72,7 +72,7 @@ class _Parts(NamedTuple):
 
 
 def prepare(work: Stretches, params: Params) -> Merge:
-    """Decompose the tensor's task vectors, once for all merges of them, and return the merge."""
+    """Return the `Merge`, after decomposing the task vectors once for all merges of them."""
     weights = linear.one_each(params.weights, work.count)
     averaged = linear.combining([w * params.scale / work.count for w in weights], work.columns)
     k = min(work.rows, work.columns) // work.count
@@ -89,7 +89,7 @@ def prepare(work: Stretches, params: Params) -> Merge:
 
 
 def _decomposed(work: Stretches, k: int) -> _Parts | None:
-    """Return the first k singular values of each task vector; None if some value is not finite."""
+    """Return the task vectors cut to k singular values; None if some value is not finite."""
     side = ShortSide(work, torch.eye(work.count))
     grams = side.grams()
     if not bool(grams.isfinite().all()):

@@ -11,7 +11,7 @@ from agent_forge.evomerge.run.state import RunState
 
 
 def recipe_document(state: RunState, recipe_id: str, chain_head: str) -> dict[str, object]:
-    """Return a candidate's recipe with all of its ancestors: enough to rebuild the candidate."""
+    """Return a dict for JSON: a candidate's recipe with all ancestors, enough to rebuild it."""
     assert state.started
     needed = closure(recipe_id, state.recipes)
     started = state.started
@@ -29,7 +29,7 @@ def recipe_document(state: RunState, recipe_id: str, chain_head: str) -> dict[st
 
 
 def places(state: RunState) -> dict[str, str]:
-    """Return recipe id → where base and sources were at the start: Hub id@revision, or folder."""
+    """Return {recipe id: place of base or source at the start}: Hub id@revision, or folder."""
     assert state.started
     assert state.submitted
     models = (state.submitted.base or state.submitted.sources[0], *state.submitted.sources)

@@ -42,7 +42,7 @@ def rows(state: RunState, after: int = -1) -> list[tuple[int, dict[str, Value]]]
 
 
 def _row(state: RunState, generation: int) -> dict[str, object]:
-    """Return what the source documents log of a generation.
+    """Return {name: value} that the source documents log of a generation.
 
     `best_fitness` is the champion's, on the selection slice, as in those documents. `avg_fitness`
     and the elites' fitness (the first two of the ranking) are on the generation's own draw of the
@@ -68,7 +68,7 @@ def _row(state: RunState, generation: int) -> dict[str, object]:
 
 
 def _domains(state: RunState, generation: int) -> dict[str, float | None]:
-    """Return mean and best score of a generation's candidates in each domain measured."""
+    """Return {name: mean or best score, or None} of a generation, for each domain measured."""
     scores_by_domain: dict[str, list[float]] = {}
     for recipe_id in state.generations[generation].ranking:
         for domain, score in domain_scores(state, recipe_id, generation).items():
@@ -80,7 +80,7 @@ def _domains(state: RunState, generation: int) -> dict[str, float | None]:
 
 
 def domain_scores(state: RunState, recipe_id: str, generation: int) -> dict[str, float]:
-    """Return domain → a candidate's score on a generation's draw; empty if it has no components.
+    """Return {domain: a candidate's score} on a generation's draw; {} without components.
 
     The score is that of `evomerge.fitness.composite`: 1 if perplexity and accuracy are those of the
     best source in the domain, on the same items.
@@ -123,7 +123,7 @@ class _Combos:
                 self._reached[number].append(score)
 
     def told(self) -> dict[str, float | None]:
-        """Return usage and mean score of each pipeline; empty if the search made no pipeline."""
+        """Return {name: usage or mean score} of each pipeline; {} if the search made none."""
         if not any(self._made.values()):
             return {}
         figures: dict[str, float | None] = {}
@@ -134,7 +134,7 @@ class _Combos:
 
 
 def summary(state: RunState) -> dict[str, Value]:
-    """Return the last row, the champion and, once the run has ended, the result as `final/…`.
+    """Return {name: value} of the last row, the champion and, at the end, the result (`final/…`).
 
     The summary is computed here, because the tracker's own aggregates do not survive a resume.
     """
@@ -149,7 +149,7 @@ def summary(state: RunState) -> dict[str, Value]:
 
 
 def _final(state: RunState) -> dict[str, object]:
-    """Return the result, in the words of the source documents and of the report."""
+    """Return {name: value} of the result, in the words of the source documents and of the report."""
     metrics = report.metrics(state)
     figures = {
         "best_fitness": metrics["best_fitness"],
@@ -184,7 +184,7 @@ def _chain_head(state: RunState) -> str:
 
 
 def config(state: RunState) -> dict[str, Any]:
-    """Return a run's settings, models and data by name and digest: no paths, addresses or keys."""
+    """Return {name: value} of settings, models and data, without paths, addresses or keys."""
     assert state.submitted
     settings: dict[str, object] = {
         "run": state.run,
@@ -208,9 +208,9 @@ def config(state: RunState) -> dict[str, Any]:
 
 
 def champion(state: RunState) -> dict[str, Any] | None:
-    """Return the champion without its weights; None if there is none yet.
+    """Return the champion's record (dict) without its weights; None if there is no champion.
 
-    The result has the champion's recipe, enough to rebuild it from the sources, its digest and its
+    The record has the recipe, enough to rebuild the champion from the sources, its digest and its
     lineage.
     """
     if state.champion is None or state.started is None:
@@ -231,7 +231,7 @@ def champion(state: RunState) -> dict[str, Any] | None:
 
 
 def artifact(state: RunState) -> dict[str, object] | None:
-    """Return the champion as a tracker's artifact: metadata for its page, and its recipe file."""
+    """Return a tracker's artifact {metadata, file, content} of the champion; None without one."""
     record = champion(state)
     if record is None:
         return None
@@ -247,9 +247,9 @@ def _mean(values: list[float]) -> float | None:
 
 
 def _known(values: dict[str, Any]) -> dict[str, Value]:
-    """Return the values that are present, without None, NaN and Inf.
+    """Return the dict of the values that a tracker takes: without None, NaN and Inf.
 
-    A tracker would refuse NaN and Inf, or draw them as numbers.
+    A tracker would refuse the others, or draw them as numbers.
     """
     return {
         name: value
@@ -341,7 +341,7 @@ def names() -> list[TrackedName]:
 
 
 def parts(state: RunState) -> Parts:
-    """Return the values that the parts in braces of `names` have in a run."""
+    """Return {part in braces of `names`: the values that it has in a run}."""
     started, champion = state.started, state.champion
     pools = started.pools.values() if started else ()
     recipe = state.recipes[champion].model_dump(mode="json") if champion else {}

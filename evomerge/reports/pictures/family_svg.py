@@ -92,9 +92,9 @@ def _text(text: str, x: float, y: float, colour: str) -> str:
 
 
 def lineage(state: RunState, recipe_id: str) -> dict[str, Any]:
-    """Return what the candidate was made from and, as siblings, what else was made from the same.
+    """Return {candidate, nodes, edges}: what the candidate was made from, and its siblings.
 
-    `ancestor` says whether a node is on the way from the sources to the candidate.
+    Siblings are other models made from the same ones. A node's `ancestor` is False for them.
     """
     ancestors = closure(recipe_id, state.recipes)
     shown = dict.fromkeys(ancestors)

@@ -16,7 +16,7 @@ COLOURS = {"better": "C2", "level": "C7", "worse": "C3"}
 
 
 def draw(data: dict[str, Any], form: Literal["svg", "png"]) -> bytes:
-    """Return the picture of a completed run's report as a file."""
+    """Return the bytes of a picture, SVG or PNG, of a completed run's report."""
     drawn, file = figure(data["generations"], data["rivals"]), BytesIO()
     with rc_context({"svg.hashsalt": str(data["run"])}):  # the same picture, the same bytes
         drawn.savefig(file, format=form, metadata={"Date": None} if form == "svg" else None)
@@ -24,7 +24,7 @@ def draw(data: dict[str, Any], form: Literal["svg", "png"]) -> bytes:
 
 
 def figure(generations: list[dict[str, Any]], rivals: list[dict[str, object]]) -> Picture:
-    """Return fitness and diversity by generation and, if there are rivals, the champion's leads.
+    """Return a figure of fitness and diversity by generation and, with rivals, of the leads.
 
     Scores of different items have different axes: the champion's are of the selection slice, the
     candidates' of each generation's own draw.
@@ -48,7 +48,7 @@ def figure(generations: list[dict[str, Any]], rivals: list[dict[str, object]]) -
 
 
 def _curves(axes: Any, rows: list[dict[str, object]], series: dict[str, tuple[str, str, str]]) -> None:
-    """Draw fields of the generations' rows; `series`: field → label, colour, style of the line."""
+    """Draw fields of the rows into `axes`; `series`: field → label, colour, style of the line."""
     x = [row["generation"] for row in rows]
     for key, (label, colour, style) in series.items():
         y = [float("nan") if row[key] is None else row[key] for row in rows]

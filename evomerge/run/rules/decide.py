@@ -41,7 +41,7 @@ from agent_forge.runs.kinds.decide import Decision, failed_key, failure
 
 
 def due(state: RunState) -> Decision:
-    """Return what there is to do once the run has started."""
+    """Return the decision of a started run: tasks to do, or facts to append."""
     opening = _opening(state)
     if opening:
         return Decision(tasks=opening)
@@ -55,7 +55,7 @@ def _new(state: RunState, event: Event, *key: str | int) -> New:
 
 
 def baselines(state: RunState) -> dict[str, Merge]:
-    """Return name → the fixed merges that a run must beat."""
+    """Return {name: fixed merge that a run must beat}."""
     kin = family(state)
     common: dict[str, Any] = {"inputs": kin.sources, "base": kin.base}
     result = {"mean": Merge(method="linear", **common)}
@@ -85,7 +85,7 @@ def _sound(state: RunState, tasks: Sequence[Task]) -> list[Task]:
 def _unmeasured(
     state: RunState, recipe_ids: Sequence[str], slice_: Slice, generation: int | None
 ) -> list[Task]:
-    """Return the evaluations that are missing, each once, in the given order."""
+    """Return the tasks of the evaluations that are missing, each once, in the given order."""
     missing = [
         Evaluate(id_, slice_, generation)
         for id_ in dict.fromkeys(recipe_ids)
@@ -125,7 +125,7 @@ def _making(generation: int, proposal: Proposal) -> Task:
 
 
 def _finalists(state: RunState, generation: int, ranking: Ranking) -> tuple[list[str], list[Task]]:
-    """Return the recipes to judge on the selection slice, and the open tasks of judging them."""
+    """Return (ids of the recipes to judge on the selection slice, open tasks of judging them)."""
     key = ("finalists", generation, *(id_ for id_, _ in ranking))
     who = strategy_of(state, generation)
     named = state.remembered(key, lambda: who.finalists(told(state, generation, ranking)))
@@ -152,7 +152,7 @@ def _population(state: RunState, generation: int, slot_proposals: Sequence[Propo
 def _generation_facts(
     state: RunState, generation: int, ranking: Ranking, finalists: list[str]
 ) -> list[New]:
-    """Return the facts that close a generation, in one append."""
+    """Return the facts that close a generation; they are appended together."""
     assert state.submitted
     assert state.started
     config = state.submitted.config
@@ -188,7 +188,7 @@ def _generation_facts(
 
 
 def _finish(state: RunState) -> Decision:
-    """Return what is due after the search: each model on the test slice, once; then the result."""
+    """Return the decision after the search: each model on the test slice, once; then the result."""
     if state.champion is None:
         reason = "no candidate of any generation has a fitness: every score was NaN or Inf"
         return Decision(facts=[failure(state, reason)])
@@ -207,7 +207,7 @@ def _finish(state: RunState) -> Decision:
 
 
 def rank(state: RunState, population: list[str], generation: int) -> Ranking:
-    """Return recipe ids and the scores that candidates are ranked by, best first.
+    """Return (recipe id, score that it is ranked by) of the candidates, best first.
 
     Candidates whose evaluation was stopped early come after the others: their fitness is of other
     items. Candidates without a fitness come last. Ties are ordered by recipe id.
@@ -239,9 +239,9 @@ def rank(state: RunState, population: list[str], generation: int) -> Ranking:
 def new_champion(
     state: RunState, generation: int, finalists: list[str]
 ) -> events.ChampionChanged | None:
-    """Return the change of champion to the best finalist on the selection slice.
+    """Return the event that makes the best finalist, on the selection slice, champion; or None.
 
-    None if no finalist is better than the champion before.
+    None: no finalist is better than the champion before.
     """
     judged = []
     for id_ in finalists:
@@ -267,7 +267,7 @@ def champion_score(state: RunState, generation: int) -> float | None:
 def reason_to_stop(
     state: RunState, generation: int, scores: list[float | None]
 ) -> events.Reason | None:
-    """Return why the search ends after this generation; None if it goes on."""
+    """Return the reason why the search ends after this generation; None if it goes on."""
     assert state.submitted
     config, before = state.submitted.config, state.closed[generation - 1]
     if generation >= config.generations:
@@ -299,7 +299,7 @@ def report_seconds(state: RunState) -> float:
 
 
 def conclude(state: RunState) -> Event:
-    """Return `completed` with the champion's lead over every rival, or `failed`."""
+    """Return the event `completed` with the champion's leads over all rivals, or `failed`."""
     assert state.champion
     assert state.started
     fitness = state.fitness((state.champion, "test", None))
@@ -319,7 +319,7 @@ def conclude(state: RunState) -> Event:
 
 
 def _apart(state: RunState, own_fitness: Fitness, other_fitness: Fitness) -> float:
-    """Return two models' difference by speed and memory; 0 unless paths made one deeper."""
+    """Return two models' difference of fitness by speed and memory; 0 unless paths made one deeper."""
     assert state.submitted
     weights = state.submitted.config.fitness_weights.parts
     return math.fsum(
@@ -329,7 +329,7 @@ def _apart(state: RunState, own_fitness: Fitness, other_fitness: Fitness) -> flo
 
 
 def _rivals(state: RunState) -> list[events.Rival]:
-    """Return base, sources and baselines with the champion's leads over them on the test slice."""
+    """Return base, sources and baselines as rivals, with the champion's leads over them on test."""
     assert state.started
     assert state.submitted
     assert state.champion

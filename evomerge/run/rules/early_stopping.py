@@ -15,7 +15,7 @@ from agent_forge.evomerge.run.state import RunState
 
 
 def rules(state: RunState, recipe_id: str, slice_: Slice, generation: int | None) -> Gate | None:
-    """Return the rules by which an evaluation may be stopped early; None if it may not.
+    """Return the thresholds by which an evaluation may be stopped early; None if it may not.
 
     Sources and whole slices are always scored completely, because others are compared with them.
     """
@@ -27,7 +27,7 @@ def rules(state: RunState, recipe_id: str, slice_: Slice, generation: int | None
 
 
 def blocks(state: RunState, slice_: Slice, generation: int | None) -> list[Draws]:
-    """Return a draw's windows in the blocks in which they are scored.
+    """Return a draw's windows as the blocks in which they are scored, in order.
 
     Each block of a domain, but for the last, has at least a batch of windows.
     """
@@ -40,12 +40,12 @@ def blocks(state: RunState, slice_: Slice, generation: int | None) -> list[Draws
 def reason(
     state: RunState, gate: Gate, slice_: Slice, sofar: Outcomes, scored: Draws, looks: int
 ) -> str | None:
-    """Return why the evaluation ends after these windows; None if it goes on."""
+    """Return the reason why the evaluation ends after these windows; None if it goes on."""
     return early_stopping.reason(gate, sofar, state.sources_on(slice_, scored), looks)
 
 
 def unfounded(state: RunState, event: events.Evaluated) -> str | None:
-    """Return why the evaluation was wrongly ended early, or wrongly not; None if it is right."""
+    """Return the reason why an evaluation was wrongly ended early, or not; None if it is right."""
     gate = rules(state, event.recipe_id, event.slice, event.generation)
     if gate is None:
         return "it was ended early, which it could not be" if event.stopped or event.scored else None

@@ -58,7 +58,7 @@ def check(state: RunState, changes: Mapping[str, object]) -> None:
 
 
 def _paths(state: RunState, changes: Mapping[str, object]) -> tuple[str, ...]:
-    """Return `path_repeats` if the changes change paths, also by a strategy that has none."""
+    """Return ("path_repeats",) if the changes change paths, also by the strategy; else ()."""
     assert state.submitted
     before = state.submitted.config
     same = changed(before, changes).search.repeats == before.search.repeats

@@ -16,7 +16,7 @@ Ranking = list[tuple[str, float | None]]
 
 
 def family(state: RunState) -> Family:
-    """Return the sources and the base, by recipe id, with the number of blocks."""
+    """Return the ids of sources and base, with the number of blocks."""
     assert state.started
     sources = tuple(s.recipe_id for s in state.started.sources)
     return Family(sources, state.started.base.recipe_id, state.started.blocks)
@@ -31,7 +31,7 @@ def strategy_of(state: RunState, generation: int) -> Strategy:
 
 
 def told(state: RunState, generation: int, ranking: Ranking | None = None) -> Past:
-    """Return what the strategy knows before a generation; with `ranking`, at its end."""
+    """Return the `Past` that the strategy knows before a generation; with `ranking`, at its end."""
     generations = [_told(state, g, _ranking(state.generations[g])) for g in range(generation)]
     if ranking is not None:
         generations.append(_told(state, generation, ranking))
@@ -71,24 +71,24 @@ def dropped(state: RunState, id_: str, generation: int) -> bool:
 
 
 def proposals(state: RunState, generation: int) -> list[Proposal]:
-    """Return the strategy's proposals for the slots of a generation, chosen layers filled in."""
+    """Return the strategy's proposals for a generation's slots, chosen layers filled in."""
     plain_proposals, _ = _remembered(state, generation)
     return [_filled(state, generation, proposal) for proposal in plain_proposals]
 
 
-def _asked(state: RunState, generation: int) -> tuple[list[Proposal], list[str]]:
-    """Return the strategy's proposals, and the recipes of earlier generations to evaluate again."""
+def _ask(state: RunState, generation: int) -> tuple[list[Proposal], list[str]]:
+    """Return (the strategy's proposals, ids of earlier generations' recipes to evaluate again)."""
     past, who = told(state, generation), strategy_of(state, generation)
     return who.ask(past), who.stayed(past)
 
 
 def stays(state: RunState, generation: int) -> list[str]:
-    """Return the recipes of earlier generations to evaluate again on this generation's draw."""
+    """Return the ids of earlier generations' recipes to evaluate again on this generation's draw."""
     return _remembered(state, generation)[1]
 
 
 def _remembered(state: RunState, generation: int) -> tuple[list[Proposal], list[str]]:
-    return state.remembered(("ask", generation), lambda: _asked(state, generation))
+    return state.remembered(("ask", generation), lambda: _ask(state, generation))
 
 
 def _filled(state: RunState, generation: int, proposal: Proposal) -> Proposal:

@@ -10,7 +10,7 @@ from agent_forge.runs.kinds.origin import Ancestor
 
 
 def find(state: RunState, candidate: str) -> str:
-    """Return the recipe id that "champion", a fixed merge's name, an id or its beginning means.
+    """Return the recipe id that is meant by "champion", a fixed merge's name, an id or its beginning.
 
     Raises NotFoundError.
     """
@@ -58,7 +58,7 @@ def describe(state: RunState, recipe_id: str, recipe: Recipe) -> str:
 
 
 def ancestry(state: RunState, name: str) -> list[Ancestor]:
-    """Return a candidate's recipe and those it is made from, down to the sources."""
+    """Return an `Ancestor` for a candidate's recipe and each that it is made from, to the sources."""
     family = closure(find(state, name or "champion"), state.recipes)
     return [
         Ancestor(

@@ -22,13 +22,13 @@ _LOOKED_AT = 200
 
 
 def generation_of(text: str) -> int | None:
-    """Return the generation that a checkpoint's name says; None if the text names no checkpoint."""
+    """Return the generation in a checkpoint's name; None if the text names no checkpoint."""
     match = _NAME.fullmatch(Path(text).name)
     return int(match.group(1)) if match else None
 
 
 def meant(store: EventStore, text: str) -> tuple[str, int | None]:
-    """Return (run, generation) that a checkpoint of the documents means.
+    """Return (run, generation or None) that a checkpoint of the documents means.
 
     The run is the newest merging run with that output folder, else the newest of all. A run that has
     not ended goes on where it is, which gives the same result as from the checkpoint: the generation

@@ -41,7 +41,7 @@ class Tally:
 
 
 def rehearse(submitted: events.Submitted, started: events.Started) -> Tally:
-    """Count the work of a run, from its submission and from what was found at its start."""
+    """Return the counted work of a run, from its submission and from what its start found."""
     off = {"convergence_patience": 0, "gate_perplexity": 0.0, "stop_error": 0.0}
     config = submitted.config.model_copy(update=off)
     state, tally = RunState(), Tally()

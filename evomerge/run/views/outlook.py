@@ -28,9 +28,9 @@ SLICES: tuple[Slice, ...] = ("search", "selection", "test")
 def outlook(
     state: RunState, tally: Tally | None, under_way: Sequence[tuple[str, float]] = ()
 ) -> Outlook:
-    """Return the run's outlook. `tally` is its rehearsal.
+    """Return the run's `Outlook`: tasks done, all tasks, share done, seconds left.
 
-    `under_way` has the tasks that devices work on now, each with the seconds since it began.
+    `tally`: the run's rehearsal. `under_way`: tasks that devices work on, with seconds since the start.
     """
     done = counted(state)
     if state.completed:
@@ -51,7 +51,7 @@ def outlook(
 
 
 def counted(state: RunState) -> Counter[str]:
-    """Return the number of done tasks of each kind; the rehearsal names the kinds alike."""
+    """Return {kind: number of done tasks}; the rehearsal names the kinds alike."""
     done = Counter({"start": int(state.started is not None), "layers": len(state.layers)})
     done["profile"] = int(state.profiled is not None)
     done["build"] = len(state.candidates) + len(state.baselines)
@@ -60,7 +60,7 @@ def counted(state: RunState) -> Counter[str]:
 
 
 def _left(state: RunState, tally: Tally, done: Mapping[str, int]) -> Counter[str]:
-    """Return the number of open tasks of each kind; after the search only tests are left."""
+    """Return {kind: number of open tasks}; after the search only tests are left."""
     counts = Counter({kind: n for kind, n in tally.tasks.items() if n > done.get(kind, 0)})
     if state.converged:
         counts = Counter({k: n for k, n in counts.items() if k == "evaluate test"})
@@ -68,7 +68,7 @@ def _left(state: RunState, tally: Tally, done: Mapping[str, int]) -> Counter[str
 
 
 def _prices(state: RunState) -> dict[str, float]:
-    """Return the seconds of a task of each kind by the log; kinds without a price are missing."""
+    """Return {kind: seconds of a task by the log}; kinds without a price are missing."""
     prices = {"start": 0.0, "profile": 0.0}
     if state.candidates:
         prices["build"] = fmean(built.seconds for built in state.candidates.values())
@@ -97,7 +97,7 @@ def _kind(task: str) -> str:
 
 
 def _by_generations(state: RunState) -> float | None:
-    """Return the share of generations that are closed, or of `budget_hours` if that is larger."""
+    """Return the share done, 0 to 1: of generations, or of `budget_hours` if that is larger."""
     if state.submitted is None or state.started is None:
         return 0.0
     config = state.submitted.config
@@ -116,7 +116,7 @@ def rehearsable(state: RunState, most: int = 2000) -> bool:
 
 
 def rehearsed(state: RunState) -> Tally | None:
-    """Return the rehearsal of the run, or None if this version cannot decide it."""
+    """Return the rehearsal of the run; None if this version cannot decide the run."""
     from agent_forge.evomerge.run.views.dry_run import rehearse
 
     assert state.submitted
@@ -128,7 +128,7 @@ def rehearsed(state: RunState) -> Tally | None:
 
 
 def before_close(rows: Sequence[Envelope], generation: int) -> int:
-    """Return the place where a generation is measured but not yet closed. Raises NotFoundError."""
+    """Return the index in `rows` of the first row that closes a generation. Raises NotFoundError."""
     for index, row in enumerate(rows):
         if row.type == DiversityMeasured.type and row.key.split("/")[2:3] == [str(generation)]:
             return index
@@ -136,7 +136,7 @@ def before_close(rows: Sequence[Envelope], generation: int) -> int:
 
 
 def after_close(rows: Sequence[Envelope], generation: int) -> int:
-    """Return the place right after a generation was closed. Raises NotFoundError."""
+    """Return the index in `rows` after those that close a generation. Raises NotFoundError."""
     return end_of_append(rows, before_close(rows, generation))
 
 

@@ -26,7 +26,7 @@ ENDINGS = {
 
 
 def names(state: RunState) -> dict[str, str]:
-    """Return recipe id → what people call the recipe: a source's name, "mean", "candidate 3/5"."""
+    """Return {recipe id: the recipe's name}: a source's name, "mean", "candidate 3/5"."""
     names_by_id: dict[str, str] = {}
     if state.started:
         names_by_id = {s.recipe_id: s.name for s in (state.started.base, *state.started.sources)}
@@ -38,12 +38,12 @@ def names(state: RunState) -> dict[str, str]:
 
 
 def named(recipe_id: str, names: Names | None = None) -> str:
-    """Return what a recipe is called: its name, or the first twelve digits of its id."""
+    """Return a recipe's name; without one, the first twelve digits of its id."""
     return (names or {}).get(recipe_id) or recipe_id[:12]
 
 
 def task(key: str, names: Names | None = None) -> str:
-    """Return a task's key in words; empty if the key is no task's."""
+    """Return a task in words, from its key; '' if the key is no task's."""
     kind, _, rest = key.partition("/")
     if kind == "evaluate":
         slice_, _, recipe_id = rest.split("/")
@@ -59,7 +59,7 @@ def task(key: str, names: Names | None = None) -> str:
 
 
 def summary_line(type_: str, data: Mapping[str, object], names: Names) -> str | None:
-    """Return the telling part of an event on one line; None for a type that is common to all runs."""
+    """Return an event in words, on one line; None for a type that is common to all runs."""
     tell = _GISTS.get(type_)
     return None if tell is None else tell(data, names)
 

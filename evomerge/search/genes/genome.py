@@ -100,7 +100,7 @@ class Space:
 
     @cached_property
     def cells(self) -> tuple[int, ...]:
-        """The cell of each group of tensors."""
+        """The number of the cell of each group of tensors."""
         count = tensor_groups.count(self.depths)
         if self.detail == "whole":
             return (0,) * count
@@ -148,7 +148,7 @@ class Space:
         return Flow(merged=merged, steps=self.paths.steps(x[self.merging :]))
 
     def merge(self, x: Sequence[float], seed: int = 0) -> Grouped:
-        """Return the merge of a point, without the path."""
+        """Return the merge of a point, without its path."""
         size = len(self.genes)
         values = [
             [gene.value(float(x[cell * size + i])) for i, gene in enumerate(self.genes)]
@@ -211,7 +211,7 @@ class Space:
         ]
 
     def _rows(self, recipe: Recipe, recipes: Mapping[str, Recipe]) -> list[list[float]]:
-        """Return the genes' values for each group of tensors."""
+        """Return the genes' values for each group of tensors, [groups][genes]."""
         count = tensor_groups.count(self.depths)
         if isinstance(recipe, Mutate):
             return self._rows(recipe.pipeline or recipes[recipe.parent], recipes)
@@ -269,7 +269,7 @@ def roomy(space: Space) -> Space:
 
 
 def _own(recipe: Recipe) -> dict[str, Any]:
-    """Return the technique's parameters that the recipe itself states."""
+    """Return {parameter: value} of the technique's parameters that the recipe itself states."""
     if isinstance(recipe, Pipeline):
         return recipe.genes.model_dump(mode="json")
     return dict(recipe.params) if isinstance(recipe, Merge) else {}
@@ -305,7 +305,7 @@ def _from_weights(
 
 
 def _as_ts(weights: Sequence[float]) -> list[float]:
-    """Return the t of successive linear interpolations that give these weights' shares.
+    """Return the t of successive linear interpolations that give the shares of these weights.
 
     Negative weights count as 0.
     """
@@ -348,7 +348,7 @@ def consensus(
     sources: Sequence[str],
     done: dict[str, list[float]] | None = None,
 ) -> list[float]:
-    """Return the approximate weight of each source's task vector in a recipe.
+    """Return, for each source, the approximate weight of its task vector in a recipe.
 
     The weights are exact for sources, and for methods that add task vectors. For methods that vote,
     drop, select or interpolate on an arc, they are the weights that go in. Layers that are taken

@@ -60,7 +60,7 @@ def _clip(value: float, bounds: tuple[float, float]) -> float:
 
 
 def mutate_genes(pipeline: Pipeline, search: EliteLoserSearch, *key: str | int) -> Pipeline:
-    """Return the pipeline with every active gene perturbed.
+    """Return the pipeline with every active gene perturbed at random, by key.
 
     With probability SWITCH one stage's technique is exchanged too. If the exchange makes the
     pipeline a frankenmerge, its layers are still open: they are chosen later by measuring.
@@ -95,7 +95,7 @@ def mutate_genes(pipeline: Pipeline, search: EliteLoserSearch, *key: str | int) 
 
 
 def _switched(pipeline: Pipeline, search: EliteLoserSearch, draws: Draws):
-    """Return the names of the stages; one is exchanged with probability SWITCH.
+    """Return the names of the three stages; one is exchanged with probability SWITCH.
 
     The exchange is left out if the settings do not allow the resulting pipeline.
     """
@@ -156,7 +156,7 @@ def rerouted(x: Sequence[float], space: Space, draws: Draws) -> list[float]:
 
 
 def technique(recipe: Recipe, past: Past) -> str | None:
-    """Return the species or pipeline of a candidate; None for a source or a fixed merge."""
+    """Return the name of a candidate's species or pipeline; None for a source or fixed merge."""
     if isinstance(recipe, Source | Merge):
         return None
     merge = genome(recipe, past.recipes).pipeline
@@ -164,7 +164,7 @@ def technique(recipe: Recipe, past: Past) -> str | None:
 
 
 def earned(past: Past) -> dict[str, tuple[int, int]]:
-    """Return technique → (candidates in the better half of their generation, all candidates)."""
+    """Return {technique: (candidates in the better half of their generation, all candidates)}."""
     tallies: dict[str, tuple[int, int]] = {}
     for done in past.own:
         half = len(done.ranking) / 2
@@ -177,7 +177,7 @@ def earned(past: Past) -> dict[str, tuple[int, int]]:
 
 
 def chosen(past: Past, among: Sequence[str], draws: Draws) -> str:
-    """Choose one technique at random.
+    """Return the name of one technique among `among`, chosen at random.
 
     With `technique_selection: uniform` all techniques are equally likely. With `earned` the
     probability is proportional to the share of a technique's candidates that were in the better
@@ -205,9 +205,9 @@ WEAKEST, STRONGEST = 0.1, 10.0
 
 
 def strength(past: Past) -> float:
-    """Return the factor on every step of the coming generation.
+    """Return the factor, 0.1 to 10, on every step of the coming generation.
 
-    It is 1 without `adaptive_mutation`, and always between WEAKEST and STRONGEST.
+    It is 1 without `adaptive_mutation`.
     """
     if not past.config.search_as(MutationSettings).adaptive_mutation:
         return 1.0

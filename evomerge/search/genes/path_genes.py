@@ -65,7 +65,7 @@ class Paths:
         return [START, 0.5] * (self.blocks * self.repeats)
 
     def steps(self, x: Sequence[float]) -> tuple[Step, ...]:
-        """Return the path of a point."""
+        """Return the path of a point: its steps, in order of their blocks."""
         marked_steps: list[tuple[bool, Step]] = []
         for number in range(self.blocks * self.repeats):
             block, place = divmod(number, self.repeats)
@@ -81,7 +81,7 @@ class Paths:
         return tuple(step for _, step in marked_steps)
 
     def point(self, steps: Sequence[Step]) -> list[float]:
-        """Return the middle of the points of a path.
+        """Return the middle of the points that mean a path.
 
         The steps of a path that is out of order are put in the order of their blocks.
         """

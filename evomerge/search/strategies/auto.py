@@ -76,7 +76,7 @@ class Auto(Strategy):
 
     @override
     def ask(self, past: Past) -> list[Proposal]:
-        """Propose seeds first, then points of the species that the bandit picks."""
+        """Return proposals: seeds at first, then points of the species that the bandit picks."""
         config = past.config
         if not past.own:
             recipes = seeds(past, config.search.population_size)
@@ -87,7 +87,7 @@ class Auto(Strategy):
 
     @override
     def finalists(self, past: Past) -> list[str | Proposal]:
-        """Return the best seed of each species first, later the mean of the picked species."""
+        """Return ids of the species' best seeds or, later, one proposal: the picked species' mean."""
         config, last = past.settings(past.coming - 1), past.generations[-1]
         if len(past.own) == 1:
             return list(_best_seeds(past, last).values())
@@ -97,7 +97,7 @@ class Auto(Strategy):
         return [Proposal(config.search.population_size, "sampled", _mean(past, arm))]
 
     def _arms(self, past: Past, measured: int | None = None) -> list[Arm]:
-        """Return the species after `measured` of this strategy's generations; default: all."""
+        """Return the species' arms after `measured` of this strategy's generations; default: all."""
         generations = past.own[:measured]
         arms = []
         for species, id_ in _best_seeds(past, generations[0]).items():
@@ -145,7 +145,7 @@ class Auto1(Auto):
 
 
 def _judged(arm: Arm, score: float | None, point: list[float]) -> None:
-    """Note the score of a seed or a mean of the arm."""
+    """Append the score of a seed or a mean to the arm, and keep the best."""
     arm.values.append(score)
     arm.since += 1
     if score is not None and score > arm.score:
@@ -153,7 +153,7 @@ def _judged(arm: Arm, score: float | None, point: list[float]) -> None:
 
 
 def _best_seeds(past: Past, first: Generation) -> dict[str, str]:
-    """Return species → recipe id of its best seed."""
+    """Return {species: recipe id of its best seed}."""
     ids_by_species: dict[str, str] = {}
     for id_ in first.ranking:
         recipe = past.recipes[id_]
@@ -163,7 +163,7 @@ def _best_seeds(past: Past, first: Generation) -> dict[str, str]:
 
 
 def _pick(arms: list[Arm]) -> Arm:
-    """Pick an arm by UCB1; of equal arms the first."""
+    """Return an arm picked by UCB1, the first of equal arms."""
     total = sum(len(arm.values) for arm in arms)
     firsts = [arm.values[0] for arm in arms if arm.values[0] is not None]
     scale = (max(firsts) - min(firsts)) / 2 if firsts else 0.0

@@ -44,7 +44,7 @@ class Distribution:
     def at(
         cls, space: Space, mean: Sequence[float], sigma: float, size: int, *key: str | int
     ) -> Distribution:
-        """Create a distribution around `mean`, which is moved off the bounds.
+        """Return a new distribution around `mean`, which is moved off the bounds.
 
         Raise ValueError if the space has only one gene.
         """
@@ -54,7 +54,7 @@ class Distribution:
         return cls(space, CovarianceAdaptation(inside, sigma, size), key)
 
     def ask(self, count: int, generation: int, seed: int) -> list[np.ndarray]:
-        """Return the points of a generation; repeated calls return the same points."""
+        """Return `count` points of a generation; repeated calls return the same points."""
         key = keys.key(seed, *self.key, "ask", generation) % (1 << _SEED_BITS)
         normal = np.random.RandomState(key)  # numpy keeps this generator's numbers for ever
         return [self.cma.sample(normal) for _ in range(count)]
@@ -122,12 +122,12 @@ class CmaEs(Strategy):
 
     @override
     def ask(self, past: Past) -> list[Proposal]:
-        """Propose points of the distribution."""
+        """Return proposals: points of the distribution."""
         return self._now(past).proposals(past.config, past.coming)
 
     @override
     def finalists(self, past: Past) -> list[str | Proposal]:
-        """Return the distribution's mean."""
+        """Return one proposal: the distribution's mean."""
         now, config = self._now(past), past.settings(past.coming - 1)
         recipe = now.space.recipe(now.mean, mask_seed(config))
         return [Proposal(config.search.population_size, "sampled", recipe)]
@@ -147,10 +147,10 @@ class CmaEs(Strategy):
 
 
 def start(past: Past, space: Space) -> list[float]:
-    """Return the first mean of a search.
+    """Return the point that is the first mean of a search.
 
-    After generations of another strategy it is the champion's point, or the point of the last
-    generation's best candidate if there is no champion. Otherwise it is the mean of the sources.
+    After generations of another strategy it is the champion's point, or that of the last generation's
+    best candidate if there is no champion. Otherwise it is the mean of the sources.
     """
     before = past.generations[: past.since]
     if before:

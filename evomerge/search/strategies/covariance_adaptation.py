@@ -87,7 +87,7 @@ class CovarianceAdaptation:
     """
 
     def __init__(self, mean: Floats, sigma: float, size: int) -> None:
-        """Raise ValueError for fewer than four points or two dimensions, or a mean out of bounds."""
+        """Set the start; raise ValueError for under 4 points or 2 genes, or a mean out of bounds."""
         n = len(mean)
         if n < 2 or size < 4:
             raise ValueError(f"{size} points of {n} genes: at least 4 points of 2 genes are needed")
@@ -111,7 +111,7 @@ class CovarianceAdaptation:
         return np.clip(self._draw(normal), 0.0, 1.0)
 
     def _draw(self, normal: np.random.RandomState) -> Floats:
-        """Return m + σ C^½ z.
+        """Return a point [n], m + σ C^½ z, which may be out of bounds.
 
         The tutorial has B D z, (38) to (40). Eigenvectors of equal eigenvalues are an arbitrary
         basis of their space, which differs between processors and numbers of threads. B D Bᵀ = C^½
@@ -122,7 +122,7 @@ class CovarianceAdaptation:
         return self.mean + self.sigma * (basis @ (scale * (basis.T @ z)))
 
     def eigen(self) -> tuple[Floats, Floats]:
-        """Return B [n, n] and the diagonal of D [n] with C = B D² Bᵀ; make C exactly that."""
+        """Return (B [n, n], the diagonal of D [n]) with C = B D² Bᵀ; make C exactly that."""
         if self._eigen is None:
             squares, basis = np.linalg.eigh((self.covariance + self.covariance.T) / 2)
             scale = np.sqrt(np.where(squares < 0, _EPSILON, squares))

@@ -35,7 +35,7 @@ from agent_forge.weights import randomness
 
 
 def first_generation(config: EvoMergeConfig, family: Family) -> list[Proposal]:
-    """Propose the allowed pipelines, each once in the order of their numbers.
+    """Return proposals of the allowed pipelines, each once in the order of their numbers.
 
     A smaller population takes a keyed random choice of the pipelines; a larger population is filled
     up with perturbed copies.
@@ -64,7 +64,7 @@ def next_generation(
     pick: Callable[[Draws], int] | None = None,
     merges: int | None = None,
 ) -> list[Proposal]:
-    """Return the proposals for `generation` from the previous generation's ranking, best first.
+    """Return the proposals for `generation` from the ranking of the generation before, best first.
 
     `pick` chooses the pipeline of a slot; without `pick` all pipelines are equally likely. `merges`
     is the number of losers' slots; by default one for every three losers.
@@ -93,13 +93,13 @@ def next_generation(
 
 
 def _trio(losers: Sequence[str], ranking: Sequence[str]) -> tuple[str, ...]:
-    """Return three losers to merge; the best other candidates fill up if quarantine left fewer."""
+    """Return the ids of three losers to merge; the best others fill up if there are fewer."""
     rest = [id_ for id_ in ranking if id_ not in losers]
     return (*losers, *rest[: 3 - len(losers)])
 
 
 def loser_slots(config: EvoMergeConfig) -> tuple[int, ...]:
-    """Return the slots of losers' merges or of reseeded pipelines."""
+    """Return the slots that losers' merges or reseeded pipelines take."""
     search = config.search_as(EliteLoserSearch)
     return tuple(range(search.elite_size * search.mutants_per_elite, search.population_size))
 
@@ -157,7 +157,7 @@ class EliteLoser(Strategy):
 
     @override
     def ask(self, past: Past) -> list[Proposal]:
-        """Propose pipelines first, then mutants of the best and merges of the rest."""
+        """Return proposals: pipelines at first, then mutants of the best and merges of the rest."""
         config, generation = past.config, past.coming
         if not past.generations:
             return first_generation(config, past.family)
@@ -183,7 +183,7 @@ class EliteLoser(Strategy):
 
     @override
     def stayed(self, past: Past) -> list[str]:
-        """Return the elites if `keep_elites` is set, else nothing."""
+        """Return the ids of the elites if `keep_elites` is set, else []."""
         search = past.config.search_as(EliteLoserSearch)
         if not search.keep_elites or not past.generations:
             return []
@@ -191,12 +191,12 @@ class EliteLoser(Strategy):
 
     @override
     def loser_slots(self, config: EvoMergeConfig) -> tuple[int, ...]:
-        """Return the slots of losers' merges or of reseeded pipelines."""
+        """Return the slots that losers' merges or reseeded pipelines take."""
         return loser_slots(config)
 
 
 def _earned(past: Past, draws: Draws) -> int:
-    """Choose a pipeline's number, by the success of the pipelines so far."""
+    """Return a pipeline's number, chosen by the success of the pipelines so far."""
     allowed = past.config.search_as(EliteLoserSearch).pipelines
     names = ["-".join(PIPELINES[number]) for number in allowed]
     return allowed[names.index(chosen(past, names, draws))]

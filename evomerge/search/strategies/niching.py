@@ -41,7 +41,7 @@ def totals(table: Mapping[str, Sequence[float]]) -> list[float]:
 
 
 def shared(table: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Return candidate → its share of all items' worth: f of the module's docstring."""
+    """Return {candidate: its share of all items' worth}, f of the module's docstring."""
     sums = totals(table)
     return {
         id_: math.fsum(s / t for s, t in zip(row, sums, strict=True) if t > NOTHING)
@@ -50,7 +50,7 @@ def shared(table: Mapping[str, Sequence[float]]) -> dict[str, float]:
 
 
 def attraction(table: Mapping[str, Sequence[float]], a: str, b: str) -> float:
-    """Return how much b would add to a: g of the module's docstring."""
+    """Return how much b would add to a, at least 0: g of the module's docstring."""
     return math.fsum(
         max(y - x, 0.0) / t
         for x, y, t in zip(table[a], table[b], totals(table), strict=True)
@@ -59,7 +59,7 @@ def attraction(table: Mapping[str, Sequence[float]], a: str, b: str) -> float:
 
 
 def complement(past: Past, first: str, candidates: Sequence[str]) -> str:
-    """Return the candidate of `candidates` that adds most to `first`; of equals the earlier one.
+    """Return the id of the candidate that adds most to `first`; of equals the earlier one.
 
     If `first` was not measured, or if some candidates saw fewer items than the rest, return the
     first of `candidates`.
@@ -75,7 +75,7 @@ def complement(past: Past, first: str, candidates: Sequence[str]) -> str:
 
 
 def by_share(past: Past) -> list[str]:
-    """Return the generation's candidates by their share, the largest first.
+    """Return the ids of the generation's candidates by their share, the largest first.
 
     Candidates whose evaluation stopped early come last, in order of rank.
     """
@@ -87,7 +87,7 @@ def by_share(past: Past) -> list[str]:
 
 
 def _table(past: Past, ids: Sequence[str]) -> dict[str, list[float]]:
-    """Return candidate → its scores on the items it saw; unmeasured candidates are left out."""
+    """Return {candidate: its scores on the items it saw}; unmeasured candidates are left out."""
     number, scores = past.generations[-1].number, {}
     for id_ in ids:
         outcomes = past.measured.outcomes((id_, "search", number))

@@ -31,10 +31,10 @@ TRIES = 8
 
 
 def objectives(measured: Components, names: tuple[str, ...]) -> tuple[float, ...] | None:
-    """Return the values to maximise: −log perplexity, accuracy, −operations, −bytes, domains.
+    """Return the value to maximise of each name, such as −log perplexity or accuracy; or None.
 
-    A domain's value is its −log perplexity if the domain has text, else its accuracy. Return None
-    if a domain has neither on these items.
+    Others are −operations and −bytes. A domain's value is its −log perplexity if the domain has
+    text, else its accuracy. None: a domain has neither on these items.
     """
     values = []
     for name in names:
@@ -71,12 +71,12 @@ class Nsga2(Strategy):
 
     @override
     def stayed(self, past: Past) -> list[str]:
-        """Return the parents, which are evaluated again with their children."""
+        """Return the ids of the parents, which are evaluated again with their children."""
         return [parent.id for parent in self._parents(past)] if past.generations else []
 
     @override
     def ask(self, past: Past) -> list[Proposal]:
-        """Propose seeds first, then children of the parents."""
+        """Return proposals: seeds at first, then children of the parents."""
         config = past.config
         if not past.generations:
             recipes = seeds(past, config.search.population_size)
@@ -86,7 +86,7 @@ class Nsga2(Strategy):
 
     @override
     def finalists(self, past: Past) -> list[str | Proposal]:
-        """Return the first front, the best score first, at most `population_size` candidates."""
+        """Return ids of the first front, the best score first, at most `population_size`."""
         last = past.generations[-1]
         points = _points(past, last)
         ids = list(points)
@@ -125,7 +125,7 @@ class Nsga2(Strategy):
 
 
 def _points(past: Past, done: Generation) -> dict[str, tuple[float, ...]]:
-    """Return recipe id → objectives, in order of rank.
+    """Return {recipe id: objectives}, in order of rank.
 
     Candidates without objectives, or whose evaluation stopped early, are left out.
     """

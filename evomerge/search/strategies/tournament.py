@@ -52,14 +52,14 @@ class Tournament(Strategy):
 
     @override
     def stayed(self, past: Past) -> list[str]:
-        """Return the elites."""
+        """Return the ids of the elites."""
         if not past.generations:
             return []
         return list(past.generations[-1].ranking[: past.config.search.kept])
 
     @override
     def ask(self, past: Past) -> list[Proposal]:
-        """Propose seeds first, then children in the slots that the elites leave."""
+        """Return proposals: seeds at first, then children in the slots that the elites leave."""
         search = past.config.search_as(TournamentSearch)
         if not past.generations:
             recipes = seeds(past, search.population_size)
@@ -103,7 +103,7 @@ class Tournament(Strategy):
 
 
 def _partner(past: Past, first: str, draws: Draws) -> str:
-    """Return the second parent: a tournament's winner, or the best complement of the first."""
+    """Return the id of the second parent: a tournament's winner, or the first's complement."""
     search, ranking = past.config.search_as(TournamentSearch), past.generations[-1].ranking
     rest = [id_ for id_ in ranking if id_ != first]
     drawn = [draws.below(len(rest)) for _ in range(search.tournament_size)]
@@ -113,7 +113,7 @@ def _partner(past: Past, first: str, draws: Draws) -> str:
 
 
 def _species(past: Past, parent: str, draws: Draws) -> str:
-    """Return the parent's species or, with probability SWITCH, a newly chosen one."""
+    """Return the name of the parent's species or, with probability SWITCH, of a chosen one."""
     recipe: Recipe = past.recipes[parent]
     every = past.config.search_as(TournamentSearch).species
     if isinstance(recipe, Mutate):

@@ -32,7 +32,7 @@ GENERATION = "generation_config.json"
 
 
 def keep(state: RunState, cache: Artifacts) -> None:
-    """Write the champion and the elites to disk, if in memory: a restart needs them most."""
+    """Write the champion's and the elites' weights from memory to disk: a restart needs them most."""
     assert state.submitted
     if not state.generations:
         return
@@ -46,9 +46,9 @@ def keep(state: RunState, cache: Artifacts) -> None:
 
 
 def export(state: RunState, artifacts: Artifacts, out: Path, chain_head: str) -> Path:
-    """Write the champion's folder to `out`; rebuild it from its recipe if it is not cached.
+    """Write the champion's folder to `out`, and return the folder's path.
 
-    Raises the errors of `check_target`, and ForgeError if the run has no champion yet.
+    The champion is rebuilt if it is not cached. Raises ForgeError, also if there is no champion yet.
     """
     if state.champion is None:
         raise ForgeError(f"run {state.run} has no champion yet: let it finish first.")
@@ -58,7 +58,7 @@ def export(state: RunState, artifacts: Artifacts, out: Path, chain_head: str) ->
 
 
 def write(state: RunState, artifacts: Artifacts, recipe_id: str, out: Path, chain_head: str) -> None:
-    """Write the folder of any candidate to `out`; replace a folder that is there."""
+    """Write the folder of any candidate to `out`, in place of a folder that is there."""
     assert state.started
     set_threads(state.started.profile.threads)  # another number of threads could change bits
     bench = MergeContext(state, artifacts)
@@ -78,7 +78,7 @@ def write(state: RunState, artifacts: Artifacts, recipe_id: str, out: Path, chai
 def documents(
     state: RunState, recipe_id: str, donor: Checkpoint, weights: Weights, chain_head: str
 ) -> dict[str, bytes]:
-    """Return a candidate's files beside its weights: name → content. A champion has a card, too.
+    """Return {name: content} of a candidate's files beside its weights; a champion's with card.
 
     Config, tokenizer and templates are the donor's (the base's), without entries that name code to
     run.
@@ -100,7 +100,7 @@ def documents(
 
 
 def _generation(folder: Path) -> bytes:
-    """Return the generation settings that follow from a config.json."""
+    """Return the content of generation_config.json that follows from a config.json."""
     from transformers import GenerationConfig
 
     from agent_forge.weights.architectures.auto_config import AutoConfig
@@ -110,7 +110,7 @@ def _generation(folder: Path) -> bytes:
 
 
 def check_loads(folder: Path) -> None:
-    """Load the folder with transformers' Auto classes and generate a token. Raises ForgeError."""
+    """Raise ForgeError if transformers' Auto classes cannot load the folder and generate a token."""
     from agent_forge.weights.architectures.auto import AutoModelForCausalLM
     from agent_forge.weights.architectures.auto_config import AutoTokenizer
 
@@ -139,7 +139,7 @@ def check_loads(folder: Path) -> None:
 
 
 def card(state: RunState, chain_head: str) -> str:
-    """Return the model card: front matter for the Hub, the test scores, the lineage, the digest."""
+    """Return the text of the model card: front matter for the Hub, test scores, lineage, digest."""
     assert state.started
     assert state.submitted
     assert state.champion
@@ -148,7 +148,7 @@ def card(state: RunState, chain_head: str) -> str:
     lines = ["---", *model_card.merged_from(ids), "library_name: transformers"]
     lines += ["tags:", "- merge", "- evomerge", "---", ""]
     kind = label(state.recipes[state.champion], state.recipes)
-    lines += [f"# Champion of run {state.run}", "", _made(state, kind)]
+    lines += [f"# Champion of run {state.run}", "", _origin_sentence(state, kind)]
     if origin := report.origin(state):
         lines += [f"The run was forked from {origin.replace('@', ' after its event ')}."]
     if state.completed:
@@ -171,8 +171,8 @@ def card(state: RunState, chain_head: str) -> str:
     return "\n".join(lines)
 
 
-def _made(state: RunState, kind: str) -> str:
-    """Return what the champion is: a new merge, or a model that the search was given."""
+def _origin_sentence(state: RunState, kind: str) -> str:
+    """Return a sentence on the champion: a new merge, or a model that the search was given."""
     model = verdict.given(state)
     if model is None or not model.same_weights:
         return f"A merge ({kind}) evolved by EvoMerge."
@@ -187,7 +187,7 @@ def _made(state: RunState, kind: str) -> str:
 
 
 def files(state: RunState, cache: Artifacts) -> list[tuple[str, Path]]:
-    """Return the champion's weight files as (name in an archive, file).
+    """Return (name in an archive, file) of each of the champion's weight files.
 
     The champion is built into the cache if the cache lacks it. Raises ForgeError if the run has no
     champion yet.

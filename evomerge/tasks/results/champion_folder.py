@@ -17,10 +17,7 @@ from agent_forge.weights.storage.weight_cache import Artifacts
 
 
 def write(home: Home, state: RunState, out: Path) -> dict[str, Any]:
-    """Write the champion's folder and the report beside its files.
-
-    Return the report, with `folder` added.
-    """
+    """Write the champion's folder with the report; return the report (dict), with `folder` added."""
     store = home.open_store()
     rows = list(repository.history(store, state.run))
     store.close()
@@ -36,11 +33,11 @@ def write(home: Home, state: RunState, out: Path) -> dict[str, Any]:
 
 
 def documents(data: dict[str, object]) -> dict[str, bytes]:
-    """Return the report as files: name → content."""
+    """Return {name: content} of the report's files, JSON and Markdown."""
     text = json.dumps(data, indent=2) + "\n"
     return {"report.json": text.encode(), "report.md": report.markdown(data).encode()}
 
 
 def html(data: dict[str, object], svg: bytes | None) -> bytes:
-    """Return the report as an HTML file, with its picture (an SVG file) inside."""
+    """Return the bytes of the report's HTML file, with its picture (an SVG file) inside."""
     return report_html.page(report.markdown(data), f"Run {data['run']}", svg)

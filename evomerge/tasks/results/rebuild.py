@@ -29,9 +29,9 @@ from agent_forge.weights.storage.output_folder import MARK, check_target
 def rebuild(
     file: Path, out: Path, folders: Mapping[str, str], shard_bytes: int, named: Names | None = None
 ) -> str:
-    """Build a recipe file's candidate into `out`, check its digest, and return the digest.
+    """Write a recipe file's candidate to `out`, check its digest, and return the digest.
 
-    `folders` has source name → path, Hub id, or a name that `named` finds in a log. Raises ConfigError,
+    `folders`: source name → path, Hub id, or a name that `named` finds in a log. Raises ConfigError,
     SourceChangedError, DataError, and the errors of `check_target`.
     """
     out = check_target(out)
@@ -58,7 +58,7 @@ def rebuild(
 
 
 def _open(name: str, where: str, expected: str, named: Names | None) -> tuple[Checkpoint, Weights]:
-    """Open a source and return it with its weights, as stored or untied, whichever has the digest.
+    """Return (a source, its weights as stored or untied, whichever has the expected digest).
 
     Raises ConfigError if no model is there, SourceChangedError if neither has the digest.
     """
@@ -77,7 +77,7 @@ def _open(name: str, where: str, expected: str, named: Names | None) -> tuple[Ch
 
 
 def _origin(recipes: Mapping[str, Any], id_: str) -> str:
-    """Return the id of the source that gives a candidate's config.
+    """Return the id of the source whose config a candidate gets.
 
     It is found by following the recipe's base, or else its first input, down to a source.
     """
@@ -96,7 +96,7 @@ def _fill(
     file: Path,
     shard_bytes: int,
 ) -> None:
-    """Build the candidate out of core into an existing folder, and add what is not weights.
+    """Write the candidate, built out of core, and the files beside it into an existing folder.
 
     Raises SourceChangedError if the weights do not have the digest that the file says.
     """

@@ -35,7 +35,7 @@ Say = Callable[[str], None]
 
 
 def chosen(state: RunState, which: str) -> list[str]:
-    """Return the recipe ids that "all", "champion" or the beginning of an id means.
+    """Return the recipe ids that are meant by "all", "champion" or the beginning of an id.
 
     "all" means the base, the sources, and every built candidate, in order of history.
     """
@@ -47,7 +47,7 @@ def chosen(state: RunState, which: str) -> list[str]:
 def rebuild(
     state: RunState, cache: Artifacts, recipe_ids: Sequence[str], say: Say
 ) -> Iterator[Finding]:
-    """Build each recipe from the sources alone; yield a finding if digests differ.
+    """Yield a finding for each recipe whose weights, built from the sources alone, differ.
 
     `cache` is empty but for the inputs of runs, and takes what comes out as recorded.
     """
@@ -62,13 +62,13 @@ def rebuild(
         return
     why = f" The profile differs ({'; '.join(other)})." if other else ""
     for group in _groups(bench, recipe_ids):
-        builds = _built(bench, group)
+        builds = _build_group(bench, group)
         for id_ in group:
             yield from _compared(bench, id_, builds[id_], why, say)
 
 
 def reopened(state: RunState, cache: Artifacts) -> tuple[Context, list[str]]:
-    """Return the context to measure again in, and how its profile differs from the run's.
+    """Return (context to measure again in, differences of its profile from the run's).
 
     Raises SourceChangedError, DataError, UnavailableError.
     """
@@ -81,7 +81,7 @@ def reopened(state: RunState, cache: Artifacts) -> tuple[Context, list[str]]:
 
 
 def comparable(event: Event, recorded: Event) -> dict[str, object]:
-    """Return the data of an answer that must come out again; of a score, what was measured.
+    """Return {field: value} of an answer that must come out again; of a score, what was measured.
 
     Bytes and bits per byte are left out if the recorded answer has none: runs of an older schema did
     not record them.
@@ -115,8 +115,8 @@ def _read(bench: MergeContext, id_: str) -> frozenset[str]:
     return frozenset(reads(bench.state.recipes[id_]))
 
 
-def _built(bench: MergeContext, group: Sequence[str]) -> dict[str, Weights | SourceChangedError]:
-    """Return id → the built weights, or the error if they cannot be built.
+def _build_group(bench: MergeContext, group: Sequence[str]) -> dict[str, Weights | SourceChangedError]:
+    """Return {id: the built weights, or the error if they cannot be built}.
 
     Sources are read once for the whole group.
     """
@@ -149,7 +149,7 @@ def _compared(
 
 
 def artifacts(state: RunState, cache: Artifacts) -> Iterator[Finding]:
-    """Yield an error for each of the run's candidates whose cached files have another digest."""
+    """Yield an error for each candidate whose weights in the cache have another digest."""
     for id_, (digest_, _) in state.built.items():
         if cache.check(digest_) is False:
             what = f"the cache holds foreign or damaged weights as {digest_[:12]}"
@@ -157,7 +157,7 @@ def artifacts(state: RunState, cache: Artifacts) -> Iterator[Finding]:
 
 
 def read_recipe(folder: Path) -> dict[str, object]:
-    """Return the recipe file of a champion's folder. Raises DataError."""
+    """Return the content (dict) of the recipe file in a champion's folder. Raises DataError."""
     try:
         return read_document(folder / RECIPE_FILE)
     except DataError as error:
@@ -165,7 +165,7 @@ def read_recipe(folder: Path) -> dict[str, object]:
 
 
 def read_document(file: Path) -> dict[str, Any]:
-    """Return the content of a recipe file, its recipes validated. Raises DataError."""
+    """Return the content (dict) of a recipe file, its recipes validated. Raises DataError."""
     try:
         document = bounded_files.read_object(file, error=DataError)
         content = {name: str(document[name]) for name in ("run", "candidate", "digest", "chain_head")}
@@ -181,7 +181,7 @@ def _recipes(documents: dict[str, object]) -> dict[str, Recipe]:
 
 
 def exported(weights: Weights, document: dict[str, Any], state: RunState | None) -> Iterator[Finding]:
-    """Compare a folder's weights with its recipe file and, if this log has the run, with the run."""
+    """Yield findings: a folder's weights against its recipe file and, if here, its run."""
     for id_, recipe in document["recipes"].items():
         if recipe.id != id_:
             yield Finding("error", "artifacts", f"recipe {id_[:12]} was changed: it has another id")

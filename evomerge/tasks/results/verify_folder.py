@@ -31,7 +31,7 @@ from agent_forge.weights.storage.weight_cache import Artifacts
 
 
 def check(home: Home, folder: Path, document: dict[str, Any], weights: Weights) -> Iterator[Finding]:
-    """Compare a folder's files with those that its run, as it was at the export, would write.
+    """Yield findings on a folder's files that differ from those that its run would have written.
 
     `document` is the folder's recipe file, `weights` are the folder's weights. Pictures are not
     compared; a folder of an earlier version has no report.html.
@@ -82,7 +82,7 @@ def taken_over(folder: Path, files: dict[str, bytes]) -> bool:
 
 
 def _incomparable(name: str, content: Any, state: RunState, rows: Sequence[Envelope]) -> str:
-    """Return why an unchanged file may differ from the one rendered here; "" if it must be equal.
+    """Return the reason why an unchanged file may differ from ours; '' if it must be equal.
 
     Other versions of this program, of transformers or of the renderer of Markdown may write a file
     differently. The pinned files are copied as they are. `content` is the file's content.
@@ -108,7 +108,7 @@ def _incomparable(name: str, content: Any, state: RunState, rows: Sequence[Envel
 def documents(
     home: Home, state: RunState, recipe_id: str, weights: Weights, chain_head: str
 ) -> dict[str, bytes]:
-    """Return a candidate's files beside its weights: name → content.
+    """Return {name: content} of a candidate's files beside its weights, as the run writes them.
 
     Raises ForgeError if the run pinned no copy of the base.
     """
@@ -126,7 +126,7 @@ def _content(file: Path) -> Any:
 
 
 def _plain(name: str, content: bytes) -> object:
-    """Return the content to compare: generation settings without `transformers_version`."""
+    """Return the content to compare: of generation settings all but `transformers_version`."""
     if name != champion.GENERATION:
         return content
     try:
@@ -137,7 +137,7 @@ def _plain(name: str, content: bytes) -> object:
 
 
 def materialise(home: Home, state: RunState, head: str, recipe_id: str, folders: Sequence[Path]) -> str:
-    """Return a folder with a model of the run; build it into the last of `folders` if need be.
+    """Return the path of a folder with a run's model, built into the last of `folders` if need be.
 
     `head` is the head of the run's chain. Raise ForgeError.
     """
@@ -176,7 +176,7 @@ def _fits(home: Home, state: RunState, head: str, recipe_id: str, digest: str, f
 
 
 def _digests(folder: Path) -> dict[str, str] | None:
-    """Return the digests of a folder's companion files; None if they cannot be read."""
+    """Return {name: digest} of a folder's companion files; None if they cannot be read."""
     try:
         return companions.digests(folder)
     except (SourceError, OSError):
@@ -184,7 +184,7 @@ def _digests(folder: Path) -> dict[str, str] | None:
 
 
 def _own_copy(home: Home, reference: ModelReference, pinned: SourceRecord) -> Path:
-    """Return this machine's own copy of a run's source, as the run pinned it. Raise ForgeError."""
+    """Return the path of this machine's copy of a source, as the run pinned it. Raise ForgeError."""
     supply = Artifacts.of(home).supply
     place = supply.model(reference, pinned)
     if holds(place, pinned.digest):

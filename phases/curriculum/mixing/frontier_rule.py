@@ -20,7 +20,7 @@ from agent_forge.phases.curriculum.settings import EVIDENCE, CurriculumConfig
 def moved(
     config: CurriculumConfig, family: str, measured: Measured, before: Frontier | None
 ) -> Frontier:
-    """Return a family's frontier by what was measured, and why it is there."""
+    """Return a family's new frontier: placed, demoted, promoted or held, by what was measured."""
     if before is None:
         level = climbed(config, family, measured, 1)
         return frontier(family, measured, level, level, "placed", 0)
@@ -35,7 +35,7 @@ def moved(
 
 
 def mix(config: CurriculumConfig, measured: Measured, frontiers: Frontiers) -> Mix:
-    """Return the mix that follows from success and frontiers; the shares add up to 1."""
+    """Return cell → share of the next mix, by success and frontiers; the shares add up to 1."""
     done = {f for f in frontiers if _done(config, f, measured, frontiers[f].level)}
     behind = [
         cell(f, level)
@@ -63,7 +63,7 @@ def _done(config: CurriculumConfig, family: str, measured: Measured, level: int)
 
 
 def _by_family(config: CurriculumConfig, going: Frontiers) -> dict[str, float]:
-    """Return family → its share of the rest: even, but for those that do not move."""
+    """Return family → its share of the rest; a stuck one gets `cap` of an even share."""
     stuck = {f for f, at in going.items() if at.still >= config.patience}
     if not stuck or len(stuck) == len(going):
         return dict.fromkeys(going, 1 / len(going))
@@ -73,7 +73,7 @@ def _by_family(config: CurriculumConfig, going: Frontiers) -> dict[str, float]:
 
 
 def _edge(config: CurriculumConfig, family: str, measured: Measured, level: int) -> list[str]:
-    """Return a family's cells at the edge of chaos: the frontier, and those within the band."""
+    """Return the names of a family's cells to train on: the frontier, and levels within the band."""
     edge_cells = []
     for candidate in range(1, config.levels + 1):
         if candidate == level or in_band(config, family, measured, candidate):
@@ -99,42 +99,42 @@ Frontiers = Mapping[str, Frontier]
 
 
 def cell(family: str, level: int) -> str:
-    """Return the name of a cell."""
+    """Return the name of a cell, "FAMILY/LEVEL"."""
     return f"{family}/{level}"
 
 
 def cells(config: CurriculumConfig) -> list[str]:
-    """Return all cells, sorted by family and level."""
+    """Return the names of all cells, sorted by family and level."""
     levels = range(1, config.levels + 1)
     return [cell(family, level) for family in sorted(config.families) for level in levels]
 
 
 def even(cell_names: list[str]) -> Mix:
-    """Return the mix of some cells alike."""
+    """Return cell → share, the same for all of these cells."""
     return dict.fromkeys(cell_names, 1 / len(cell_names))
 
 
 def known(measured: Measured, family: str, level: int) -> Success | None:
-    """Return success on a level if it was measured on enough items, else None."""
+    """Return the success on a level; None if it was measured on fewer than `EVIDENCE` items."""
     success = measured.get(cell(family, level))
     return success if success is not None and success.items >= EVIDENCE else None
 
 
 def passed(config: CurriculumConfig, family: str, measured: Measured, level: int) -> bool:
-    """Return True if success on a level is above `promote`."""
+    """Return True if the success on a level is known, and above `promote`."""
     success = known(measured, family, level)
     return success is not None and success.rate > config.promote
 
 
 def climbed(config: CurriculumConfig, family: str, measured: Measured, level: int) -> int:
-    """Return the first level from `level` on that is not passed; the highest if all are."""
+    """Return the lowest level from `level` on that is not passed; the highest if all are."""
     while level < config.levels and passed(config, family, measured, level):
         level += 1
     return level
 
 
 def in_band(config: CurriculumConfig, family: str, measured: Measured, level: int) -> bool:
-    """Return True if success on a level is in [`low`, `high`], the edge of chaos."""
+    """Return True if the success on a level is in [`low`, `high`], the edge of chaos."""
     success = known(measured, family, level)
     return success is not None and config.low <= success.rate <= config.high
 
@@ -142,7 +142,7 @@ def in_band(config: CurriculumConfig, family: str, measured: Measured, level: in
 def frontier(
     family: str, measured: Measured, level: int, by: int, change: Change, still: int
 ) -> Frontier:
-    """Return a frontier that follows from success on the level `by`."""
+    """Return the frontier record at `level`, with the success on level `by` that decided it."""
     success = measured.get(cell(family, by), Success(0.0, 0))
     return Frontier(
         level=level, change=change, by=by, success=success.rate, items=success.items, still=still

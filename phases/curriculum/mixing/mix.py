@@ -36,20 +36,20 @@ from agent_forge.phases.curriculum.settings import (
     Rule,
 )
 
-#: Rule → where it is: `moved` and `mix`.
+#: Rule → the module with its functions `moved` and `mix`.
 RULES: dict[Rule, ModuleType] = {"window": window_rule, "frontier": frontier_rule}
 #: Share of all other families in the stage of tool use.
 OTHERS = 0.2
-#: Where the family stands in the name of a stream of ordinary text.
+#: The part of a name of a stream of ordinary text where others have the family.
 TEXT = "text"
 
 
 def choose(
     config: CurriculumConfig, arm: Arm, segment: int, measured: Measured, before: Frontiers
 ) -> tuple[Mix, dict[str, Frontier]]:
-    """Return the mix of an arm's segment, and the frontiers that it follows from, if it does.
+    """Return (cell → share of an arm's segment, family → frontier); no frontiers in fixed orders.
 
-    `before` are the frontiers of the segment before, none at the first.
+    `before` are the frontiers of the previous segment, empty at the first.
     """
     if arm == "uniform":
         return even(cells(config)), {}
@@ -65,7 +65,7 @@ def choose(
 def _followed(
     config: CurriculumConfig, measured: Measured, before: Frontiers
 ) -> tuple[Mix, dict[str, Frontier]]:
-    """Return the mix that follows from success by the rule, and the frontiers."""
+    """Return (cell → share, family → frontier) by the rule of the settings."""
     rule = RULES[config.rule]
     frontiers = {f: rule.moved(config, f, measured, before.get(f)) for f in sorted(config.families)}
     return rule.mix(config, measured, frontiers), frontiers
@@ -74,9 +74,9 @@ def _followed(
 def _staged(
     config: CurriculumConfig, segment: int, measured: Measured, before: Frontiers
 ) -> tuple[Mix, dict[str, Frontier]]:
-    """Return the mix of a segment of the arm `stages`.
+    """Return (cell → share of a segment of the arm `stages`, family → frontier).
 
-    Families that use tools come in with the stage of tool use, where they have most of the items; if
+    Families that use tools come in with the stage of tool use, where they have most of the items. If
     there are no others, they are there from the beginning.
     """
     now = stage(config, "stages", segment)
@@ -144,12 +144,12 @@ FOLLOWING: frozenset[Arm] = frozenset({"adaptive", "chaos", "dreams", "self_mode
 
 
 def stage(config: CurriculumConfig, arm: Arm, segment: int) -> Stage | None:
-    """Return the stage of a segment; None for arms without stages."""
+    """Return the stage of a segment counted from 0; None for arms without stages."""
     return STAGES[segment * STAGED // config.segments] if arm == "stages" else None
 
 
 def added(config: CurriculumConfig, arm: Arm, segment: int) -> tuple[Addition, ...]:
-    """Return what a segment of an arm has beside its mix, in the order of `ADDITIONS`."""
+    """Return the additions of a segment, such as "chaos" or "dreams", in the order of `ADDITIONS`."""
     if arm == "stages":
         return tuple(addition for addition in ADDITIONS if addition == stage(config, arm, segment))
     if arm not in FOLLOWING:

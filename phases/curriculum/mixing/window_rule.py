@@ -32,7 +32,7 @@ from agent_forge.phases.curriculum.settings import CurriculumConfig
 def moved(
     config: CurriculumConfig, family: str, measured: Measured, before: Frontier | None
 ) -> Frontier:
-    """Return a family's frontier by what was measured, and why it is there."""
+    """Return a family's new frontier: placed, promoted, opened or held, by what was measured."""
     if before is None:
         level = climbed(config, family, measured, 1)
         return frontier(family, measured, level, level, "placed", 0)
@@ -46,7 +46,7 @@ def moved(
 
 
 def mix(config: CurriculumConfig, measured: Measured, frontiers: Frontiers) -> Mix:
-    """Return the mix that follows from success and frontiers; the shares add up to 1."""
+    """Return cell → share of the next mix, by success and frontiers; the shares add up to 1."""
     weights = {
         cell(family, level): _weight(config, family, measured, level, at.level)
         for family, at in sorted(frontiers.items())

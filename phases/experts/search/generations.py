@@ -43,7 +43,7 @@ ARMS = MIXTURES, RANDOM, MODELS = "mixtures", "random", "models"
 
 @dataclass(frozen=True)
 class Search:
-    """One arm of a run's search."""
+    """A run's search over mixtures in one arm."""
 
     config: ExpertsConfig
     #: Key → what is recorded of the run.
@@ -54,7 +54,7 @@ class Search:
     given: Observed
 
     def script(self) -> Script:
-        """Breed, measure and end generations; those that have ended are not looked at again."""
+        """Yield the steps of the generations that have not ended: breed, measure, end."""
         number = len(self.ended)
         while self.size(number):
             yield Note(f"bred/{self.arm}/{number}", partial(self.breed, number))
@@ -63,12 +63,12 @@ class Search:
             number += 1
 
     def bred(self, number: int) -> GenerationBred:
-        """Return a generation as it was bred."""
+        """Return the event of generation `number` with its mixtures."""
         return self.answers[f"bred/{self.arm}/{number}"]
 
     @property
     def ended(self) -> list[GenerationEnded]:
-        """The generations that have ended."""
+        """The events of the generations that have ended, in order."""
         generations: list[GenerationEnded] = []
         while (event := self.answers.get(f"ended/{self.arm}/{len(generations)}")) is not None:
             generations.append(event)
@@ -76,7 +76,7 @@ class Search:
 
     @property
     def survivors(self) -> tuple[str, ...]:
-        """The mixtures that have survived so far, in order of selection."""
+        """Ids ("NUMBER/SLOT") of the newest generation's survivors, in order of selection."""
         return self.ended[-1].survivors if self.ended else ()
 
     def size(self, number: int) -> int:
@@ -85,7 +85,7 @@ class Search:
         return max(0, min(self.config.population, left))
 
     def tasks(self, number: int) -> list[Score]:
-        """Return the tasks that measure a generation."""
+        """Return the tasks that measure a generation, `CHUNK` mixtures each."""
         size = self.size(number)
         return [Score(self.arm, number, at, min(at + CHUNK, size)) for at in range(0, size, CHUNK)]
 
@@ -97,7 +97,7 @@ class Search:
         return self.bred(int(number)).mixtures[int(slot)]
 
     def items(self, id_: str) -> Items:
-        """Return what was recorded of the mixture "NUMBER/SLOT"."""
+        """Return domain → recorded Σ −log p of the windows, for the mixture "NUMBER/SLOT"."""
         number, _, slot = id_.partition("/")
         first = int(slot) // CHUNK * CHUNK
         event = self.answers[Score(self.arm, int(number), first, 0).key]
@@ -105,7 +105,7 @@ class Search:
         return event.items[int(slot) - first]
 
     def points(self, ids: Iterable[str]) -> dict[str, tuple[float, ...]]:
-        """Return id → objectives of those mixtures that were measured on all windows."""
+        """Return id → objectives, of those mixtures that were measured on all windows."""
         return {
             id_: objectives(self.items(id_), self.factors(id_), self.given)
             for id_ in ids
@@ -113,17 +113,17 @@ class Search:
         }
 
     def _before(self, number: int) -> tuple[str, ...]:
-        """Return the survivors of the generation before one; none before the first."""
+        """Return the ids of the previous generation's survivors; empty before the first."""
         return self.answers[f"ended/{self.arm}/{number - 1}"].survivors if number else ()
 
     def bar(self, number: int) -> Bar:
-        """Return what the mixtures of a generation are given up by: the given model and survivors."""
+        """Return the limit for a generation, set by the given model and the previous survivors."""
         config, unit_ratios = self.config, dict.fromkeys(sorted(self.given.items), 1.0)
         probed = [ratios(self.items(id_), self.given, config.probe) for id_ in self._before(number)]
         return Bar((unit_ratios, *probed), config.margin, config.probe)
 
     def wrong_scores(self, task: Score, event: Scored) -> str | None:
-        """Return why scores do not answer the task; None if they do. For the audit."""
+        """Return why an event does not answer the task; None if it does. For the audit."""
         if (event.arm, event.number, event.first) != (task.arm, task.number, task.first):
             return "other mixtures were measured than those that were asked for"
         if len(event.items) != task.last - task.first:
@@ -133,7 +133,7 @@ class Search:
         return next((reason for reason in reasons if reason), None)
 
     def _wrong_items(self, bar: Bar, items: Items) -> str | None:
-        """Return why a mixture cannot have been measured on these windows; None if it can."""
+        """Return why a mixture's scores are impossible on these windows; None if they are valid."""
         counts = {domain: len(windows) for domain, windows in self.given.items.items()}
         least = {domain: min(bar.probe, count) for domain, count in counts.items()}
         if set(items) != set(counts):
@@ -151,7 +151,7 @@ class Search:
     # ---- what follows ----------------------------------------------------------------------
 
     def breed(self, number: int) -> GenerationBred:
-        """Return the mixtures of a generation."""
+        """Return the `generation_bred` event with the mixtures of generation `number`."""
         key, size = (self.config.seed, "experts", self.arm), self.size(number)
         if number == 0:
             first = (self.config.seed, "experts", MIXTURES if self.arm == RANDOM else self.arm)
@@ -163,12 +163,12 @@ class Search:
         return GenerationBred(arm=self.arm, number=number, mixtures=tuple(mixtures))
 
     def _drawn(self, *key: str | int) -> Factors:
-        """Return a mixture drawn uniformly."""
+        """Return the factors of a mixture drawn uniformly, by key."""
         draws = Draws(*key, count=max(1, self.space.free))
         return self.space.factors([draws.uniform() for _ in range(self.space.free)])
 
     def _children(self, number: int, size: int) -> list[Factors]:
-        """Return children of the survivors, each another mixture than those before it."""
+        """Return `size` children of the survivors, if possible all different."""
         parents = self._kept(self.points(self._before(number)))
         if not parents:
             return [self._drawn(self.config.seed, self.arm, number, slot) for slot in range(size)]
@@ -186,16 +186,16 @@ class Search:
         return children
 
     def _child(self, parents: list[Survivor], draws: Draws) -> Factors:
-        """Return a child: binary tournaments, simulated binary crossover, polynomial mutation."""
+        """Return a child's factors: binary tournaments, simulated crossover, polynomial mutation."""
         a, b = (self.space.point(self.factors(pareto.tournament(parents, draws))) for _ in range(2))
         return self.space.factors(pareto.polynomial(pareto.binary(a, b, draws), draws))
 
     def _kept(self, points: Mapping[str, tuple[float, ...]]) -> list[Survivor]:
         """Return the mixtures that survive, in order of selection.
 
-        Where no mixture beats another in every objective, crowding alone decides, and the best by what
-        the result is chosen by would be lost in the end: `elite` of them stay, at the heads of their
-        fronts.
+        If no mixture beats another in every objective, crowding alone decides, and in the end the
+        mixtures with the best means would be lost. So the `elite` best of them stay, at the heads of
+        their fronts.
         """
         ratios_by_id = {id_: ratios(self.items(id_), self.given) for id_ in points}
         elite = set(preferred(self.config, ratios_by_id)[: self.config.elite])
@@ -209,10 +209,10 @@ class Search:
         return sorted(survivors, key=lambda survivor: (survivor.front, -survivor.crowding, survivor.id))
 
     def finalists(self) -> list[str]:
-        """Return the survivors that stand for a search that has ended, the best first.
+        """Return the ids of a finished search's candidates, the best first.
 
         Each differs from those before it by more than `apart` in a factor: the best of a long search
-        are all but one mixture, and what one of them loses on other windows, all of them lose.
+        are nearly one mixture, and fail together on other windows.
         """
         config = self.config
         points = self.points(self.survivors)
@@ -229,7 +229,7 @@ class Search:
         return finalist_ids[: config.finalists]
 
     def end(self, number: int) -> GenerationEnded:
-        """Return how a generation ends whose mixtures are all measured."""
+        """Return the `generation_ended` event of a generation that is measured."""
         ids = [f"{number}/{slot}" for slot in range(self.size(number))]
         points = self.points((*self._before(number), *ids))
         survivors = self._kept(points)
@@ -250,15 +250,15 @@ class Search:
 
 
 def _differ(mixture: Factors, other: Factors, apart: float) -> bool:
-    """Return True if two mixtures differ by more than `apart` in a factor, or if that is 0."""
+    """Return True if two mixtures differ by more than `apart` in a factor, or if `apart` is 0."""
     return not apart or max(abs(a - b) for a, b in zip(mixture, other, strict=True)) > apart
 
 
 def ranked(points: Mapping[str, tuple[float, ...]]) -> list[Survivor]:
-    """Return mixtures in order of selection: those that no domain makes hopeless, then the others.
+    """Return mixtures in order of selection: those that are hopeful in every domain come first.
 
-    Without this order the mixtures at the ends of the front, most of them useless, crowd out the rest
-    where there are many objectives (Deb et al. 2002, section VI: constrained domination).
+    Without this order, mixtures at the ends of the front, most of them useless, crowd out the rest if
+    there are many objectives (Deb et al. 2002, section VI: constrained domination).
     """
     inside = {id_: point for id_, point in points.items() if hopeful(point)}
     survivors = pareto.survivors(inside)
@@ -268,7 +268,7 @@ def ranked(points: Mapping[str, tuple[float, ...]]) -> list[Survivor]:
 
 
 def spaces(models: int, experts: tuple[str, ...]) -> Mapping[Any, Space]:
-    """Return arm → its space. Without parts nothing is searched."""
+    """Return arm → the space that it searches; empty without parts."""
     every = Space(models, experts)
     if not every.parts:
         return {}
@@ -294,27 +294,27 @@ def ratios(items: Items, base: Observed, windows: int | None = None) -> dict[str
 
 
 def whole(items: Items, base: Observed) -> bool:
-    """Return True if a mixture was measured on all windows, and gave finite numbers."""
+    """Return True if a mixture was measured on all windows, with finite numbers."""
     return all(len(items.get(domain, ())) == len(losses) for domain, losses in base.items.items())
 
 
 def objectives(items: Items, factors: Factors, base: Observed) -> tuple[float, ...]:
-    """Return the objectives of a mixture that was measured on all windows."""
+    """Return −ratio of each domain, and last −(share of parts used), of a mixture."""
     used = sum(factor != 0.0 for factor in factors) / len(factors)
     return (*(-ratio for ratio in ratios(items, base).values()), -used)
 
 
 def mean(config: ExpertsConfig, shares: Mapping[str, float]) -> float:
-    """Return the mean of ratios over the domains of experts: all but the neutral one."""
+    """Return the mean share over all domains but the neutral one."""
     domain_shares = [value for domain, value in shares.items() if domain != config.neutral]
     return math.fsum(domain_shares) / len(domain_shares)
 
 
 def preferred(config: ExpertsConfig, shares_by_name: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Return the names of models in the order in which they stand for an arm.
+    """Return the names of models, the best first: those within the limit of drift, by mean ratio.
 
-    `shares_by_name` has their ratios. Those within the limit of drift by the mean over domains; if
-    there are none, all by their loss on neutral text.
+    `shares_by_name` has their ratios by domain. If none is within the limit, all are sorted by their
+    loss on neutral text.
     """
     lost = {name: shares.get(config.neutral, 1.0) for name, shares in shares_by_name.items()}
     within = [name for name in shares_by_name if lost[name] <= 1 + config.drift]
@@ -324,15 +324,14 @@ def preferred(config: ExpertsConfig, shares_by_name: Mapping[str, Mapping[str, f
 
 
 def hopeful(point: Sequence[float]) -> bool:
-    """Return True if a mixture is within `WORST` in every domain."""
+    """Return True if a mixture's ratio is below `WORST` in every domain."""
     return min(point[:-1]) > -WORST
 
 
 def volume(points: Sequence[Sequence[float]], parts: int) -> float:
-    """Return the hypervolume of objectives of mixtures of `parts` parts.
+    """Return the hypervolume that objectives of mixtures of `parts` parts dominate.
 
-    With more than `MOST` objectives it is that of three: the domains' mean, and cost, and the worst
-    domain.
+    With more than `MOST` objectives it is that of three: the domains' mean, the worst domain, and cost.
     """
     if points and len(points[0]) > MOST:
         points = [(math.fsum(p[:-1]) / len(p[:-1]), min(p[:-1]), p[-1]) for p in points]
@@ -342,7 +341,7 @@ def volume(points: Sequence[Sequence[float]], parts: int) -> float:
 
 @dataclass(frozen=True)
 class Bar:
-    """A limit on the first windows, set by models before a mixture, at which it is given up."""
+    """A limit on a mixture's first windows, set by earlier models, at which it is given up."""
 
     #: For each of them: domain → −log p over the given model's.
     models: tuple[Mapping[str, float], ...]

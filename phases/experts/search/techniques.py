@@ -33,22 +33,22 @@ def _one(number: int, count: int) -> list[float]:
 
 
 def one_expert(number: int, models: int, experts: int) -> list[float] | None:
-    """Return a single expert, the next at each scale."""
+    """Return the factors of a single expert, the next at each scale; None without experts."""
     return [*[0.0] * models, *_one(number, experts)] if experts else None
 
 
 def all_experts(number: int, models: int, experts: int) -> list[float] | None:
-    """Return the mean of all experts."""
+    """Return the factors of the mean of all experts; None with fewer than two."""
     return [*[0.0] * models, *[1 / experts] * experts] if experts > 1 else None
 
 
 def sum_of_experts(number: int, models: int, experts: int) -> list[float] | None:
-    """Return the sum of all experts."""
+    """Return the factors of the sum of all experts; None with fewer than two."""
     return [*[0.0] * models, *[1.0] * experts] if experts > 1 else None
 
 
 def two_experts(number: int, models: int, experts: int) -> list[float] | None:
-    """Return half of an expert and half of the one after it."""
+    """Return the factors of half an expert and half of the next; None with fewer than three."""
     if experts < 3:
         return None
     both = zip(_one(number, experts), _one(number + 1, experts), strict=True)
@@ -56,36 +56,36 @@ def two_experts(number: int, models: int, experts: int) -> list[float] | None:
 
 
 def all_but_one_expert(number: int, models: int, experts: int) -> list[float] | None:
-    """Return the sum of all experts but one."""
+    """Return the factors of the sum of all experts but one; None with fewer than two."""
     if experts < 2:
         return None
     return [*[0.0] * models, *[1.0 - x for x in _one(number, experts)]]
 
 
 def one_model(number: int, models: int, experts: int) -> list[float] | None:
-    """Return the task vector of a single model."""
+    """Return the factors of a single model's task vector; None without models."""
     return [*_one(number, models), *[0.0] * experts] if models else None
 
 
 def all_models(number: int, models: int, experts: int) -> list[float] | None:
-    """Return the mean of the models' task vectors."""
+    """Return the factors of the mean of the models' task vectors; None with fewer than two."""
     return [*[1 / models] * models, *[0.0] * experts] if models > 1 else None
 
 
 def sum_of_models(number: int, models: int, experts: int) -> list[float] | None:
-    """Return the sum of the models' task vectors: task arithmetic."""
+    """Return the factors of the sum of task vectors (task arithmetic); None below two models."""
     return [*[1.0] * models, *[0.0] * experts] if models > 1 else None
 
 
 def models_and_experts(number: int, models: int, experts: int) -> list[float] | None:
-    """Return half of the models' mean and half of the experts' mean."""
+    """Return the factors of half the models' mean and half the experts'; None without either."""
     if not models or not experts:
         return None
     return [*[0.5 / models] * models, *[0.5 / experts] * experts]
 
 
 def models_and_one_expert(number: int, models: int, experts: int) -> list[float] | None:
-    """Return the models' mean and, at a third of it, a single expert."""
+    """Return the factors of the models' mean and a third of one expert; None without either."""
     if not models or not experts:
         return None
     return [*[1 / models] * models, *[x / 3 for x in _one(number, experts)]]
@@ -107,7 +107,7 @@ TECHNIQUES: Mapping[str, Shares] = {
 
 
 def pool(space: Space, scale: float) -> list[Factors]:
-    """Return the mixtures of all techniques at all scales, each once, none without a part."""
+    """Return the distinct mixtures of all techniques at all scales, without the empty one."""
     mixtures: dict[Factors, None] = {}
     experts = 0 if space.bare else len(space.experts)
     for technique in TECHNIQUES.values():
@@ -124,7 +124,7 @@ def _bounded(factor: float) -> float:
 
 
 def first(space: Space, count: int, scale: float, *key: str | int) -> list[Factors]:
-    """Return the `count` mixtures of the first generation, drawn from the pool without replacement.
+    """Return `count` mixtures for the first generation, drawn from the pool without replacement.
 
     If the pool is too small, perturbed copies of its mixtures follow.
     """
@@ -146,7 +146,7 @@ SMALL = 0.05
 
 @dataclass(frozen=True)
 class Space:
-    """Mixtures of `models` further models and of the `experts`, by domain."""
+    """The space of mixtures of `models` further models and of the `experts`, by domain."""
 
     models: int
     experts: tuple[str, ...]
@@ -174,15 +174,15 @@ class Space:
         return tuple(Gene(name, None, *BOUNDS, 0.0) for name in self.names[: self.free])
 
     def factors(self, point: Sequence[float]) -> Factors:
-        """Return the factors of a point in [0, 1]ⁿ, n = `free`."""
+        """Return the factors of the mixture at a point in [0, 1]ⁿ, n = `free`."""
         values = [gene.value(x) for gene, x in zip(self.genes, point, strict=True)]
         return self.snapped(values)
 
     def snapped(self, values: Sequence[float]) -> Factors:
-        """Return factors with small ones at 0, and with those that are not searched."""
+        """Return factors for all parts: small values become 0, and parts not searched are 0."""
         factors = [0.0 if abs(value) < SMALL else round(value, 6) for value in values]
         return (*factors, *[0.0] * (self.parts - len(factors)))
 
     def point(self, factors: Factors) -> list[float]:
-        """Return the point of factors."""
+        """Return the point in [0, 1]ⁿ, n = `free`, at which a mixture's factors lie."""
         return [gene.place(f) for gene, f in zip(self.genes, factors[: self.free], strict=True)]

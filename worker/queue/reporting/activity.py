@@ -1,8 +1,8 @@
 """Current activity of a run in words: tasks under way, why it waits, the time left.
 
 Activity comes from the tables of devices and leases and from the kind's outlook, not from the log. A
-run whose tasks are runs does what these do: while a device works on one of them, it waits for nothing.
-The reason why a run waits compares its needs with what living devices offer.
+run that delegates is busy while a device works on one of its runs. The reason why a run waits compares
+its needs with what living devices offer.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Watched:
 
     @property
     def outlook(self) -> Outlook:
-        """Return how far the run is, with the work of its hands."""
+        """Progress and time left of the run, with the work of its hands."""
         under_way = [(hand.task, hand.seconds or 0.0) for hand in self.hands]
         return outlook(self.state, self.rehearsal, under_way)
 
@@ -47,7 +47,7 @@ def open_parts(state: State, children: Iterable[Child]) -> list[Child]:
 
 
 def doing(run: Watched, parts: Sequence[Watched] = ()) -> str | None:
-    """Return what the first hand does in words, and how many more there are; None without hands."""
+    """Return words for the first hand's task, and how many hands more; None without hands."""
     if not run.hands:
         part_words = ((part, doing(part)) for part in parts)
         return next((f"{_stage(run, part)}: {words}" for part, words in part_words if words), None)
@@ -56,15 +56,20 @@ def doing(run: Watched, parts: Sequence[Watched] = ()) -> str | None:
 
 
 def in_words(state: State, hand: Hand) -> str:
+<<<<<<< HEAD
     """Return the task of a hand in words, with its pace if that is known."""
     words = wording.task(state.kind, hand.task, wording.names(state)) or hand.task
     return f"{words}: {hand.pace}" if hand.pace else words
+=======
+    """Return words for a hand's task."""
+    return wording.task(state.kind, hand.task, wording.names(state)) or hand.task
+>>>>>>> main
 
 
 def waits_for(
     run: Watched, devices: Sequence[Device], parts: Sequence[Watched] = ()
 ) -> tuple[str | None, str | None]:
-    """Return what the run waits for, and the command that helps; None for what is not there.
+    """Return (what the run waits for, the command that helps); None for a missing part.
 
     A run waits for nothing if it is worked on, if a run that it delegates is, or if it has ended.
     """
@@ -80,7 +85,7 @@ def waits_for(
 
 
 def live(run: Watched, devices: Sequence[Device], parts: Sequence[Watched] = ()) -> Live | None:
-    """Return what a run does now, for its head; None if it has ended."""
+    """Return the current activity of a run for its page's head; None if it has ended."""
     if run.state.ended:
         return None
     run_outlook = run.outlook
@@ -98,7 +103,7 @@ def live(run: Watched, devices: Sequence[Device], parts: Sequence[Watched] = ())
 
 
 def part(run: Watched, parts: Sequence[Watched]) -> OpenPart | None:
-    """Return the run that a run delegates and that is worked on, else the first that waits."""
+    """Return the first delegated run that is worked on, else the first that waits; None without any."""
     newest = next((candidate for candidate in parts if candidate.hands), next(iter(parts), None))
     if newest is None:
         return None
@@ -118,12 +123,12 @@ def _stage(run: Watched, part: Watched) -> str:
 
 
 def progress(state: State, run_outlook: Outlook) -> str:
-    """Return in words how far a run is, and the time left if it goes on."""
+    """Return words for the progress of a run, and the time left if it goes on."""
     return run_outlook.words(ended=state.ended or state.paused)
 
 
 def reason(row: dict[str, Any], devices: Sequence[Device]) -> str:
-    """Return why no device can take this run's tasks, or "" if a device can.
+    """Return why no device can take this run's tasks, as words; "" if a device can.
 
     `row` is a row of the run list.
     """
@@ -147,7 +152,7 @@ def reason(row: dict[str, Any], devices: Sequence[Device]) -> str:
 def told(
     rows: Sequence[dict[str, object]], devices: Sequence[Device], held: Collection[str]
 ) -> list[dict[str, Any]]:
-    """Return rows of the queue with `waits_for` and `helps`; empty texts for a run that is worked on.
+    """Return rows of the queue with `waits_for` and `helps`, both "" for a run that is worked on.
 
     `held` has the tasks that devices and processes hold, as RUN/TASK. A run is worked on if a run that
     it delegates is; a run whose next task is about to be granted waits for nothing.
@@ -165,7 +170,7 @@ def told(
 
 
 def busy(row: dict[str, object], devices: Sequence[Device]) -> str:
-    """Return what a run waits for whose devices all work for other runs, or "" if one is free."""
+    """Return words: all devices that fit a run work for other runs; "" if one is free or none fits."""
     living = [device for device in devices if device.living]
     fitting = _fitting(row, living)[1]
     working = [d for d in fitting if d.run is not None and d.status == "busy"]
@@ -176,7 +181,7 @@ def busy(row: dict[str, object], devices: Sequence[Device]) -> str:
 
 
 def advice(row: dict[str, object], devices: Sequence[Device]) -> str:
-    """Return the command that gives a waiting run a worker, or "" if no command does."""
+    """Return the command that gives a waiting run a worker; "" if no command does."""
     if row["paused"] or row.get("past"):
         return f"forge resume {row['name']}"
     living = [device for device in devices if device.living]
@@ -188,7 +193,7 @@ def advice(row: dict[str, object], devices: Sequence[Device]) -> str:
 
 
 def _fitting(row: dict[str, Any], living: Sequence[Device]) -> tuple[Needs, list[Device]]:
-    """Return what a run needs of a device, and the living devices that offer it."""
+    """Return (needs of a run, the living devices that meet them)."""
     run_needs = needs(row["device"] or CPU, tuple(row["labels"].split()), None, gpu_offers(living))
     return run_needs, [d for d in living if d.offer.meets(run_needs)]
 
@@ -203,7 +208,7 @@ def _offered(devices: Iterable[Device]) -> frozenset[str]:
 
 
 def _lacking(labels: Collection[str], living: Sequence[Device]) -> str:
-    """Return in words what no connected worker offers: the missing labels, or all of them at once."""
+    """Return words for what no connected worker offers: missing labels, or all of them at once."""
     missing = unmet(labels, living)
     if not missing:
         return f"one worker with all of {labelled(labels)} (none is connected)"
@@ -211,7 +216,7 @@ def _lacking(labels: Collection[str], living: Sequence[Device]) -> str:
 
 
 def labelled(labels: Iterable[str]) -> str:
-    """Return labels in words: "the label demo", "the labels a and b", "a cpu"."""
+    """Return labels as words: "the label demo", "the labels a and b", "a cpu"."""
     names = sorted(label for label in labels if ":" not in label)
     kinds = [f"a {label.partition(':')[2]}" for label in sorted(labels) if ":" in label]
     words = [f"the label{'s' if len(names) > 1 else ''} {' and '.join(names)}"] if names else []

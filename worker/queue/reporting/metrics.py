@@ -16,7 +16,7 @@ _TASKS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000, 10_000)
 
 
 class Metrics:
-    """The worker's metrics, in a registry of their own without metrics of other libraries."""
+    """The worker's Prometheus metrics, in their own registry without those of other libraries."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -73,7 +73,7 @@ class Metrics:
                 self._speed.set(outcome["tokens"] / outcome["seconds"])
 
     def dispatched(self, measures: Measures, busy: int, idle: int) -> None:
-        """Update the gauges and counters of dispatcher and devices; called from time to time."""
+        """Set the gauges and counters of dispatcher and devices; called from time to time."""
         self._leads.set(measures.leads)
         self._waiting.set(measures.waiting if measures.leads else 0)
         self._oldest.set(measures.oldest if measures.leads else 0)

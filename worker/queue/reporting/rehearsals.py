@@ -1,4 +1,4 @@
-"""Task counts of runs, computed in the background; the share done is measured by them."""
+"""Task counts of runs, computed in the background; a run's progress is measured by them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEPT = 64
 
 
 class Rehearsals:
-    """The count of each run's tasks, made once in a thread of its own."""
+    """A cache of each run's task count, computed once in a thread of its own."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -25,7 +25,7 @@ class Rehearsals:
         self._thread = ThreadPoolExecutor(1, "rehearsal")
 
     def of(self, state: State) -> object:
-        """Return the run's count if it is there; begin counting if it is not. Does not wait."""
+        """Return the run's task count; None while it is computed, which this call begins."""
         kind = kinds.of(state.kind)
         if not kind.rehearsable(state):
             return None
@@ -45,7 +45,7 @@ class Rehearsals:
         return future.result()
 
     def close(self, wait: bool = False) -> None:
-        """End the thread; `wait` for the counts that were begun, which are kept."""
+        """End the thread; with `wait` after the counts that were begun."""
         self._thread.shutdown(wait=wait, cancel_futures=not wait)
 
 

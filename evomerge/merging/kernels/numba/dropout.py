@@ -17,7 +17,7 @@ _WEYL = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B))
 
 @intrinsic
 def _product(typing, a, b):
-    """Return the upper and the lower 64 bits of a product."""
+    """Return (the upper, the lower) 64 bits of a product."""
 
     def made(context, builder, signature, args):
         word, wide = ir.IntType(64), ir.IntType(128)

@@ -20,7 +20,7 @@ FLOAT32, BFLOAT16, FLOAT16 = 0, 1, 2
 
 
 def _at(element: types.Type, width: ir.Type) -> Callable:
-    """Return an intrinsic: address → pointer, written as numba's own intrinsics are."""
+    """Return an intrinsic that makes a pointer of an address, written as numba's own intrinsics are."""
 
     def pointer(typing, address):
         def made(context, builder, signature, args):
@@ -37,7 +37,7 @@ halves_at = _at(types.uint16, ir.IntType(16))
 
 @intrinsic
 def _half_widened(typing, half):
-    """Convert IEEE half precision, as 16 bits, to float32."""
+    """Return as float32 a number of IEEE half precision, given as 16 bits."""
 
     def made(context, builder, signature, args):
         return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
@@ -47,7 +47,7 @@ def _half_widened(typing, half):
 
 @intrinsic
 def _half_narrowed(typing, value):
-    """Convert float32 to IEEE half precision, to the nearest, ties to even, as 16 bits."""
+    """Return the 16 bits of a float32 in IEEE half precision, to the nearest, ties to even."""
 
     def made(context, builder, signature, args):
         return builder.bitcast(builder.fptrunc(args[0], ir.HalfType()), ir.IntType(16))
@@ -101,7 +101,7 @@ _HALF = np.uint32(16)
 
 @compiled
 def size_of(value):
-    """Return the bits of a magnitude as a signed number.
+    """Return the bits of a value's magnitude as a signed number.
 
     They sort as magnitudes do, with Inf above all numbers and NaN above Inf.
     """
@@ -116,10 +116,9 @@ def widened(upper):
 
 @compiled
 def load(address, code, first, zero, out):
-    """Write elements from `first` on as float32, less `zero`, into `out`.
+    """Write elements from `first` on, less `zero`, to `out` as float32; return True if all are finite.
 
-    Return True if all of `out` is finite. Prefetch the elements that come next: they are in the
-    cache when the block is done.
+    Prefetch the elements that come next: they are in the cache when the block is done.
     """
     width = 4 if code == FLOAT32 else 2
     ahead = address + np.uint64(width * (first + out.size))

@@ -37,7 +37,7 @@ def _pull(out, v, first, share):
 
 @compiled
 def _deviations_of_four(a, b, c, d, mean, lanes, distance):
-    """Compute Σ (v − mean)² of four vectors, side by side, into `distance`."""
+    """Write Σ (v − mean)² of four vectors into `distance`, all four in one loop."""
     la, lb, lc, ld = lanes[0], lanes[1], lanes[2], lanes[3]
     for k in range(FOURS):
         la[k] = lb[k] = lc[k] = ld[k] = 0.0
@@ -95,7 +95,7 @@ def _mean_and_deviations(x, top, start, end, mean, lanes, distance):
 
 @compiled
 def select_row(x, top, start, end, epsilon, mean, first, lanes, distance):
-    """Select among one row of the layers from `top` on; the first of them gets the result.
+    """Write dfs of one row of the layers from `top` on into the first of them.
 
     `x` is [layers, rows · columns]; the row has the elements `start` to `end`.
     """
@@ -126,7 +126,7 @@ def select_row(x, top, start, end, epsilon, mean, first, lanes, distance):
 
 @compiled
 def select_rows(x, columns, epsilon):
-    """Run deep feature selection on [inputs, rows · columns]; the first input gets the result."""
+    """Write dfs of [inputs, rows · columns] into the first input."""
     mean, first = np.empty(columns, np.float32), np.empty(columns, np.float32)
     lanes, distance = np.empty((4, FOURS), np.float64), np.empty(len(x), np.float64)
     for start in range(0, x.shape[1], columns):

@@ -37,7 +37,7 @@ _ZERO, _ONE = np.float32(0), np.float32(1)
 
 @compiled
 def grams(addresses, codes, size, out):
-    """Compute [n, n] dot products of the task vectors into `out`."""
+    """Write the [n, n] dot products of the task vectors into `out`."""
     x, zero = workspace(len(addresses), BLOCK)
     strange = np.empty(len(addresses), np.uint8)
     out[:] = 0.0
@@ -50,7 +50,7 @@ def grams(addresses, codes, size, out):
 
 @compiled
 def splits(addresses, codes, size, factors, layers, lows, highs, counts, between, found):
-    """Run `split` on several layers: 0 is the consensus Σ factor · x, the others are the inputs."""
+    """Write `split` of several layers: 0 is the consensus Σ factor · x, the others are the inputs."""
     x, zero = workspace(len(addresses), BLOCK)
     strange = np.empty(len(addresses), np.uint8)
     flags = np.empty(BLOCK, np.uint8)
@@ -176,7 +176,7 @@ def _by_blocks(addresses, codes, start, rows, columns, programs, outs, out_codes
 
 @compiled
 def merged(addresses, codes, start, rows, columns, programs, outs, out_codes, told):
-    """Merge a stretch by several programs, from stored tensors into stored tensors.
+    """Write a stretch of stored tensors, merged by each program, into stored tensors.
 
     `told` gets 0, or 1 if an input holds NaN or Inf, or 2 if only the result does.
     """
@@ -201,7 +201,7 @@ def _lowest(typing, word):
 
 @compiled
 def _compared(v, low, high, counts, between):
-    """Mark the elements between the bounds with 1, others with 0; return how many are between.
+    """Write 1 for elements between the bounds, else 0, into `between`; return the number of ones.
 
     Add to `counts` how many are above `high`, at least `high`, above `low`, at least `low`.
     Magnitudes are compared by their bits, which have their order; NaN is above all.

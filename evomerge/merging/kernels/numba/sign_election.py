@@ -51,7 +51,7 @@ def _elected(total, share, signs, normalise, out):
 
 @compiled
 def _vote_of_four(a, b, c, d, low, weights, normalise, out):
-    """Run `vote` for four voters without upper bounds, in registers.
+    """Write `vote` of four voters without upper bounds into `out`, in registers.
 
     `out` must not be one of the voters.
     """
@@ -80,7 +80,7 @@ def _vote_of_four(a, b, c, d, low, weights, normalise, out):
 
 @compiled
 def few_voters(low, high, weights):
-    """Return bounds and weights of exactly four voters; those added to fill up never vote.
+    """Return (bounds, weights) of exactly four voters; those added to fill up never vote.
 
     Return empty arrays if a voter has an upper bound or there are more than four.
     """
@@ -99,7 +99,7 @@ def few_voters(low, high, weights):
 
 @compiled
 def vote_block(x, top, start, end, low, high, weights, few, normalise, work, out):
-    """Vote on up to BLOCK elements of the layers from `top` on; `work` is [3 + voters, BLOCK]."""
+    """Write the vote of layers from `top` on into `out` [≤ BLOCK]; `work` is [3 + voters, BLOCK]."""
     n = end - start
     if few[0].size:
         last = top + weights.size - 1
@@ -122,7 +122,7 @@ def vote_block(x, top, start, end, low, high, weights, few, normalise, work, out
 
 @compiled
 def vote(x, low, high, weights, normalise, out):
-    """Run ELECT and MERGE on [inputs, size]; see `inner_loops.vote`."""
+    """Write ELECT and MERGE of x [inputs, size] into `out` [size]; see `inner_loops.vote`."""
     work = np.empty((3 + len(x), BLOCK), np.float32)
     few = few_voters(low, high, weights)
     for start in range(0, x.shape[1], BLOCK):

@@ -35,7 +35,7 @@ def fill(v, value):
 
 @compiled
 def workspace(layers, size):
-    """Return float32 rows [layers, size + 48], and two such rows of zeros.
+    """Return (float32 rows [layers, size + 48], two such rows of zeros).
 
     The 48 are there because rows a multiple of 4096 bytes apart are slow.
     """
@@ -47,7 +47,7 @@ def workspace(layers, size):
 
 @compiled
 def step_of(codes):
-    """Return the elements of a block that is merged: 2 KB of each tensor.
+    """Return the number of elements of a block that is merged: 2 KB of each tensor.
 
     That leaves room in the cache for what is read next.
     """
@@ -118,7 +118,7 @@ def _add_times(v, factor, out):
 
 @compiled
 def combine(x, n, factors):
-    """Compute x[0] = Σ factor · x[1 + i], in order."""
+    """Write Σ factor · x[1 + i], added in order, into x[0]."""
     if factors.size == 3:
         f, g, h = factors[0], factors[1], factors[2]
         _sum_of_three(x[1, :n], x[2, :n], x[3, :n], f, g, h, x[0, :n])
@@ -134,7 +134,7 @@ _LANES = 32
 
 @compiled
 def _dot(a, b, lanes):
-    """Return the sum of the lanes, then of the products that did not fill them, in their order."""
+    """Return ⟨a, b⟩: the sum of the lanes, then of the products that did not fill them, in order."""
     for lane in range(_LANES):
         lanes[lane] = 0.0
     whole = a.size - a.size % _LANES
@@ -166,7 +166,7 @@ def gram_block(x, top, start, end, lanes, out):
 
 @compiled
 def gram(x, out):
-    """Compute [n, n] dot products of the rows into `out`."""
+    """Write the [n, n] dot products of the rows into `out`."""
     out[:] = 0.0
     lanes = lanes_of_sums()
     for start in range(0, x.shape[1], BLOCK):
@@ -219,9 +219,9 @@ def _of_halves(base, a, b, c, factors, scale, based, out):
 
 @compiled
 def sum_of_three(addresses, codes, size, factors, scale, address):
-    """Write Σ factor · τ, scaled and added to the base, to `address`.
+    """Write Σ factor · τ, scaled and added to the base, to `address`; return 0 if all is finite.
 
-    Return 0, or 1 if an input holds NaN or Inf, or 2 if only the result does.
+    Return 1 if an input holds NaN or Inf, 2 if only the result does.
     """
     based = addresses[0] != 0
     first = addresses[0] if based else addresses[1]
