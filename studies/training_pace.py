@@ -115,7 +115,7 @@ def _prices(state: MakingState) -> Mapping[str, float]:
 
 
 def _left(state: MakingState, task: Observe, prices: Mapping[str, float]) -> float | None:
-    """Return the seconds that a measurement has left, by its own parts or by others; None: not known."""
+    """Return the seconds that a measurement has left, by its parts or others; None: not known."""
     parts = state.parts.get(task.key, {}).values()
     if done := sum(part.end - part.begin for part in parts):
         pieces = max(part.of for part in parts)

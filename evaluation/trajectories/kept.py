@@ -19,15 +19,10 @@ Written = Mapping[str, Sequence[Trajectory]]
 
 
 def answered(task: Sample, cache: Artifacts, write: Callable[[], Written]) -> Sampled:
-<<<<<<< HEAD
-    """Let `write` sample, keep what it returns, and return the event."""
+    """Return the event of the trajectories that `write` sampled, after keeping them in the cache."""
     began = time.monotonic()
     with pieces.divided():
         written = write()
-=======
-    """Return the event of the trajectories that `write` sampled, after keeping them in the cache."""
-    began, written = time.monotonic(), write()
->>>>>>> main
     streams = {name: pack(trajectories) for name, trajectories in written.items()}
     tensors = {name: torch.from_numpy(ids) for name, ids in streams.items()}
     seconds, content_digest = time.monotonic() - began, digest(tensors)

@@ -75,13 +75,8 @@ def _replies(
     drawing: Draw,
     tokens: int | None,
 ) -> list[Ids]:
-<<<<<<< HEAD
-    """Return the replies to all beginnings, the short ones first."""
-    passes: list[list[int]] = []
-=======
     """Return the reply to every beginning, in their order; short beginnings are computed first."""
-    replies_by_number: dict[int, Ids] = {}
->>>>>>> main
+    passes: list[list[int]] = []
     order = sorted(range(len(beginnings)), key=lambda number: (len(beginnings[number]), number))
     while order:
         length = len(beginnings[order[min(ROWS, len(order)) - 1]])

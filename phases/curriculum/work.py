@@ -77,13 +77,8 @@ class Context(work.Context):
 
         return LazyStreams({name: source(event) for event in dreamt for name in recipes.streams(event)})
 
-<<<<<<< HEAD
     def _written(self, task: Dream, divided: bool = False) -> dict[str, tuple[Ids, int]]:
         """Return cell → stream of dreams, and how many are right, dreamt now."""
-=======
-    def _written(self, task: Dream) -> dict[str, tuple[Ids, int]]:
-        """Return cell → (stream of dreams, how many are right), dreamt now."""
->>>>>>> main
         self._filled(task.recipe_id)
         model = ResidentModel.from_module(self._module)
         with pieces.divided() if divided else pieces.undivided():

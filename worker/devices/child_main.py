@@ -39,13 +39,9 @@ log = logging.getLogger("agent_forge.worker.devices.child_main")
 OURS = "agent_forge.worker"
 #: Runs whose sources and model are kept in memory.
 WARM = 2
-<<<<<<< HEAD
 #: Seconds between two words on the pace of a task.
 SAY = 2.0
 #: Seconds without a task after which the process gives the memory of models and weights back.
-=======
-#: Seconds without a task after which the process frees models and weights.
->>>>>>> main
 REST = 300.0
 
 

@@ -280,12 +280,8 @@ class Hand:
 
 
 def at_work(run: str, roster: DeviceTable, leases: Leases) -> list[Hand]:
-<<<<<<< HEAD
-    """Return the hands at work on the run: devices first, then processes that carry it themselves."""
-    paces = leases.paces()
-=======
     """Return the devices that work on a run, then the processes that carry it out themselves."""
->>>>>>> main
+    paces = leases.paces()
     hands = {
         f"{run}/{d.task}": Hand(d.name, d.task, d.seconds, paces.get(f"{run}/{d.task}", ""))
         for d in roster.devices()

@@ -1,4 +1,4 @@
-"""Parts of long tasks: every piece is recorded once, however devices work, and cuts stay as they are."""
+"""Parts of long tasks: every piece is recorded once, however devices work, and cuts stay."""
 
 from __future__ import annotations
 

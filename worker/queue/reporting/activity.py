@@ -56,14 +56,9 @@ def doing(run: Watched, parts: Sequence[Watched] = ()) -> str | None:
 
 
 def in_words(state: State, hand: Hand) -> str:
-<<<<<<< HEAD
-    """Return the task of a hand in words, with its pace if that is known."""
+    """Return words for a hand's task, with its pace if that is known."""
     words = wording.task(state.kind, hand.task, wording.names(state)) or hand.task
     return f"{words}: {hand.pace}" if hand.pace else words
-=======
-    """Return words for a hand's task."""
-    return wording.task(state.kind, hand.task, wording.names(state)) or hand.task
->>>>>>> main
 
 
 def waits_for(
