@@ -107,7 +107,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name on first use, so that importing the package costs nothing."""
+    """Return a public name's object; it is imported on first use, so that the package loads fast."""
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

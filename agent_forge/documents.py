@@ -38,7 +38,7 @@ class EvoMergeConfig:
     """Settings by the documents' names, which may be changed until the search begins."""
 
     def __init__(self, **inputs: object) -> None:
-        """Take the settings. Raises ConfigError for a name that neither the documents nor we have."""
+        """Store settings. Raises ConfigError for a name that neither the documents nor we know."""
         self.__dict__["_given"] = {}
         for name, value in inputs.items():
             setattr(self, name, value)
@@ -55,7 +55,7 @@ class EvoMergeConfig:
         return self._given[name]
 
     def settings(self) -> tuple[evomerge_config.EvoMergeConfig, dict[str, str]]:
-        """Return the settings, and name → why of those that are left out. Raises ConfigError."""
+        """Return (validated settings, name → reason of settings left out). Raises ConfigError."""
         taken_settings, left = document_settings.translated(self._given)
         strategy = taken_settings.get("strategy") or _strategy(taken_settings)
         for name in [name for name in taken_settings if _own(name) in NAMES]:
@@ -63,7 +63,7 @@ class EvoMergeConfig:
                 left[name] = f"strategy {strategy} has no such setting; {' and '.join(owners)} have"
                 del taken_settings[name]
         if strategy == "elite-loser":
-            taken_settings |= _adding_up({_own(name): value for name, value in taken_settings.items()})
+            taken_settings |= _missing_size({_own(n): value for n, value in taken_settings.items()})
         config = evomerge_config.parse({**taken_settings, "strategy": strategy})
         if config.strict:
             document_settings.refuse(left)
@@ -82,11 +82,11 @@ def _strategy(settings: Mapping[str, object]) -> str:
     return "tournament" if count["tournament"] > count["elite-loser"] else "elite-loser"
 
 
-def _adding_up(settings: dict[str, Any]) -> dict[str, object]:
-    """Return the population that given elites ask for, or the other way round; else nothing.
+def _missing_size(settings: dict[str, Any]) -> dict[str, object]:
+    """Return {population_size or elite_size: value} if just the other is set; {} if it has no value.
 
-    Elites have `m` mutants each and the others merge in threes: (3m - 1) elites are for a population
-    of 2 (`evomerge.search_settings.EliteLoserSearch`).
+    An elite has `m` mutants, and the remaining candidates merge in threes. So elites and population are
+    as (3m - 1) to 2 (`evomerge.search_settings.EliteLoserSearch`).
     """
     share = 3 * settings.get("mutants_per_elite", 3) - 1
     if (
@@ -126,7 +126,7 @@ class EvoMerge(evolution.EvoMerge):
         data: Sequence[str | Path] = (),
         output_dir: str | Path | None = None,
     ) -> evolution.EvoMergeResult:
-        """Evolve merges of `models`, or of those that phase 1 hands over. Raises ForgeError."""
+        """Evolve merges of `models` or of phase 1's hand-over; return the result. Raises ForgeError."""
         candidates: Sequence[Any] = handed(models, "models") if isinstance(models, Mapping) else models
         if not isinstance(generations, int | None):
             raise ConfigError(
@@ -141,9 +141,9 @@ class EvoMerge(evolution.EvoMerge):
         return await super().evolve(candidates, base, data, output_dir)
 
     def load_checkpoint(self, file: str | Path) -> str:
-        """Go on where a checkpoint of the documents would: `evolve()` then goes on with that run.
+        """Make the next `evolve()` go on from a checkpoint's generation; return the name of its run.
 
-        The file need not exist: every event is a checkpoint. Its name says the generation
+        The file need not exist, because every event is a checkpoint. Its name gives the generation
         (`generation_30.pt`, `…_gen_25.json`). Raises NotFoundError.
         """
         store = self.home.open_store()
@@ -157,10 +157,10 @@ class EvoMerge(evolution.EvoMerge):
 def load_phase1_models(
     session_id: str | None = None, home: Home | str | Path | None = None
 ) -> list[object]:
-    """Return the specialists of a phase 1 run, or of a session of the registry, as loaded modules.
+    """Return the specialists of a phase 1 run, or of a session of the registry, as transformers models.
 
-    `session_id` is a cognate run's name or its beginning, or a session's name; by default the newest
-    cognate run that has completed, else the newest session. Raises NotFoundError.
+    `session_id` is a session's name, or a cognate run's name or its beginning. By default it is the
+    newest completed cognate run, else the newest session. Raises NotFoundError.
     """
     from agent_forge.weights.architectures.auto import AutoModelForCausalLM
 
@@ -171,7 +171,7 @@ def load_phase1_models(
 
 
 def _newest(home: Home) -> str:
-    """Return the newest cognate run that has completed, else the newest session with specialists.
+    """Return the name of the newest completed cognate run, else of the newest session with specialists.
 
     Raises NotFoundError.
     """
@@ -188,7 +188,7 @@ def _newest(home: Home) -> str:
 
 
 def _of_session(home: Home, name: str) -> list[str]:
-    """Return the folders of a session's specialists; empty if there is no such session."""
+    """Return the paths of a session's specialists; empty if there is no such session."""
     registry = ModelRegistry(home)
     session = next((candidate for candidate in registry.sessions() if candidate.name == name), None)
     models = [registry.model(id_) for id_ in session.models] if session else []
@@ -196,7 +196,7 @@ def _of_session(home: Home, name: str) -> list[str]:
 
 
 def _of_run(home: Home, name: str) -> list[str]:
-    """Return the folders of the specialists that a completed cognate run made."""
+    """Return the paths of the specialists that a cognate run made. Raises NotFoundError."""
     store = home.open_store()
     try:
         state = finding.load(store, name)

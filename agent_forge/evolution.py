@@ -55,7 +55,7 @@ class EvoMergeResult:
     report: dict[str, Any] = field(default_factory=dict)
 
     def handover(self, specializations: Sequence[str] = ()) -> dict[str, object]:
-        """Return the input of phase 3 (Quiet-STaR)."""
+        """Return phase 3's input: the model, its metrics, `specializations`, if the run completed."""
         test = self.report.get("test", {}).get("components") or {}
         return {
             "model": self.model,
@@ -91,7 +91,7 @@ class EvoMerge:
         home: Home | str | Path | None = None,
         key: str | None = None,
     ) -> None:
-        """Take the settings, the home folder and, for a run beside an equal one, a key."""
+        """Store the settings, the home folder and, for a run beside an equal one, a key."""
         self.config = config or EvoMergeConfig()
         self.home = Home.at(home)
         self._key = key
@@ -99,9 +99,9 @@ class EvoMerge:
         self._resume: str | None = None
 
     def register_callback(self, event: str, function: Callable[..., None]) -> None:
-        """Call `function` at each event of a kind: "generation" (number, best, diversity).
+        """Have `function` called after each "generation" with (number, champion's fitness, diversity).
 
-        Raises ConfigError for another kind.
+        Raises ConfigError for another event.
         """
         if event not in self._callbacks:
             raise ConfigError(f"callback {event!r} is not known: use {', '.join(CALLBACKS)}.")
@@ -128,10 +128,10 @@ class EvoMerge:
         data: Sequence[str | Path] = (),
         output_dir: str | Path | None = None,
     ) -> EvoMergeResult:
-        """Evolve merges of `models`: paths, Hub ids, runs, registered models, or loaded modules.
+        """Evolve merges of `models`; return the result with the champion loaded.
 
-        Loaded modules are first written into the home folder and are then sources like any other.
-        They need `config.name_or_path` or a tokenizer beside them to be measured on text.
+        Models are paths, Hub ids, runs, registered names or loaded modules. A loaded module is first
+        written into the home folder. Text is measured with the tokenizer of its `config.name_or_path`.
         """
         cancelled = threading.Event()
         work = asyncio.to_thread(self._evolve, models, base, data, output_dir, cancelled)
@@ -167,7 +167,7 @@ class EvoMerge:
     def _submit(
         self, store: EventStore, models: Sequence[object], base: object, data: Sequence[str | Path]
     ) -> str:
-        """Check and record a run, or find the one of the same request; return its name."""
+        """Check and record a run, or find that of an equal request; return the run's name."""
         roles = {"sources": [named(self.home, m) for m in models]}
         if base is not None:
             roles["base"] = [named(self.home, base)]
@@ -183,7 +183,7 @@ class EvoMerge:
                     function(done["generation"], done["champion"], done["diversity"])
 
     def _result(self, state: RunState, data: dict[str, Any], seconds: float) -> EvoMergeResult:
-        """Return the result from the report that lies in the champion's folder."""
+        """Return the result of report `data` and `seconds`, with the model of its folder loaded."""
         from agent_forge.weights.architectures.auto import AutoModelForCausalLM
 
         out = Path(data["folder"])
@@ -205,7 +205,7 @@ class EvoMerge:
 
 
 def _first_seen(state: RunState, recipe: str) -> int | None:
-    """Return the generation in which a candidate was first; None if it was in none."""
+    """Return the number of the first generation with a candidate of `recipe`; None if there is none."""
     return min(
         (g for (g, _), candidate in state.candidates.items() if candidate.recipe_id == recipe),
         default=None,

@@ -34,7 +34,7 @@ class BaseModelConfig:
 
 
 class EvolutionConfig(EvoMergeConfig):
-    """Settings and sources."""
+    """Settings of a search together with its sources, `base_models`."""
 
     def __init__(self, base_models: Sequence[BaseModelConfig] = (), **inputs: object) -> None:
         self.__dict__["base_models"] = tuple(base_models)
@@ -60,6 +60,6 @@ class EvoMergePipeline(EvoMerge):
         self._sources = [model.path for model in config.base_models]
 
     async def run_evolution(self) -> BestCandidate:
-        """Evolve merges of the sources; return the champion. Raises ForgeError."""
+        """Evolve merges of the sources; return the champion's folder and fitness. Raises ForgeError."""
         result = await self.evolve(self._sources)
         return BestCandidate(result.artifacts["model"], result.metrics["best_fitness"], result)

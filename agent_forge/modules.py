@@ -1,4 +1,4 @@
-"""Models from Python: scored, exported and loaded by name, as the commands do; loaded modules, too."""
+"""Functions that score, export and load models, by name or as loaded modules."""
 
 from __future__ import annotations
 
@@ -62,20 +62,19 @@ def score(
     served: str | None = None,
     home: Home | str | Path | None = None,
 ) -> Score | list[Score]:
-    """Measure a model, or several, on a slice of data; nothing is recorded.
+    """Measure models on a slice of data; return a `Score`, or a list of them for a list of models.
 
         code, math = forge.score(["models/code", "models/math"], data=["items"])
         print(code.components.bits_per_byte, math.components.bits_per_byte)
 
-    Return a `Score` for one model and a list of them for a list. A score's `components` has
-    `perplexity`, `bits_per_byte` (compares models of different tokenizers), `next_token_accuracy`,
-    `choice_accuracy` and `solved`; `items` has every item with its value.
+    A score's `components` has `perplexity`, `bits_per_byte` (comparable between tokenizers),
+    `next_token_accuracy`, `choice_accuracy` and `solved`; `items` has every item with its value.
+    Nothing is recorded.
 
     `data` are files and folders of items, or tasks; without any, the built-in domains. `slice` is
-    train, search, selection or test. `context` is the length of a window in tokens. With `endpoint`,
-    the address of an OpenAI-compatible server, that server is asked for the model that it calls
-    `served`. It is what `forge score` does. Raises ConfigError, DataError, SourceError,
-    UnavailableError.
+    train, search, selection or test. `context` is the length of a window in tokens. `endpoint` is the
+    address of an OpenAI-compatible server, to be asked for the model that it calls `served`.
+    `forge score` does the same. Raises ConfigError, DataError, SourceError, UnavailableError.
     """
     from agent_forge.evomerge.tasks import score as scoring
 
@@ -104,7 +103,7 @@ def export(
     measure: Sequence[str | Path] = (),
     home: Home | str | Path | None = None,
 ) -> formats.Written:
-    """Write a model as a folder, a GGUF file or another format; return what was written.
+    """Write a model as a folder, a GGUF file or another format; return the places and log lines.
 
         forge.export(best.run, "champion")
         forge.export("models/code", "code.gguf", "gguf", type="Q8_0")
@@ -119,8 +118,8 @@ def export(
     int8 or int4), bitnet (a packed folder of a ternary model) or adapter. All but folder and adapter
     take any name of a model, or a loaded module. Of a GGUF file `type` is F32, F16 (the default), Q8_0,
     Q4_K_M, …, several with commas; `imatrix` is text that tells which inputs of a matrix matter,
-    `measure` is text to measure the file on, and `ollama` writes a Modelfile beside it. It is what
-    `forge export` does. Raises ConfigError, ConflictError, NotFoundError, SourceError,
+    `measure` is text to measure the file on, and `ollama` writes a Modelfile beside it.
+    `forge export` does the same. Raises ConfigError, ConflictError, NotFoundError, SourceError,
     UnavailableError.
     """
     at = Home.at(home)
@@ -132,15 +131,15 @@ def export(
 def load(
     model: str | Path, dtype: torch.dtype | None = None, home: Home | str | Path | None = None
 ) -> PreTrainedModel:
-    """Load a model by any name that commands take, or from a coded file; return it for transformers.
+    """Return a transformers model, by any name that commands take or from a coded file.
 
         model = forge.load(best["champion"])
         small_model = forge.load("small/model.forge")
 
     A name is a folder, a GGUF file, a model of a run (`RUN`, `RUN:ROLE`), a registered name,
     BASE+ADAPTER or a Hub id ([all of them](settings.md#names-of-models)). `dtype` is a torch dtype for
-    all weights; by default the model's own. The model is on the CPU and in evaluation mode. Code of its
-    own is not run. Raises SourceError, UnavailableError.
+    all weights; by default the model's own. The model is on the CPU and in evaluation mode. Python code
+    in its folder is not run. Raises SourceError, UnavailableError.
     """
     if _is_coded(model):
         from agent_forge.weights.formats import decompression
@@ -155,7 +154,7 @@ def load(
 def load_tokenizer(
     model: str | Path, home: Home | str | Path | None = None
 ) -> Tokenizer | PreTrainedTokenizerBase:
-    """Load a model's tokenizer, by the same names; return it for transformers.
+    """Return a model's tokenizer as an object of transformers, by the same names as `load`.
 
         tokenizer = forge.load_tokenizer("models/base")
         print(tokenizer("def add(a, b):").input_ids)
@@ -172,12 +171,12 @@ def load_tokenizer(
 
 
 def _is_coded(model: str | Path) -> bool:
-    """Return True if a model is a file of coded weights."""
+    """Return True if `model` is the path of a file of coded weights."""
     return str(model).endswith(model_card.CODED) and Path(model).is_file()
 
 
 def _folder(model: str | Path, home: Home | str | Path | None) -> str:
-    """Return the folder of a model, made if need be. Raises SourceError, UnavailableError."""
+    """Return the path of a model's folder, made if missing. Raises SourceError, UnavailableError."""
     from agent_forge.weights.folders.sources import resolve
     from agent_forge.weights.storage.model_origin import Finder
 
@@ -185,11 +184,11 @@ def _folder(model: str | Path, home: Home | str | Path | None) -> str:
 
 
 def load_coded(file: str | Path, dtype: torch.dtype | None = None) -> PreTrainedModel:
-    """Return the causal language model of transformers in a file that `forge` wrote.
+    """Return the causal language model of transformers in a coded file that `forge` wrote.
 
         coded = forge.load_coded("small/model.forge")
 
-    `dtype`: a torch dtype for all weights; None: the model's own. Raises SourceError, TamperedError.
+    `dtype` is a torch dtype for all weights; None is the model's. Raises SourceError, TamperedError.
     """
     from agent_forge.weights.formats.decompression import load_model
 
@@ -197,7 +196,7 @@ def load_coded(file: str | Path, dtype: torch.dtype | None = None) -> PreTrained
 
 
 def load_coded_tokenizer(file: str | Path) -> PreTrainedTokenizerBase:
-    """Return the tokenizer in a file of coded weights.
+    """Return the tokenizer in a file of coded weights, as an object of transformers.
 
         coded_tokenizer = forge.load_coded_tokenizer("small/model.forge")
 
@@ -209,10 +208,10 @@ def load_coded_tokenizer(file: str | Path) -> PreTrainedTokenizerBase:
 
 
 def named(home: Home, model: Any) -> str:
-    """Return a model as a text that names it; a loaded module is written into the home folder.
+    """Return the path or name of a model; a loaded module is first written into the home folder.
 
-    It needs `config.name_or_path`, and a tokenizer there, to be measured on text. Raises ConfigError,
-    NotFoundError.
+    A module's tokenizer is that of its `config.name_or_path`. Raises ConfigError if the config has no
+    such path, NotFoundError if there is no tokenizer.
     """
     if isinstance(model, str | Path):
         return str(model)
@@ -226,7 +225,7 @@ def named(home: Home, model: Any) -> str:
 
 
 def handed(over: Mapping[str, object], name: str) -> Any:
-    """Return what one phase hands over to the next under a name. Raises ConfigError."""
+    """Return the value of `name` in a phase's hand-over. Raises ConfigError if it is missing."""
     if name not in over:
         raise ConfigError(
             f"what is handed over has no {name!r}; it has {', '.join(over) or 'nothing'}."
@@ -235,9 +234,9 @@ def handed(over: Mapping[str, object], name: str) -> Any:
 
 
 def _save(module: Any, weights: dict[str, Any], folder: Path) -> None:
-    """Write weights, config and the tokenizer of the place that the module was loaded from.
+    """Write weights and config into `folder`, and the tokenizer of the module's `name_or_path`.
 
-    Raises ConfigError if that place is not known, NotFoundError if it has no tokenizer.
+    Raises ConfigError if that path is not known, NotFoundError if it has no tokenizer.
     """
     from agent_forge.weights.architectures.auto_config import AutoTokenizer
     from agent_forge.weights.folders.checkpoint import SHARD_BYTES, write_weights

@@ -40,12 +40,12 @@ class Run(RecordedRun):
         read.plot()  # a matplotlib Figure; also while the run lives
         read.lineage()  # the family of its result
 
-    `name` is the run's name, its id or the beginning of the id. A run that is not of merging has the
-    tables of its kind, and `plot("loss")` draws one of its panels (`forge show RUN` lists them).
+    `name` is the run's name, its id or the beginning of the id. Runs of other kinds have other tables,
+    and `plot("loss")` draws one of their panels (`forge show RUN` lists them).
     """
 
     def __new__(cls, name: str, home: Home | str | Path | None = None) -> Any:
-        """Return the run's own class, if its kind has one. Raises NotFoundError, UnavailableError."""
+        """Return a MergingRun for a merging run, else a Run. Raises NotFoundError, UnavailableError."""
         with closing(Home.at(home).open_store()) as store:
             stream = repository.named_stream(store, finding.full_name(store, name))
         if stream.startswith(f"{RunState.kind}/"):
@@ -53,7 +53,7 @@ class Run(RecordedRun):
         return super().__new__(cls)
 
     def plot(self, panel: str = "") -> Figure:
-        """Return a panel as a matplotlib Figure; without a name, the first. Raises NotFoundError."""
+        """Return a panel as a matplotlib Figure; "" is the first panel. Raises NotFoundError."""
         from agent_forge.worker.exports import panel_picture
 
         chosen = self.panel(panel) if panel else self.overview.panels[0]
@@ -71,13 +71,13 @@ def ask(
     reason: str | None = None,
     home: Home | str | Path | None = None,
 ) -> None:
-    """Ask something of a run, by a word that is chosen while the program runs.
+    """Record a command for a run: "pause", "cancel", "rename" or another `word`.
 
         forge.ask("20261121-3fa9c1", "pause", reason="the GPU is needed")
 
     `run` is its name, its id or the beginning of the id. `word` is the name of one of the functions
-    `pause`, `resume`, `cancel`, `retry`, `priority`, `rename` and `override`, and `value` is what that
-    function takes beside the run. Raises ConflictError if the run is not in a state for it,
+    `pause`, `resume`, `cancel`, `retry`, `priority`, `rename` and `override`, and `value` is the second
+    argument of that function. Raises ConflictError if the run's state does not allow the command,
     NotFoundError, ConfigError.
     """
     place = Home.at(home)
@@ -86,7 +86,7 @@ def ask(
 
 
 def _function(word: str) -> Callable[..., None]:
-    """Return the function of a word of the table, with its signature, words and example."""
+    """Return the public function for a command, with its signature, docstring and example."""
     entry = control_of(word)
     form = inspect.Parameter
     parameters = [form("run", form.POSITIONAL_OR_KEYWORD, annotation="str")]
@@ -109,14 +109,14 @@ def _function(word: str) -> Callable[..., None]:
     function.__name__ = function.__qualname__ = word
     function.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]
     function.__doc__ = (
-        f"{entry.line}\n\n    forge.{word}({_example(entry)})\n\n{entry.more} It is what "
-        f"`forge {word}` does. Raises ConflictError if the run is not in a state for it, NotFoundError."
+        f"{entry.line}\n\n    forge.{word}({_example(entry)})\n\n{entry.more} `forge {word}` does the "
+        "same. Raises ConflictError if the run's state does not allow it, NotFoundError."
     )
     return function
 
 
 def _example(entry: Control) -> str:
-    """Return the arguments of a word's example, as Python has them."""
+    """Return the arguments of a command's example as Python source: `"20261121-3fa9c1", 5`."""
     words = shlex.split(entry.example)
     options = dict(pairwise(words))
     arguments: list[object] = [EXAMPLE]
@@ -145,11 +145,11 @@ def fork(
     reason: str | None = None,
     home: Home | str | Path | None = None,
 ) -> str:
-    """Branch a run: its history up to a place, a future of its own. Return the new run's id.
+    """Begin a run that shares another run's history up to a place; return the new run's id.
 
         branch = forge.fork(best.run, generation=0, settings={"seed": 1})
 
-    `at` is the number of the event after which the fork begins; `generation` is the generation of a
+    `at` is the number of the last event that both runs share; `generation` is the generation of a
     merging run that the fork closes by its own settings. Give one of both. Nothing is copied, and the
     first run stays as it is. `carry_on` carries the fork to its end. Raises ConfigError, NotFoundError,
     TamperedError.
@@ -161,14 +161,14 @@ def fork(
 
 
 def carry_on(run: str, home: Home | str | Path | None = None) -> Ended:
-    """Carry a run that is recorded to its end; return what it gives.
+    """Carry a recorded run to its end; return its models and figures.
 
         changed = forge.carry_on(branch)
         print(changed["champion"])
 
-    The run may be a fork, or one that was submitted, interrupted, resumed or retried. A run that has
-    completed gives its results at once. It is what `forge start --resume RUN` does. Raises
-    RunFailedError, RunCancelledError, NotFoundError.
+    The run may be a fork, or one that was submitted, interrupted, resumed or retried. A completed run
+    gives its results at once. `forge start --resume RUN` does the same. Raises RunFailedError,
+    RunCancelledError, NotFoundError.
     """
     place = Home.at(home)
     with closing(place.open_store()) as store:

@@ -1,4 +1,4 @@
-"""Runs of any kind and pipelines from Python: a script that is started again goes on where it was."""
+"""`run` and `PipelineOrchestrator`: runs of any kind from Python; an equal call goes on with a run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Ended:
         print(made["base"], made.models)  # names as every command takes them
         print({name: figure.value for name, figure in made.figures.items()})
 
-    `made["base"]` is the model with the role base. Raises NotFoundError for a role that there is not.
+    `made["base"]` is the model with the role base. An unknown role raises NotFoundError.
     `made.items` names the items that the run has measured on, as `data` of another call.
     """
 
@@ -51,7 +51,7 @@ class Ended:
     figures: Mapping[str, Figure]
 
     def __getitem__(self, role: str) -> str:
-        """Return the name of the model with a role. Raises NotFoundError."""
+        """Return the name, as every command takes it, of a role's model. Raises NotFoundError."""
         if role not in self.models:
             names = ", ".join(self.models) or "none"
             raise NotFoundError(f"run {self.run} gives no model {role!r}. It gives {names}.")
@@ -83,12 +83,11 @@ def run(
         print(best["champion"], best.figures["lead_over_sources"].value)
 
     `kind` is one of `forge kinds`, `config` has [its settings](settings.md). `models` has a model, or
-    several, for each role; `data` has files and folders, or the `items` of another run. A call that
-    asks for the same thing means the same run, as a command does: a run that was interrupted goes on,
-    and a run that has ended gives its result ([the same request](history.md#the-same-request)). `key`
-    begins a run beside an equal one. Input that cannot be used is refused before any work. Raises
-    ConfigError, DataError, SourceError, UnavailableError, ConflictError, RunFailedError,
-    RunCancelledError.
+    several, for each role; `data` has files and folders, or the `items` of another run. An equal call
+    means the same run, as with commands: a run that was interrupted goes on, and a run that has ended
+    gives its result ([the same request](history.md#the-same-request)). `key` begins a run beside an
+    equal one. Input that cannot be used is refused before any work. Raises ConfigError, DataError,
+    SourceError, UnavailableError, ConflictError, RunFailedError, RunCancelledError.
     """
     at = Home.at(home)
     roles = {role: [m] if isinstance(m, str) else list(m) for role, m in (models or {}).items()}
@@ -100,15 +99,15 @@ def run(
 
 
 class PipelineOrchestrator:
-    """A pipeline, phase by phase.
+    """A pipeline, run as a whole or phase by phase.
 
         with forge.PipelineOrchestrator("examples/speedrun.toml") as pipeline:
             first = pipeline.run_single_phase(1)
             report = pipeline.run_full_pipeline()
 
     `config` is a [TOML file](pipelines.md#the-file), or its content as a mapping. The same content in
-    the same home means the same pipeline, and that of `forge pipeline run`. With `reuse`, a phase that
-    would be equal to a completed run takes that run's result.
+    the same home means the same pipeline, as with `forge pipeline run`. With `reuse`, a phase that
+    would equal a completed run takes that run's result.
     """
 
     def __init__(
@@ -130,7 +129,7 @@ class PipelineOrchestrator:
         self.run = ""
 
     def __enter__(self) -> Self:
-        """Check the pipeline whole and submit it, or find it. Raises ConfigError."""
+        """Check and submit the pipeline, or find the equal one; return self. Raises ConfigError."""
         self._store = self._home.open_store()
         try:
             self.run = submitted(self._home, self._store, self._asked, self._key, self._fields)
@@ -146,7 +145,7 @@ class PipelineOrchestrator:
         self._store = None
 
     def run_full_pipeline(self) -> dict[str, object]:
-        """Carry the pipeline to its end; return its report.
+        """Carry the pipeline to its end; return its report, as JSON values.
 
         Raises RunFailedError, RunCancelledError.
         """
@@ -154,10 +153,10 @@ class PipelineOrchestrator:
         return kinds.of(state.kind).report(state, ())
 
     def run_single_phase(self, number: int) -> Ended:
-        """Carry the pipeline on until a phase has ended, those before it first; return what it gives.
+        """Carry the pipeline on until a phase has ended; return that phase's models and figures.
 
-        `number` is from 1. Raises ConfigError for a phase that there is not, RunFailedError,
-        RunCancelledError.
+        The first phase has `number` 1, and earlier phases run first. Raises ConfigError for a number
+        without a phase, RunFailedError, RunCancelledError.
         """
         config = kinds.of("pipeline").parse(self._asked.config)
         if not 1 <= number <= len(config.phases):
@@ -177,7 +176,7 @@ class PipelineOrchestrator:
         return repository.load_of(PipelineState, self._store, self.run)
 
     def _carried(self, until: int | None) -> PipelineState:
-        """Carry the pipeline on, to its end or until a phase has ended; return its state."""
+        """Carry the pipeline on until phase `until` has ended (None: all); return the last state."""
         self._now()
         assert self._store
         states: list[PipelineState] = []
@@ -194,7 +193,7 @@ class PipelineOrchestrator:
 
 
 def _placed(kind: str, data: str) -> str:
-    """Return data with an absolute path, so that the call means it from any folder; RUN:items stays."""
+    """Return `data` with its path absolute, so that it is the same from any folder; keep RUN:items."""
     return data if data.endswith(f":{delegation.ITEMS}") else kinds.of(kind).placed(data)
 
 
@@ -205,9 +204,9 @@ def submitted(
     key: str | None,
     fields: Mapping[str, object] = MappingProxyType({}),
 ) -> str:
-    """Check and record a run, or find the one of the same request; return its name.
+    """Check and record a run, or find that of an equal request; return the run's name.
 
-    `fields` has further fields of `submitted`. Raises ForgeError.
+    `fields` are further fields of the event `submitted`. Raises ForgeError.
     """
     with_files = delegation.with_items(store, Artifacts.of(home), request)
     plan = submit.plan(with_files, Lookup(named=Finder(home, log.info)))
@@ -216,13 +215,13 @@ def submitted(
 
 
 def _check(plan: Plan) -> None:
-    """Raise the errors that a start of the run would raise; log what a user should know."""
+    """Raise the ForgeError that a start of the run would raise; log the warnings."""
     for warning in submit.check(plan).warnings:
         log.warning("%s", warning)
 
 
 def ended_of(state: State) -> Ended:
-    """Return what a run that has completed gives."""
+    """Return the models and figures of a completed run."""
     kind = kinds.of(state.kind)
     models = {role: f"{state.run}:{m.recipe_id}" for role, m in kind.results(state).items()}
     return Ended(state.run, state.kind, models, kind.figures(state))

@@ -1,4 +1,4 @@
-"""The home, its sessions and its model registry from Python: thin calls over the log."""
+"""`open` (a home folder), `ModelRegistry` and `sessions`: thin calls over the log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agent_forge.worker.commands import sessions as session_commands
 
 
 class ModelRegistry:
-    """Models and sessions of a home. What runs make enters the registry by itself.
+    """Registry of a home's models and sessions. Models that runs make are registered by their runs.
 
         registry = forge.ModelRegistry()
         registry.create_session("session_001", {"base": "models/base"})
@@ -26,11 +26,11 @@ class ModelRegistry:
         registry.update_session_progress("session_001", "phase1", 25.0)
         print([model["name"] for model in registry.models()])
 
-    A session groups the models of one script, and has its progress.
+    A session groups the models of one script and shows the script's progress.
     """
 
     def __init__(self, home: Home | str | Path | None = None) -> None:
-        """Use a home folder; none: the one that the environment names."""
+        """Use the home folder `home`, by default that of the environment."""
         self._home = Home.at(home)
 
     @contextmanager
@@ -44,7 +44,7 @@ class ModelRegistry:
     # ---- sessions ------------------------------------------------------------------------------
 
     def create_session(self, name: str, config: Mapping[str, object] | None = None) -> Session:
-        """Begin a session, or find the one of this name and config.
+        """Begin a session, or find the one of this name and config; return it.
 
         Raises ConfigError, and ConflictError if a session of this name has another config.
         """
@@ -52,12 +52,12 @@ class ModelRegistry:
             return session_commands.create(store, name, config or {})
 
     def update_session_progress(self, name: str, phase: str, percent: float) -> Session:
-        """Record how far a phase of a session is, 0 to 100. Raises ConfigError, NotFoundError."""
+        """Record a phase's progress, 0-100; return the session. Raises ConfigError, NotFoundError."""
         with self._store() as store:
             return session_commands.progress(store, name, phase, percent)
 
     def session(self, name: str) -> Session:
-        """Return a session. Raises NotFoundError."""
+        """Return the session of a name: progress, models, config. Raises NotFoundError."""
         with self._store() as store:
             return session_list.found(store, name)
 
@@ -78,7 +78,7 @@ class ModelRegistry:
         metrics: Mapping[str, float] | None = None,
         lineage: Sequence[str] = (),
     ) -> str:
-        """Read and hash a model folder and record it; return its id.
+        """Hash a model folder and record it; return the model's id.
 
         `lineage` has ids or names of the models that it was made from. Raises SourceError if the folder
         is not a model, NotFoundError if a parent or the session is not known.
@@ -92,7 +92,7 @@ class ModelRegistry:
             return id_
 
     def model(self, name: str) -> dict[str, Any]:
-        """Return a model by id, the beginning of an id, or name.
+        """Return a model's registry entry by id, the beginning of an id, or name.
 
         Raises NotFoundError, and AmbiguousError if several models match.
         """
@@ -100,13 +100,13 @@ class ModelRegistry:
             return model_registry.find(store, name)
 
     def models(self, kind: str | None = None, query: str = "") -> list[dict[str, Any]]:
-        """Return the newest thousand models of a kind whose name, id, run or path has `query`."""
+        """Return the newest thousand entries of a kind whose name, id, run or path contains `query`."""
         with self._store() as store:
             return model_registry.listed(store, kind, query)[0]
 
 
 def open(folder: str | Path | None = None, database: str | None = None) -> Home:
-    """Open the home in a folder, or that of the environment; return it for `home=` of other calls.
+    """Open the home in a folder, or the environment's; return it, for `home=` of other calls.
 
         home = forge.open("my-home")
         registry = forge.ModelRegistry(home)
@@ -129,6 +129,6 @@ def sessions(home: Home | str | Path | None = None) -> list[Session]:
         for session in forge.sessions():
             print(session.name, session.progress, session.models)
 
-    A session groups the models that a script of your own makes; `ModelRegistry` begins one.
+    A session groups the models that your script makes; `ModelRegistry` begins one.
     """
     return ModelRegistry(home).sessions()

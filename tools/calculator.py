@@ -6,8 +6,7 @@
     power   = atom ["**" signed]
     atom    = NUMBER | "(" sum ")"
 
-Nothing is evaluated as a program. Values are fractions, so 0.1 + 0.2 is 0.3; operators bind as in
-Python.
+No Python code is evaluated. Values are fractions, so 0.1 + 0.2 is 0.3. Operators bind as in Python.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from fractions import Fraction
 
 from agent_forge.tools.calls import ToolError
 
-#: Bits of a numerator or denominator, depth of brackets, and characters: more is an error.
+#: Limits: bits of a numerator or denominator, depth of brackets, and characters of an expression.
 BITS, DEPTH, CHARACTERS = 4_096, 50, 500
 _TOKEN = re.compile(r"\s*(?:(\d+(?:\.\d+)?)|(\*\*|//|[-+*/%()]))", re.ASCII)
 
@@ -34,19 +33,19 @@ _PRODUCTS: Mapping[str, _Operator] = {
 
 
 class Calculator:
-    """`calc: (17 + 5) * 3` → `66`."""
+    """Tool `calc`: `calc: (17 + 5) * 3` → `66`."""
 
     usage = "EXPRESSION: the exact value, with + - * / // % ** and brackets"
 
     def run(self, arguments: str) -> str:
-        """Return the value of an expression. Raises ToolError."""
+        """Return an expression's value as text: `66`, `0.3` or `1/3`. Raises ToolError."""
         return _text(evaluate(arguments))
 
 
 def evaluate(expression: str) -> Fraction:
     """Return the exact value of an expression.
 
-    Raises ToolError for what is no expression, a division by zero, and a number that is too large.
+    Raises ToolError for a syntax error, a division by zero or a number that is too large.
     """
     if len(expression) > CHARACTERS:
         raise ToolError(f"the expression is longer than {CHARACTERS} characters")
@@ -58,7 +57,7 @@ def evaluate(expression: str) -> Fraction:
 
 
 def _tokens(expression: str) -> list[str]:
-    """Return numbers and operators. Raises ToolError for any other character."""
+    """Return the expression's numbers and operators as texts. Raises ToolError for other characters."""
     tokens, at, text = list[str](), 0, expression.strip()
     while at < len(text):
         match = _TOKEN.match(text, at)
@@ -76,7 +75,7 @@ class _Parser:
         self.rest = tokens
 
     def _next(self, choices: Mapping[str, object] | str) -> str | None:
-        """Return and remove the next token if it is wanted."""
+        """Remove and return the next token if it is one of `choices`; else return None."""
         return self.rest.pop(0) if self.rest and self.rest[0] in choices else None
 
     def sum(self, depth: int) -> Fraction:
@@ -137,7 +136,7 @@ def _bounded(value: Fraction) -> Fraction:
 
 
 def _text(value: Fraction) -> str:
-    """Return a whole number, a decimal if it ends, or else a fraction in lowest terms."""
+    """Return a value as text: a whole number, a finite decimal, or else a fraction in lowest terms."""
     if value.denominator == 1:
         return str(value.numerator)
     rest, places = value.denominator, 0

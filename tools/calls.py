@@ -10,8 +10,8 @@ The form `chat` is the one that chat templates of tool-using models render (Herm
 
     <tool_call>{"name": "calc", "arguments": {"input": "17 + 5"}}</tool_call>
 
-and the result is a message of the role `tool`. `Tool` is the interface of a tool; the sizes of its
-input and output are bounded.
+and the result is a message of the role `tool`. `Tool` is the interface of a tool; the lengths of its
+input and output are limited.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ class Form(Protocol):
 
     @property
     def name(self) -> str:
-        """The name in settings."""
+        """The form's name in settings: "chat", "tags", "brackets" or "words"."""
         ...
 
     @property
     def close(self) -> str:
-        """The text at which a call has ended."""
+        """The mark that ends a call."""
         ...
 
     def written(self, call: Call) -> str:
-        """Return a call as a model writes it."""
+        """Return the text of a call as a model writes it, with its marks."""
         ...
 
     def parse(self, reply: str) -> Call | None:
-        """Return the last call of a text that ends with one; None if it has none. Raises ToolError."""
+        """Return the call that ends a reply; None if no call ends it. Raises ToolError."""
         ...
 
     def result(self, output: str) -> str:
-        """Return a tool's output as it is written after a call."""
+        """Return a tool's output as the text that follows a call, with its marks."""
         ...
 
 
 @dataclass(frozen=True)
 class MarkedCalls:
-    """Calls and results between marks."""
+    """Form of calls in which calls and results stand between marks."""
 
     name: str
     open: str
@@ -67,11 +67,11 @@ class MarkedCalls:
     after: str
 
     def written(self, call: Call) -> str:
-        """Return a call between its marks."""
+        """Return the text `TOOL: ARGUMENTS` between the marks of a call."""
         return f"{self.open}{call.tool}: {call.arguments}{self.close}"
 
     def parse(self, reply: str) -> Call | None:
-        """Return the last call of a text, if that has ended. Raises ToolError for a malformed one."""
+        """Return the call that ends a reply, else None. Raises ToolError for a malformed call."""
         inner = _between(reply, self.open.strip(), self.close.strip())
         if inner is None:
             return None
@@ -81,7 +81,7 @@ class MarkedCalls:
         return Call(tool.strip(), arguments.strip())
 
     def result(self, output: str) -> str:
-        """Return an output between its marks."""
+        """Return the output between the marks of a result."""
         return f"{self.before}{output}{self.after}"
 
 
@@ -92,18 +92,18 @@ WORDS = MarkedCalls("words", "call ", " end", " result ", " end ")
 
 @dataclass(frozen=True)
 class Chat:
-    """Calls as JSON, and results as messages of a chat template."""
+    """Form of calls in which calls are JSON, and results are messages of the chat template."""
 
     name = "chat"
     open, close = "<tool_call>", "</tool_call>"
 
     def written(self, call: Call) -> str:
-        """Return a call as JSON between its marks."""
+        """Return the call as JSON text between `<tool_call>` marks."""
         body = {"name": call.tool, "arguments": {"input": call.arguments}}
         return f"{self.open}\n{json.dumps(body)}\n{self.close}"
 
     def parse(self, reply: str) -> Call | None:
-        """Return the last call of a text, if that has ended. Raises ToolError for a malformed one."""
+        """Return the call that ends a reply, else None. Raises ToolError for a malformed call."""
         inner = _between(reply, self.open, self.close)
         if inner is None:
             return None
@@ -116,7 +116,7 @@ class Chat:
         return call
 
     def result(self, output: str) -> str:
-        """Return an output as it is: the chat template writes what stands around it."""
+        """Return the output unchanged: the chat template writes its marks."""
         return output
 
 
@@ -126,7 +126,7 @@ FORMS: Mapping[str, Form] = {form.name: form for form in (CHAT, TAGS, BRACKETS, 
 
 
 def _between(reply: str, opened: str, closed: str) -> str | None:
-    """Return the text between the last opening mark and the closing one that ends a text."""
+    """Return the text between the last opening mark and a final closing mark; None if missing."""
     text = reply.rstrip()
     if not text.endswith(closed):
         return None
@@ -139,7 +139,7 @@ def _between(reply: str, opened: str, closed: str) -> str | None:
 
 
 def description(form: Form, tools: Mapping[str, Tool]) -> str:
-    """Return the prompt that tells a model of tools, and how to call them."""
+    """Return the prompt that lists the tools and says how to call them."""
     listed = "\n".join(f"{name}: {tool.usage}" for name, tool in tools.items())
     example = form.written(Call(next(iter(tools)), "..."))
     return (
@@ -149,7 +149,7 @@ def description(form: Form, tools: Mapping[str, Tool]) -> str:
 
 
 def schemas(tools: Mapping[str, Tool]) -> list[dict[str, object]]:
-    """Return tools as chat templates take them: JSON schemas of functions."""
+    """Return the tools as JSON schemas of functions, as chat templates take them."""
     argument = {"type": "object", "properties": {"input": {"type": "string"}}}
     return [
         {
@@ -164,12 +164,12 @@ def schemas(tools: Mapping[str, Tool]) -> list[dict[str, object]]:
     ]
 
 
-#: Characters of a call's arguments, and of a tool's output: what is beyond is cut, and said.
+#: Characters of a call, beyond which it is an error; and of a tool's output, beyond which it is cut.
 LONGEST_CALL, LONGEST_OUTPUT = 4_096, 400
 
 
 class ToolError(Exception):
-    """A tool cannot do what a call asks for; the message is what the model reads."""
+    """A call that a tool cannot carry out; the model reads the message."""
 
 
 class Tool(Protocol):
@@ -181,12 +181,12 @@ class Tool(Protocol):
         ...
 
     def run(self, arguments: str) -> str:
-        """Return the tool's output. Raises ToolError."""
+        """Carry out a call with these arguments; return the tool's output. Raises ToolError."""
         ...
 
 
 def cut(text: str, limit: int = LONGEST_OUTPUT) -> str:
-    """Return a text of at most `limit` characters and a note of how many were cut."""
+    """Return `text`, or its first `limit` characters and a note of how many were cut."""
     if len(text) <= limit:
         return text
     return f"{text[:limit]} [cut: {len(text) - limit} more characters]"

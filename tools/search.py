@@ -23,12 +23,12 @@ K1, B = 1.2, 0.75
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text: letters and digits, in lower case."""
+    """Return the words of a text in order, of letters, digits and underscores, in lower case."""
     return re.findall(r"\w+", text.lower())
 
 
 class Index:
-    """The word counts of a corpus."""
+    """Search index: the word counts of a corpus."""
 
     def __init__(self, documents: Sequence[str]) -> None:
         """Count the words of all documents."""
@@ -39,7 +39,7 @@ class Index:
         self._holding = Counter(word for count in self._counts for word in count)
 
     def scores(self, query: str) -> list[float]:
-        """Return the BM25 score of every document."""
+        """Return the BM25 score of every document, in the corpus' order; 0 if no word is shared."""
         query_words = dict.fromkeys(words(query))
         return [
             math.fsum(self._weight(word, count[word], length) for word in query_words if count[word])
@@ -62,16 +62,16 @@ class Index:
 
 
 class Search:
-    """`search: WORDS` → the document that fits best."""
+    """Tool `search`: `search: WORDS` → the document that fits best."""
 
     usage = "WORDS: the document of the corpus that fits best"
 
     def __init__(self, documents: Sequence[str]) -> None:
-        """Search in some documents."""
+        """Make the index of the documents."""
         self._index = Index(documents)
 
     def run(self, arguments: str) -> str:
-        """Return the best document. Raises ToolError if none has one of the words."""
+        """Return the text of the best document. Raises ToolError if none has any of the words."""
         documents = self._index.best(arguments)
         if not documents:
             raise ToolError("no document has these words")

@@ -1,14 +1,14 @@
-"""Tools of a task: Python in the sandbox, tables, memory stores and repositories. Errors are texts.
+"""Tools of a task, and the data that they work on: a table, documents, memory and a repository.
 
 The memory stores are files, each replaced as a whole, so that a killed process leaves the old or the
 new one:
 
-    FOLDER/semantic.json   key → text; a key is written over
-    FOLDER/episodic.json   texts in the order in which they came; the oldest is dropped if it is full
-    FOLDER/working.json    a few keys; the one that was used least recently is dropped if it is full
+    FOLDER/semantic.json   key → text; a new text replaces the old one of its key
+    FOLDER/episodic.json   texts in the order in which they came; a full store drops the oldest
+    FOLDER/working.json    a few keys; a full store drops the least recently used
 
 A repository is a few Python files in memory whose lines can be changed. Files become modules in their
-order, so a later one may import from earlier ones. A test is `assert CALL == VALUE`; the call is
+order, so a later file may import from earlier ones. A test is `assert CALL == VALUE`; the call is
 evaluated in the last file, and the value never enters the sandbox.
 """
 
@@ -35,7 +35,7 @@ NAMES = ("calc", "table", "search", "put", "get", "python", "edit", "test")
 
 @dataclass(frozen=True)
 class Answer:
-    """Output of a call."""
+    """Outcome of a call."""
 
     output: str
     #: True if the call ran without an error.
@@ -72,9 +72,9 @@ class Toolbox:
         }
 
     def answer(self, call: Call) -> Answer:
-        """Carry out a call. An error of the tool is a text; the output has a bounded length.
+        """Carry out a call; return its output, or its error as text, cut to a limit.
 
-        Raises SandboxUnavailableError: that says nothing about the call.
+        Raises SandboxUnavailableError, which does not mean that the call was wrong.
         """
         tool = self.tools.get(call.tool)
         if tool is None:
@@ -86,7 +86,7 @@ class Toolbox:
 
 
 def usable(names: Collection[str]) -> dict[str, Tool]:
-    """Return some of the tools over an empty world, for what they tell of themselves."""
+    """Return {name: tool} of `names` over an empty world; only their `usage` is of use."""
 
     def none() -> Sandbox:
         raise ToolError("the tool has no sandbox")
@@ -96,16 +96,16 @@ def usable(names: Collection[str]) -> dict[str, Tool]:
 
 
 class Python:
-    """`python: x = 3; x * x` → `9`. The program runs in the sandbox alone."""
+    """Tool `python`: `python: x = 3; x * x` → `9`. The program runs in the sandbox."""
 
     usage = "PROGRAM: the value of its last expression; statements are separated by ; or lines"
 
     def __init__(self, sandbox: Callable[[], Sandbox]) -> None:
-        """Use the sandbox that `sandbox` returns, once it is needed."""
+        """Store `sandbox`, which is called for each program and returns where it runs."""
         self._sandbox = sandbox
 
     def run(self, arguments: str) -> str:
-        """Return `repr` of the value. Raises ToolError; SandboxUnavailableError without a sandbox."""
+        """Return the last expression's `repr`. Raises ToolError, SandboxUnavailableError."""
         program, last = split(arguments)
         ran = self._sandbox().run(program, [last])
         if ran.why:
@@ -116,7 +116,7 @@ class Python:
 
 
 def split(text: str) -> tuple[str, str]:
-    """Return a program without its last expression, and that expression. Raises ToolError."""
+    """Return (program without its last expression, that expression) as source. Raises ToolError."""
     try:
         body = ast.parse(text.strip()).body
         if not body or not isinstance(body[-1], ast.Expr):
@@ -128,16 +128,16 @@ def split(text: str) -> tuple[str, str]:
 
 
 class Table:
-    """`table: KEY` → the value."""
+    """Tool `table`: `table: KEY` → the value."""
 
     usage = "KEY: the value of a key of the table"
 
     def __init__(self, rows: Mapping[str, str]) -> None:
-        """Look up in `rows`, key → value. Blanks around a key do not count."""
+        """Store `rows`, key → value, with blanks around the keys removed."""
         self._rows = {key.strip(): value for key, value in rows.items()}
 
     def run(self, arguments: str) -> str:
-        """Return the value of a key. Raises ToolError for a key that is not there."""
+        """Return the value of a key. Raises ToolError for a missing key."""
         key = arguments.strip()
         if key not in self._rows:
             raise ToolError(f"there is no key {key[:40]!r}")
@@ -153,7 +153,7 @@ STORES = ("semantic", "episodic", "working")
 
 @dataclass(frozen=True)
 class Store:
-    """One store in a file: [key, text] of every entry, the oldest first."""
+    """Memory store in a file, as a list of [key, text], the oldest entry first."""
 
     file: Path
     most: int
@@ -161,7 +161,7 @@ class Store:
     drops: bool
 
     def entries(self) -> list[tuple[str, str]]:
-        """Return the entries. Raises ToolError for a file that holds none."""
+        """Return (key, text) of all entries, the oldest first. Raises ToolError for a broken file."""
         if not self.file.exists():
             return []
         try:
@@ -171,7 +171,7 @@ class Store:
             raise ToolError(f"the file {self.file.name} holds no memory") from error
 
     def write(self, entries: Sequence[tuple[str, str]]) -> None:
-        """Replace the entries, without the oldest if there are too many. Raises ToolError."""
+        """Replace the file by these entries, or the newest `most` of them. Raises ToolError."""
         if len(entries) > self.most and not self.drops:
             raise ToolError(f"the memory is full: it holds {self.most} entries")
         part = self.file.with_suffix(".part")
@@ -180,10 +180,10 @@ class Store:
 
 
 class Memory:
-    """The three stores of a folder."""
+    """The three memory stores of a folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Keep the stores in an existing folder."""
+        """Use the stores of an existing folder."""
         sizes = {"semantic": FACTS, "episodic": EPISODES, "working": SLOTS}
         self._stores = {
             name: Store(folder / f"{name}.json", most, name != "semantic")
@@ -191,7 +191,7 @@ class Memory:
         }
 
     def put(self, store: str, key: str, text: str) -> None:
-        """Keep a text under a key; an episode is kept beside earlier ones with its key.
+        """Store a text under a key, in place of the old one; an episode does not replace earlier ones.
 
         Raises ToolError for an unknown store, an empty or too long key or text, and a full store.
         """
@@ -203,7 +203,7 @@ class Memory:
         self._store(store).write([*rest, (key, text)])
 
     def get(self, store: str, key: str) -> str:
-        """Return the text of a key; of episodes, the newest. Raises ToolError if there is none."""
+        """Return the newest text of a key. Raises ToolError if there is none."""
         key, entries = key.strip(), self._store(store).entries()
         texts = [text for name, text in entries if name == key]
         if not texts:
@@ -215,7 +215,7 @@ class Memory:
         return texts[-1]
 
     def search(self, store: str, query: str, count: int = 1) -> list[str]:
-        """Return up to `count` texts that fit a query, the best first."""
+        """Return up to `count` entries, as "KEY TEXT", that share a word with a query, best first."""
         entries = self._store(store).entries()
         return Index([f"{key} {text}" for key, text in entries]).best(query, count)
 
@@ -226,15 +226,15 @@ class Memory:
 
 
 class Remember:
-    """`put: KEY = TEXT` keeps a text."""
+    """Tool `put`: `put: KEY = TEXT` stores a text."""
 
     def __init__(self, memory: Memory, store: str = "semantic") -> None:
-        """Keep texts in one of the stores."""
+        """Store the memory and the name of the memory store to write to."""
         self._memory, self._store = memory, store
         self.usage = f"KEY = TEXT: keep a text in the {store} memory"
 
     def run(self, arguments: str) -> str:
-        """Keep a text. Raises ToolError."""
+        """Store the text of `KEY = TEXT`; return "kept". Raises ToolError."""
         key, sign, text = arguments.partition("=")
         if not sign:
             raise ToolError("write KEY = TEXT")
@@ -243,15 +243,15 @@ class Remember:
 
 
 class Recall:
-    """`get: KEY` → the text that is kept under a key."""
+    """Tool `get`: `get: KEY` → the text of a key."""
 
     def __init__(self, memory: Memory, store: str = "semantic") -> None:
-        """Read texts from one of the stores."""
+        """Store the memory and the name of the memory store to read from."""
         self._memory, self._store = memory, store
         self.usage = f"KEY: the text that the {store} memory has under a key"
 
     def run(self, arguments: str) -> str:
-        """Return the text of a key, or the best match of its words. Raises ToolError."""
+        """Return a key's text, or else "KEY TEXT" of the best match of its words. Raises ToolError."""
         try:
             return self._memory.get(self._store, arguments)
         except ToolError:
@@ -261,7 +261,7 @@ class Recall:
             return texts[0]
 
 
-#: Program that makes modules of files, a list of (name, source), and leaves the last one's names.
+#: Program that makes modules of `files`, a list of (name, source), and defines the last one's names.
 _LOAD = """
 def _load(files):
     import sys
@@ -279,15 +279,15 @@ globals().update(_load({files!r}))
 
 
 class Repository:
-    """The files of a task."""
+    """Repository of a task: its Python files, held in memory."""
 
     def __init__(self, files: Mapping[str, str], sandbox: Callable[[], Sandbox]) -> None:
-        """Take copies of files, name → text. `sandbox` returns the place in which tests run."""
+        """Copy `files`, name → text. `sandbox` returns the sandbox in which tests run."""
         self.files = dict(files)
         self._sandbox = sandbox
 
     def replace(self, file: str, number: int, line: str) -> None:
-        """Replace a line, counted from 1; its indentation stays. Raises ToolError."""
+        """Replace line `number` (from 1) of a file; its indentation stays. Raises ToolError."""
         lines = self.files.get(file, "").splitlines()
         if file not in self.files:
             raise ToolError(f"there is no file {file[:40]!r}")
@@ -298,7 +298,7 @@ class Repository:
         self.files[file] = "\n".join(lines) + "\n"
 
     def failing(self, tests: Sequence[str]) -> list[str]:
-        """Return the tests that fail. Raises SandboxUnavailableError."""
+        """Run tests; return those that fail. Raises SandboxUnavailableError."""
         named = [(name.removesuffix(".py"), text) for name, text in self.files.items()]
         source = _LOAD.format(files=named)
         sandbox = self._sandbox()
@@ -310,16 +310,16 @@ class Repository:
 
 
 class Edit:
-    """`edit: FILE LINE TEXT` replaces a line of a repository."""
+    """Tool `edit`: `edit: FILE LINE TEXT` replaces a line of a repository."""
 
     usage = "FILE LINE TEXT: replace a line of a file; its indentation stays"
 
     def __init__(self, repository: Repository) -> None:
-        """Change the files of a repository."""
+        """Store the repository whose lines the tool replaces."""
         self._repository = repository
 
     def run(self, arguments: str) -> str:
-        """Replace a line. Raises ToolError."""
+        """Replace the line of `FILE LINE TEXT`; return "changed". Raises ToolError."""
         parts = arguments.strip().split(maxsplit=2)
         if len(parts) < 3 or not (parts[1].isascii() and parts[1].isdigit()):
             raise ToolError("write FILE LINE TEXT")
@@ -328,15 +328,15 @@ class Edit:
 
 
 class Test:
-    """`test: all` runs the tests of a repository."""
+    """Tool `test`: `test: all` runs the tests of a repository."""
 
     __test__ = False
     usage = "all: the number of tests that fail"
 
     def __init__(self, repository: Repository, tests: Sequence[str]) -> None:
-        """Run these tests."""
+        """Store the repository and its tests."""
         self._repository, self._tests = repository, tests
 
     def run(self, arguments: str) -> str:
-        """Return how many tests fail. Raises SandboxUnavailableError."""
+        """Run the tests; return "N of M tests fail". Raises SandboxUnavailableError."""
         return f"{len(self._repository.failing(self._tests))} of {len(self._tests)} tests fail"

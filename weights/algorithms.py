@@ -15,7 +15,7 @@ _Params = TypeVar("_Params", bound=BaseModel)
 
 
 def find(table: Mapping[str, str], name: str, what: str) -> Any:
-    """Return the class that `table` has for `name`; `what` is the table's subject, for the error.
+    """Return the class that `table` names for `name`; `what` is the table's subject, for the error.
 
     Raises UnknownAlgorithmError.
     """
@@ -36,7 +36,7 @@ def _load(place: str) -> Any:
 
 
 def complete(params: type[BaseModel], values: Mapping[str, object], what: str) -> dict[str, object]:
-    """Return parameters with every default written out, as JSON has them. Raises ConfigError."""
+    """Return name → JSON value of `values` with every default added. Raises ConfigError if invalid."""
     try:
         return params.model_validate(dict(values)).model_dump(mode="json")
     except ValidationError as error:
@@ -46,9 +46,9 @@ def complete(params: type[BaseModel], values: Mapping[str, object], what: str) -
 
 
 def check_complete(params: type[_Params], values: Mapping[str, object], what: str) -> _Params:
-    """Return the parameters of a recipe as a model. Raises ConfigError unless all are written out.
+    """Return a recipe's parameters as a `params` object. Raises ConfigError if a default is left out.
 
-    A default that is left out would give one computation two ids.
+    With a default left out, one computation would have two ids.
     """
     whole = complete(params, values, what)
     if whole != dict(values):

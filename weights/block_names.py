@@ -1,4 +1,4 @@
-"""Blocks of a model, by the names of its tensors and the keys of its config.json. Pure."""
+"""Blocks (layers) of a model, found by the names of its tensors and the keys of config.json. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BLOCK_NUMBERS = (
     "cross_attention_layers",
     "ple_layer_ids",
 )
-#: Ends of the keys of lists that may be as long as the model is deep, and are not about blocks.
+#: Ends of the keys of lists that are not about blocks, though they may have as many entries.
 _OTHER_LISTS = ("_ids", "_id", "architectures", "_multipliers", "_pinpoints", "_section")
 #: Parts of a block that its tensors belong to.
 PARTS = ("attention", "mlp", "rest")
@@ -28,13 +28,13 @@ _TOWER = re.compile(r"(?:^|[._])(?:vision|visual|image|video|audio|speech)")
 
 
 def block_of(name: str) -> int | None:
-    """Return the block that a tensor belongs to; None for embedding, final norm and head."""
+    """Return the number, from 0, of a tensor's block; None for embedding, final norm and head."""
     match = _BLOCK.search(name)
     return int(match[1]) if match else None
 
 
 def rename(name: str, number: int) -> str:
-    """Return the name that a block's tensor has in block `number`. Raises ValueError."""
+    """Return a tensor's name with its block's number replaced by `number`. Raises ValueError."""
     match = _BLOCK.search(name)
     if match is None:
         raise ValueError(f"tensor {name} is in no block")
@@ -42,9 +42,9 @@ def rename(name: str, number: int) -> str:
 
 
 def of_decoder(names: Sequence[str]) -> list[str]:
-    """Return the names of tensors in the decoder's blocks.
+    """Return those of `names` that are in blocks of the decoder; of all blocks if it has none.
 
-    The encoders of images, video and sound in a model have blocks, too, which slices do not mean.
+    A model's encoders of images, video and sound have blocks, too; slices of layers do not mean them.
     """
     inside = [name for name in names if block_of(name) is not None]
     return [name for name in inside if not _TOWER.search(name[: _begin(name)])] or inside
@@ -56,28 +56,28 @@ def of_tower(name: str) -> bool:
 
 
 def _begin(name: str) -> int:
-    """Return where the number of a tensor's block begins in its name."""
+    """Return the index in a tensor's name at which its block's number begins; 0 if it is in none."""
     match = _BLOCK.search(name)
     return match.start(1) if match else 0
 
 
 def count(names: Sequence[str]) -> int:
-    """Return the number of blocks of a model with these tensors."""
+    """Return how many blocks a model with these tensors has: the highest number and 1."""
     return 1 + max((b for name in names if (b := block_of(name)) is not None), default=-1)
 
 
 def decoder(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the settings of the blocks: `text_config`, if a config.json has one, or else all."""
+    """Return the part of a config.json about the decoder: `text_config`, or all without such a key."""
     return config.get("text_config") or config
 
 
 def depth(config: Mapping[str, object]) -> int | None:
-    """Return the number of blocks that a config.json says; None if it does not."""
+    """Return the number of blocks by config.json; None if it has no such key."""
     return next((n for key in COUNT_KEYS if type(n := decoder(config).get(key)) is int), None)
 
 
 def per_block(config: Mapping[str, object]) -> dict[str, list[object]]:
-    """Return the lists of a config.json that have an entry for each block, by their keys."""
+    """Return key → list of those lists of a config.json that have one entry for each block."""
     count = depth(config)
     return {
         key: value
@@ -92,10 +92,10 @@ def per_block(config: Mapping[str, object]) -> dict[str, list[object]]:
 def with_blocks(
     config: Mapping[str, object], blocks: Sequence[tuple[Mapping[str, object], int]]
 ) -> dict[str, object]:
-    """Return a config.json for other blocks: each is (config.json of its model, its number there).
+    """Return `config` for other blocks, each given as (config.json of its model, its number there).
 
-    Lists with an entry for each block take the entries of those blocks, and lists of numbers of
-    blocks (`mlp_only_layers`) the new numbers. A list is set if `config` or the first block's model
+    Lists with an entry for each block take the entries of those blocks. Lists of block numbers
+    (`mlp_only_layers`) take the new numbers. A list is set if `config` or the first block's model
     has it, and left out if one of the models lacks it.
     """
     settings = dict(decoder(config))
@@ -116,13 +116,13 @@ def with_blocks(
 
 
 def _numbers(config: Mapping[str, object], key: str) -> list[int]:
-    """Return a list of numbers of blocks of a config.json; empty if it has none."""
+    """Return the list of block numbers at a key of config.json; empty if it has no such list."""
     value = decoder(config).get(key)
     return value if isinstance(value, list) else []
 
 
 def part_of(name: str) -> str:
-    """Return the part of a block that one of its tensors belongs to.
+    """Return "attention", "mlp" or "rest": the part of a block that a tensor belongs to.
 
     `post_attention_layernorm` belongs to the rest, because `_` follows `attention` in its name.
     """

@@ -1,8 +1,8 @@
 """Buffer pool: a model's memory is reused once nothing references it.
 
-The operating system takes longer to provide a fresh page than a merge takes to fill the page, and
-gives large pages only to large pieces. So a model's tensors lie in one piece, which the next model
-gets.
+The operating system takes longer to provide a fresh page than a merge takes to fill it. Large pages
+are given only to large pieces of memory. So a model's tensors lie in one piece, and the next model
+takes over that piece.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ KEPT = 600_000_000
 #: A piece is reused for a request that needs at least this share of the piece.
 _LEAST = 0.8
 
-#: Unused pieces, by their identity; the oldest first. Every operation on this dict is one step of
+#: id(piece) → unused piece, the oldest first. Every operation on this dict is one step of
 #: the interpreter, because a tensor may be freed in any thread and at any point.
 _waiting: dict[int, Bytes] = {}
 
 
 def take(size: int) -> Bytes:
-    """Return [size] uint8 that begins at a multiple of ALIGNED; its contents are undefined.
+    """Return [size] uint8 at an address that ALIGNED divides; its contents are undefined.
 
-    When the last view of the memory is gone, the memory waits for the next caller.
+    When the last view of the memory is gone, the pool keeps the memory for a later call.
     """
     memory = _waited_for(size + ALIGNED)
     if memory is None:
@@ -42,7 +42,7 @@ def take(size: int) -> Bytes:
 
 
 def drop() -> None:
-    """Give all unused memory back."""
+    """Free all unused memory of the pool."""
     _waiting.clear()
 
 

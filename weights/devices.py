@@ -1,4 +1,4 @@
-"""The devices of this machine, and the errors of their memory. Imports torch only for a GPU."""
+"""Devices of this machine: which a setting means, if it is here, and errors of their memory."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def check_device(device: str, elsewhere: bool = False) -> None:
 
 
 def resolve(device: str, processes: int = 1) -> str:
-    """Return the device that a setting means in this process: auto is a GPU if there is one.
+    """Return a setting's device, "cpu" or "cuda:N": auto is a GPU if there is one for each process.
 
-    A worker's process has one device, which it names in FORGE_DEVICE. `processes` need a GPU each.
+    A worker gives its process one device, named in FORGE_DEVICE; auto is then that device.
     """
     if device != AUTO:
         return device
@@ -48,15 +48,15 @@ def resolve(device: str, processes: int = 1) -> str:
 
 
 def of_process(device: str) -> str:
-    """Return a run's device as this process names it: a worker's process sees one GPU, as cuda:0."""
+    """Return a run's device by its name in this process: a worker's process sees its GPU as cuda:0."""
     local_device = os.environ.get("FORGE_DEVICE") or device
     return local_device if local_device.partition(":")[0] == device.partition(":")[0] else device
 
 
 def of_run(state: Any) -> str:
-    """Return the device that this process does a run's work on.
+    """Return the name of the device, as "cuda:0", that this process does a run's work on.
 
-    Before the start auto is resolved here; after it the run's device is the one that `started` pins.
+    Before the start this function resolves auto; the event `started` then fixes the run's device.
     Raises UnavailableError if that device is not here.
     """
     processes = getattr(state.submitted.config, "processes", 1)
@@ -66,9 +66,9 @@ def of_run(state: Any) -> str:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Return True if the machine or a device had too little memory: no fault of the task.
+    """Return True if an error means too little memory of machine or device, not a fault of the task.
 
-    torch's own error counts only if this process has loaded torch; nothing loads it here.
+    Torch's error counts only if this process has loaded torch; this function does not load it.
     """
     torch = sys.modules.get("torch")
     torch_errors = () if torch is None else (torch.OutOfMemoryError,)

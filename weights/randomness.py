@@ -2,7 +2,7 @@
 
 Philox-4x64 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") keyed by SHA-256 of
 (recipe seed, purpose, tensor name, source index). Lane e of a tensor is 16 bits of word e // 4, so
-every element has its own bits, independent of the thread, shard or order that computes them.
+an element's bits do not depend on the thread, shard or order that computes them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ BLOCK = 16
 
 
 def words(count: int, *parts: str | int) -> NDArray[np.uint64]:
-    """Return [count] raw generator words for these parts."""
+    """Return [count] random words, uint64, of the generator whose key is these parts."""
     return np.random.Philox(key=keys.key(*parts)).random_raw(count)
 
 
 def lanes(count: int, *parts: str | int, start: int = 0) -> NDArray[np.uint16]:
-    """Return [count] 16-bit lanes for these parts, of the elements from `start` on."""
+    """Return [count] random uint16, one an element from `start` on, keyed by these parts."""
     generator = np.random.Philox(key=keys.key(*parts))
     block, skipped = divmod(start, BLOCK)
     if block:
@@ -34,7 +34,7 @@ def lanes(count: int, *parts: str | int, start: int = 0) -> NDArray[np.uint16]:
 
 
 def uniform(count: int, *parts: str | int) -> NDArray[np.float64]:
-    """Return [count] float64 in (0, 1): a word's upper 52 bits, in the middle of their cell."""
+    """Return [count] uniform float64 in (0, 1): (word's upper 52 bits + ½) / 2⁵²."""
     return ((words(count, *parts) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
@@ -44,9 +44,9 @@ def gaussian(count: int, *parts: str | int) -> NDArray[np.float64]:
 
 
 def _poly(x: NDArray[np.float64], coefficients: tuple[float, ...]) -> NDArray[np.float64]:
-    """Evaluate a polynomial by Horner's rule, highest power first.
+    """Return a polynomial's values at `x` by Horner's rule; the highest power's coefficient is first.
 
-    Additions and products only: the same bits on every machine.
+    It adds and multiplies only, so the bits are the same on every machine.
     """
     result = np.full_like(x, coefficients[0])
     for c in coefficients[1:]:
@@ -121,7 +121,7 @@ _ARTANH = tuple(1.0 / k for k in range(31, 0, -2))
 
 
 def _log(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the natural logarithm, computed from basic IEEE arithmetic alone.
+    """Return the natural logarithm of each x > 0, from basic IEEE arithmetic alone.
 
     x = m 2^e with m in [1/√2, √2); log m = 2 artanh((m − 1) / (m + 1)). A library's logarithm may
     differ in the last bit from one version or processor to the next, this logarithm cannot.
@@ -148,8 +148,8 @@ def inverse_normal(p: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def permutation(count: int, *parts: str | int) -> NDArray[np.int64]:
-    """Return [count] a random order of 0 … count − 1: the order of raw words, ties by index.
+    """Return [count] int64, the numbers 0 … count − 1 in a random order: that of raw words.
 
-    Not numpy's own permutation, whose algorithm may change from one version to the next.
+    Numpy's permutation is not used, because its algorithm may change with its version.
     """
     return np.argsort(words(count, *parts), kind="stable").astype(np.int64)

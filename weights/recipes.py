@@ -1,4 +1,4 @@
-"""Recipes that every kind of run shares: what a recipe is, and its three open nodes. Pure.
+"""Recipes that every kind of run shares: their base, and the nodes Source, Transform and Train. Pure.
 
 A recipe names its inputs by id, so recipes form a Merkle graph: an id stands for the whole history
 of a model. Nothing in a recipe depends on the place of files or on the machine that carries it out.
@@ -44,7 +44,7 @@ class RecipeNode(Frozen):
 
 
 def _hash(form: dict[str, object]) -> str:
-    """Return SHA-256 of the canonical JSON of a recipe's fields."""
+    """Return SHA-256 of the canonical JSON of a recipe's fields, 64 hexadecimal digits."""
     return hashlib.sha256(canonical_json(form).encode()).hexdigest()
 
 
@@ -55,7 +55,7 @@ class Source(RecipeNode):
     digest: str
 
     def inputs_used(self) -> tuple[str, ...]:
-        """Return the ids of the recipes whose weights are read: none."""
+        """Return (): a source reads the weights of no other recipe."""
         return ()
 
 
@@ -132,7 +132,7 @@ class Train(RecipeNode):
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
-        """Refuse numbers that contradict each other."""
+        """Return the recipe. Raises ValueError if its steps, rows or streams contradict each other."""
         if not self.first <= self.upto <= self.steps:
             raise ValueError(
                 f"first {self.first}, upto {self.upto}, steps {self.steps}: they must not decrease"
@@ -144,7 +144,7 @@ class Train(RecipeNode):
         return self
 
     def to(self, step: int) -> Train:
-        """Return the recipe of the snapshot after `step` steps. Raises ValueError outside of them."""
+        """Return the recipe of the snapshot after `step` steps. Raises ValueError for no such step."""
         return Train.model_validate({**self.model_dump(), "upto": step})
 
     @property

@@ -1,18 +1,18 @@
 """Singular values of a model's matrices: W = U diag(s) Vᵀ, vectors that scale s, and their training.
 
 The decomposition is in float64, with fixed signs. A column of U and its row of Vᵀ may change their
-signs together. Here the largest entry of the column, by magnitude, is positive; of equal ones the
-first. A decomposed model has three tensors for each matrix: NAME/u [rows, rank], NAME/s [rank], NAME/vt
-[rank, columns], float64, rank = min(rows, columns).
+signs together. Here the column's entry of the largest magnitude (the first if several are equal) is
+positive. A decomposed model has three tensors for each matrix: NAME/u [rows, rank], NAME/s [rank],
+NAME/vt [rank, columns], float64, rank = min(rows, columns).
 
 A vector z scales the singular values of a matrix: W(z) = U diag(s ∘ z) Vᵀ (arXiv 2501.06252).
 Here it is
 
     W(z) = W + U diag(s ∘ (z − 1)) Vᵀ
 
-which is the same but for the rounding of the decomposition, gives W itself at z = 1, and is linear in
-z: a mixture of vectors is the sum of their changes. So experts (vectors) and further models (task
-vectors, arXiv 2212.04089) are mixed alike.
+which differs only by the rounding of the decomposition. It gives W itself at z = 1 and is linear in z,
+so the change of a mixture is the sum of its vectors' changes. Experts (vectors) and further models
+(task vectors, arXiv 2212.04089) are therefore mixed alike.
 
 In a training the vectors are the module's only parameters, by the names of their matrices, so that a
 snapshot of a training is an expert. The frozen weights are neither trained nor stored again.
@@ -33,14 +33,14 @@ from agent_forge.weights.tensors import Weights
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
-#: What the name of a matrix ends with for its three factors.
+#: Ends of the names of a matrix's three factors.
 U, S, VT = "/u", "/s", "/vt"
 
 
 def names(weights: Weights, parts: Collection[str]) -> list[str]:
-    """Return the names of the matrices in some parts of the blocks, sorted.
+    """Return the sorted names of the matrices in these parts of blocks: "attention", "mlp", "rest".
 
-    `parts` are of `block_names.PARTS`. Raises ConfigError if there are none.
+    Raises ConfigError if there are none.
     """
     matrix_names = sorted(
         name
@@ -57,7 +57,7 @@ def names(weights: Weights, parts: Collection[str]) -> list[str]:
 
 
 def factors(matrix: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return U [rows, rank], s [rank], descending, and Vᵀ [rank, columns] of a matrix, float64."""
+    """Return (U [rows, rank], s [rank], descending, Vᵀ [rank, columns]) of a matrix, float64."""
     u, s, vt = torch.linalg.svd(matrix.to(torch.float64), full_matrices=False)
     largest = u.abs().argmax(dim=0)
     signs = torch.where(u[largest, torch.arange(u.shape[1])] < 0, -1.0, 1.0).to(torch.float64)
@@ -65,7 +65,7 @@ def factors(matrix: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Ten
 
 
 def decomposed(weights: Weights, parts: Collection[str]) -> dict[str, torch.Tensor]:
-    """Return the factors of all matrices in some parts. Raises ConfigError, NotFiniteError."""
+    """Return NAME/u, /s, /vt → factor of matrices in `parts`. Raises ConfigError, NotFiniteError."""
     factor_tensors: dict[str, torch.Tensor] = {}
     for name in names(weights, parts):
         if not weights[name].isfinite().all():
@@ -88,14 +88,14 @@ Changes = Mapping[str, torch.Tensor]
 
 
 def ones(factored: Weights) -> dict[str, torch.Tensor]:
-    """Return name of a matrix → the vector that changes nothing, float32 [rank]."""
+    """Return matrix name → vector of ones, float32 [rank], which changes nothing."""
     return {name: torch.ones(len(s)) for name, _, s, _ in matrices(factored)}
 
 
 def of_vectors(factored: Weights, vectors: Weights) -> dict[str, torch.Tensor]:
-    """Return the change that vectors z make, computed in float64.
+    """Return matrix name → change U diag(s ∘ (z − 1)) Vᵀ, float32; matrices with z = 1 are left out.
 
-    `vectors` are float32 [rank] by name of their matrix. Raises SourceError if they do not fit.
+    `vectors` are z, float32 [rank], by name of their matrix. Raises SourceError if they do not fit.
     """
     changes: dict[str, torch.Tensor] = {}
     for name, u, s, vt in matrices(factored):
@@ -111,7 +111,7 @@ def of_vectors(factored: Weights, vectors: Weights) -> dict[str, torch.Tensor]:
 
 
 def of_model(base: Weights, model: Weights) -> dict[str, torch.Tensor]:
-    """Return the task vector of a model: what it has more than the base, float32.
+    """Return the task vector: tensor name → model − base, float32; equal tensors are left out.
 
     Raises SourceError if the two are not of one architecture.
     """
@@ -130,9 +130,9 @@ def of_model(base: Weights, model: Weights) -> dict[str, torch.Tensor]:
 def added(
     base: Weights, changes: Sequence[Changes], factors: Sequence[float]
 ) -> dict[str, torch.Tensor]:
-    """Return base + Σ factor · change in float32, in the order given; untouched tensors as they are.
+    """Return name → base + Σ factor · change, float32, added in order; other tensors are the base's.
 
-    Multiplications and additions are separate operations: the bits are the same on every processor.
+    Multiplications and additions are separate operations, so the bits are the same on every processor.
     """
     weights = dict(base)
     for change, factor in zip(changes, factors, strict=True):
@@ -148,25 +148,25 @@ class Scaled(torch.nn.Module):
     def __init__(
         self, z: torch.nn.Parameter, u: torch.Tensor, s: torch.Tensor, vt: torch.Tensor
     ) -> None:
-        """Keep the factors in float32 on the device of `z`; the parameter stays the caller's."""
+        """Keep U diag(s) and Vᵀ in float32 on the device of `z`; the caller registers `z`."""
         super().__init__()
         self._z = [z]  # in a list: it is registered where it is trained
         self._left = (u * s).to(z.device, torch.float32)
         self._right = vt.to(z.device, torch.float32)
 
     def forward(self, matrix: torch.Tensor) -> torch.Tensor:
-        """Return the scaled matrix."""
+        """Return W(z) of the matrix W, [rows, columns]."""
         with torch.autocast(matrix.device.type, enabled=False):
             return matrix + (self._left * (self._z[0] - 1.0)) @ self._right
 
 
 class Vectors(torch.nn.Module):
-    """The vectors of a model's matrices; called as the model is."""
+    """Module whose parameters are the vectors of a model's matrices; it is called as the model is."""
 
     def __init__(
         self, model: PreTrainedModel, vectors: Weights, factored: Weights, device: str
     ) -> None:
-        """Freeze the model and let its matrices be scaled by copies of the vectors.
+        """Freeze the model, and make copies of the vectors scale its matrices.
 
         Raises KeyError for a matrix that has no vector.
         """
@@ -196,16 +196,16 @@ class Vectors(torch.nn.Module):
         return self._model[0].config
 
     def train(self, mode: bool = True) -> Vectors:
-        """Set the mode of the model beneath, too."""
+        """Set the mode of this module and of the model beneath; return self."""
         self._model[0].train(mode)
         return super().train(mode)
 
     def gradient_checkpointing_enable(self, how: dict[str, object]) -> None:
-        """Let the model beneath compute its blocks again in the backward pass."""
+        """Make the model beneath compute its activations again in the backward pass."""
         model = self._model[0]
         newer = getattr(model, "activation_checkpointing_enable", None)
         (newer or model.gradient_checkpointing_enable)(how)
 
     def forward(self, **arguments: object) -> Any:
-        """Return what the model beneath does with scaled singular values."""
+        """Return the output of the model beneath, with its singular values scaled."""
         return self._model[0](**arguments)

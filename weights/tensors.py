@@ -1,4 +1,4 @@
-"""Tensors of models: names, shapes and rows of tensors in folders, and a model in memory. Pure."""
+"""Types of a model's tensors: shapes, weights by name, rows, and `Model`, a model in memory. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def elements(shape: Shape) -> int:
 
 
 class Rows(Protocol):
-    """Tensor as [rows, columns] that returns stretches of its rows."""
+    """Tensor [rows, columns] whose rows are read by slices."""
 
     @property
     def shape(self) -> torch.Size: ...  # noqa: D102
@@ -38,7 +38,7 @@ class Rows(Protocol):
 
 
 def as_rows(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a [rows, columns] view: an output feature is a row; a vector is a column."""
+    """Return a tensor as a [rows, columns] view, a row an output feature; a vector becomes a column."""
     if tensor.dim() < 2:
         return tensor.reshape(-1, 1)
     return tensor.reshape(tensor.shape[0], prod(tensor.shape[1:]))

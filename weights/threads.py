@@ -1,4 +1,4 @@
-"""Torch's settings of a process that computes: threads, sums on GPUs in one order, room for kernels."""
+"""Settings of torch in a process that computes: threads, the order of sums on GPUs, kept kernels."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from agent_forge.runs.home import threads
 #: cuBLAS' workspaces: with these its products add in the same order every time (cuBLAS Library,
 #: "Results reproducibility"). torch asks for it when deterministic algorithms are on.
 WORKSPACES = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-#: On CPUs oneDNN generates code for every shape of product in bfloat16 that it meets, about 0.4 MB of
-#: memory each. It keeps the last 1,024 by itself, and torch as many again: texts of all lengths fill
-#: both. With 256 a process has half a gigabyte less (docs/benchmarks.md). Read at the first product.
+#: On CPUs oneDNN generates code for every shape of a product in bfloat16, about 0.4 MB of memory each.
+#: By default oneDNN keeps the last 1,024, and so does torch: texts of many lengths fill both caches.
+#: 256 save half a gigabyte a process (docs/benchmarks.md). Both read it at the first product.
 KERNELS = 256
 KERNEL_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 
 
 def set_threads(count: int | None = None) -> None:
-    """Use `count` threads in torch (default: FORGE_THREADS, or every core of this process).
+    """Make torch use `count` threads (default: FORGE_THREADS, or every core of this process).
 
-    On GPUs, matrix products then add in one order; on CPUs fewer kernels are kept in memory.
+    GPUs then add matrix products in one order, and CPUs keep fewer kernels in memory.
     """
     reproducible_products()
     keep_fewer_kernels()
@@ -29,11 +29,11 @@ def set_threads(count: int | None = None) -> None:
 
 
 def reproducible_products() -> None:
-    """Let cuBLAS add in one order, unless the user has chosen workspaces."""
+    """Make cuBLAS add in one order, by an environment variable, unless the user has set it."""
     os.environ.setdefault(*WORKSPACES)
 
 
 def keep_fewer_kernels() -> None:
-    """Let oneDNN and torch keep `KERNELS` generated kernels each, unless the user has chosen."""
+    """Make oneDNN and torch keep `KERNELS` kernels, by environment variables that are not yet set."""
     for name in KERNEL_CACHES:
         os.environ.setdefault(name, str(KERNELS))

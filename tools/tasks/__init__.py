@@ -1,4 +1,4 @@
-"""Tasks whose answers need a tool, in levels: made by a program and checked. Pure but for `episodes`.
+"""Tasks that need a tool, in levels: a program makes and checks them. Only `episodes` does I/O.
 
 An item is a function of (family, level, seed, number), as in `evaluation/task_families/`.
 """
@@ -31,21 +31,21 @@ FAMILIES: Mapping[str, Family] = {
 
 
 def find(name: str) -> Family:
-    """Return a family. Raises ConfigError for a name that none has."""
+    """Return the family of a name. Raises ConfigError for an unknown name."""
     if name not in FAMILIES:
         raise ConfigError(f"there are no tool tasks {name!r}: there are {', '.join(sorted(FAMILIES))}.")
     return FAMILIES[name]
 
 
 def runs_programs(name: str) -> bool:
-    """Return True if the tasks of a family need the sandbox, in which programs run."""
+    """Return True if the family's tools run programs, so that its tasks need the sandbox."""
     return not {"python", "test"}.isdisjoint(find(name).tools)
 
 
 def item(family: str, level: int, seed: int, number: int) -> ToolItem:
-    """Return an item: the same for the same arguments.
+    """Return the item of these arguments, always the same.
 
-    Raises ConfigError for an unknown family, ValueError for a level that there is not.
+    Raises ConfigError for an unknown family, ValueError for an unknown level.
     """
     if not 1 <= level <= LEVELS:
         raise ValueError(f"level {level}: there are levels 1 to {LEVELS}")

@@ -1,4 +1,4 @@
-"""Base of tool tasks: items, and the rule by which an answer is right."""
+"""Base of tool tasks: items, the interface of a family, and the rule by which an answer is right."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from agent_forge.tools.toolbox import World
 
 #: Levels of difficulty: 1 … LEVELS.
 LEVELS = 5
-#: Word after which the answer of a longer reply stands.
+#: Word after which a longer reply states its answer.
 ANSWER = "answer:"
 
 
 @dataclass(frozen=True)
 class ToolItem:
-    """A task of one or several sessions: each begins with nothing but its question."""
+    """A task of one or several sessions, one a question; a session sees nothing of the earlier ones."""
 
     family: str
     level: int
     questions: tuple[str, ...]
-    #: The right answer to the last question; none: the tests of the world's files decide.
+    #: The right answer to the last question; None: the tests of the world's files decide.
     answer: str | None
     world: World
     #: The calls of a solution, by session.
@@ -56,9 +56,9 @@ class Family(Protocol):
 
 
 def right(answer: str, reply: str) -> bool:
-    """Return True if a reply is the answer, or says it after the last "answer:".
+    """Return True if a reply is the answer, or if the answer stands after its last "answer:".
 
-    Blanks do not count, nor does a full stop at the end.
+    Blanks and a full stop at the end do not count.
     """
     lowered = reply.lower()
     at = lowered.rfind(ANSWER)

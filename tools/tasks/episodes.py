@@ -1,8 +1,8 @@
 """Episodes: a model works on tool tasks; its calls are carried out and their results go back to it.
 
 A turn is the text that the model writes until a call or its end; a result follows a call, as context.
-Decoding is greedy, or sampled by key (`evaluation/trajectories/sampling.py`). Turns, their tokens,
-calls and outputs are bounded.
+Decoding is greedy, or sampled by key (`evaluation/trajectories/sampling.py`). The numbers of turns,
+tokens and calls, and the lengths of outputs, are limited.
 
 Without a chat template a session begins with the prompt, the question and a line break. With one, the
 prompt is the system message and the question the user's; in the form `chat` the template also writes
@@ -42,28 +42,28 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds of a session."""
+    """Limits of a session."""
 
-    #: Tokens of a turn, and calls of a session.
+    #: Most tokens of a turn, and most calls of a session.
     tokens: int
     calls: int
 
 
 @dataclass
 class Session:
-    """One session of an episode: its beginning, and turns with results in between."""
+    """One session of an episode: its beginning, and the model's turns with results in between."""
 
     begin: Ids
     #: Turns of the model, [tokens] each, and the ids that follow each call.
     turns: list[Ids] = field(default_factory=list)
     results: list[Ids] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
-    #: True once the model has ended or may say no more.
+    #: True once the model has ended or has reached a limit.
     over: bool = False
     said: str = ""
 
     def before(self, turn: int) -> Ids:
-        """Return the ids before a turn, after the beginning."""
+        """Return the ids of all turns and results before the turn `turn`, [tokens] int32."""
         parts = [np.zeros(0, np.int32)]
         for number in range(turn):
             parts += [self.turns[number], self.results[number]]
@@ -71,7 +71,7 @@ class Session:
 
     @property
     def context(self) -> Ids:
-        """The ids before the next turn."""
+        """The ids before the next turn, [tokens] int32."""
         return np.concatenate([self.begin, self.before(len(self.turns))]).astype(np.int32)
 
 
@@ -108,16 +108,17 @@ class Player:
     def __init__(
         self, model: LocalModel, speech: Speech, bounds: Bounds, sandbox: Callable[[], Sandbox]
     ) -> None:
-        """Let a model speak within bounds; `sandbox` returns where programs run."""
+        """Store the model, speech and limits; `sandbox` returns the sandbox in which programs run."""
         self._model, self._speech, self._bounds, self._sandbox = model, speech, bounds, sandbox
         self._ends = end_tokens(model, speech.tokenizer)
 
     def played(
         self, items: Sequence[ToolItem], prompt: str, tools: bool, key: tuple[str | int, ...] = ()
     ) -> list[Episode]:
-        """Return the episodes of items under a prompt; greedy, or sampled if there is a key.
+        """Let the model work on items under a prompt; return their episodes, one an item in order.
 
-        `tools` is True if the prompt tells of tools. Raises SandboxUnavailableError.
+        Decoding is greedy if `key` is empty, else sampled. `tools` is True if the chat template is to
+        list the tools. Raises SandboxUnavailableError.
         """
         with tempfile.TemporaryDirectory(prefix="forge-tools-") as place:
             boxes = []
@@ -145,7 +146,7 @@ class Player:
         question_number: int,
         key: tuple[str | int, ...],
     ) -> None:
-        """Carry one session of every item to its end."""
+        """Let the model write turns, and answer its calls, until all of these sessions are over."""
         for turn in range(self._bounds.calls + 1):
             open_ = [talk for talk in talks if not talk[1].over and self._fits(talk[1])]
             batches = list(_batches(open_, lambda talk: len(talk[1].context), self._rows))
@@ -171,8 +172,8 @@ class Player:
     def _rows(self, length: int) -> int:
         return min(ROWS, self._model.rows(length + self._bounds.tokens))
 
-    def _take(self, session: Session, box: Toolbox, turn: Ids) -> None:
-        """Add a turn to a session, and the result of its call if it has one."""
+    def _add_turn(self, session: Session, box: Toolbox, turn: Ids) -> None:
+        """Append a turn to a session; carry out its call, if it has one, and append the result."""
         session.turns.append(turn)
         session.said = self._speech.text(turn)
         try:
@@ -192,7 +193,7 @@ class Player:
         session.over = len(session.answers) > self._bounds.calls
 
     def _turns(self, contexts: Sequence[Ids], names: Sequence[tuple[str | int, ...]]) -> list[Ids]:
-        """Return the next turn after each context, [tokens] int32 each."""
+        """Return the model's next turn after each context, [tokens] int32 each."""
         length, limit = max(map(len, contexts)), self._bounds.tokens
         ids = np.zeros((len(contexts), length), np.int64)
         mask = np.zeros((len(contexts), length), np.int64)
@@ -214,7 +215,7 @@ class Player:
 def _batches(
     entries: Sequence[_T], length: Callable[[_T], int], rows: Callable[[int], int]
 ) -> Iterator[list[_T]]:
-    """Yield things of similar length together, the shortest first."""
+    """Yield batches of entries of similar length, the shortest first; `rows(length)` is the size."""
     order = sorted(entries, key=length)
     while order:
         longest = length(order[min(ROWS, len(order)) - 1])
@@ -224,7 +225,7 @@ def _batches(
 
 
 def _solved(episode: Episode, box: Toolbox) -> bool:
-    """Return True if every session had a call that ran, and the end is right."""
+    """Return True if every session had a call that ran, and the answer is right or all tests pass."""
     item = episode.item
     if not all(any(answer.ran for answer in session.answers) for session in episode.sessions):
         return False
@@ -239,9 +240,9 @@ class _Ending(StoppingCriteria):
     def __init__(self, speech: Speech, ends: Collection[int], length: int, rows: int) -> None:
         self._speech, self._ends, self._length = speech, ends, length
         self._close = speech.form.close.strip()
-        #: Tokens in which the mark lies, with what may follow it.
+        #: The last tokens of a turn, more than the closing mark can have.
         self._tail = len(self._close.encode()) + 4
-        #: Tokens of each row's turn; 0: it has not ended.
+        #: Number of tokens of each row's turn; 0: the turn has not ended.
         self.sizes = [0] * rows
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **_: object) -> torch.Tensor:
@@ -256,12 +257,12 @@ class _Ending(StoppingCriteria):
 
 
 class Speech:
-    """The writing of sessions with a tokenizer and a form of calls."""
+    """Converter of sessions from text to ids, and back, with a tokenizer and a form of calls."""
 
     def __init__(self, tokenizer: Tokenizer, form: Form, chat: bool, tools: Mapping[str, Tool]) -> None:
-        """Write calls in a form; `chat` is True if sessions go through the chat template.
+        """Store the form of calls; `chat` is True if sessions go through the chat template.
 
-        Raises ConfigError for a template that cannot do it.
+        Raises ConfigError if the form is `chat` and the template takes no tools.
         """
         self.tokenizer, self.form, self._chat = tokenizer, form, chat
         self.tools = tools
@@ -277,9 +278,9 @@ class Speech:
         )
 
     def begin(self, prompt: str, question: str, tools: bool = False) -> Ids:
-        """Return the ids of a session's beginning; with an empty prompt, of the question alone.
+        """Return the ids of a session's beginning, [tokens] int32: prompt (if not empty) and question.
 
-        With `tools`, the chat template writes the tools too, in the form `chat`.
+        In the form `chat`, the chat template also lists the tools if `tools` is True.
         """
         if self._native:
             messages = [{"role": "system", "content": prompt.strip()}] if prompt else []
@@ -292,7 +293,7 @@ class Speech:
         return self._beginnings.plain(context)
 
     def after(self, output: str) -> Ids:
-        """Return the ids that follow a call: its result, as the model reads it."""
+        """Return the ids of a call's result, [tokens] int32, as they follow the call."""
         if not self._native:
             return self._ids(self.form.result(output))
         question = {"role": "user", "content": "q"}
@@ -303,13 +304,13 @@ class Speech:
         return self._ids(whole[len(before) + 1 :])
 
     def prompt(self) -> str:
-        """Return the standard prompt of the tools; in the form `chat` the template lists them."""
+        """Return the standard prompt, which lists the tools unless the chat template does."""
         if self._native:
             return "Use the tools. Then write the answer alone."
         return calls.description(self.form, self.tools)
 
     def _renders_tools(self) -> bool:
-        """Return True if the template lists tools, and writes what was said before a result."""
+        """Return True if the chat template lists tools, and keeps the turn before a result as it is."""
         messages = [{"role": "user", "content": "q"}]
         if self._rendered(messages, True) == self._rendered(messages, False):
             return False
@@ -339,10 +340,10 @@ def chosen(
     tools: Mapping[str, Tool],
     items: Sequence[ToolItem],
 ) -> Speech:
-    """Return the speech of a form by its name, or of the first that the tokenizer can write.
+    """Return the speech of the form `name`, or for `auto` of the first that the tokenizer can write.
 
-    `auto` tries chat, tags, brackets and words, in this order. `items` are some of the tasks. Raises
-    ConfigError if the tokenizer can write none; SourceError for a template without bounds.
+    `auto` tries chat, tags, brackets and words, in this order. `items` are tasks to test the tokenizer
+    with. Raises ConfigError if it can write no form, SourceError for a template that is too slow.
     """
     templated = bool(tokenizer.chat_template) if chat is None else chat
     whys: list[str] = []
@@ -362,7 +363,7 @@ def chosen(
 
 
 def check_written(speech: Speech, items: Sequence[ToolItem]) -> None:
-    """Raise ConfigError unless the tokenizer writes questions, calls, results and answers of items."""
+    """Raise ConfigError if the tokenizer loses text of the items' questions, calls or results."""
     texts: list[str] = []
     for item in items:
         written = [speech.form.written(call) for session in item.calls for call in session]

@@ -1,9 +1,9 @@
 """Families of tool tasks: `execution`, `calculation`, `table`, `memory`, `retrieval` and `repair`.
 
-They ask for the value of a small program, arithmetic that is too large for the model, a value of a
-table that the model does not see, a fact of an earlier session, and a fact of one document among many.
-`repair` is the form of SWE-bench (arXiv 2310.06770) in miniature: a repository of a few files, an
-issue, and one bug of a known class; its tests fail with the bug and pass without it.
+The first five ask for the value of a small program, arithmetic that is too large for the model, a value
+of a table that the model does not see, a fact of an earlier session, and a fact of one document among
+many. `repair` is SWE-bench (arXiv 2310.06770) in miniature: a repository of a few files, an issue, and
+one bug of a known class; its tests fail with the bug and pass without it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Execution:
     tools = ("python",)
 
     def item(self, level: int, draws: Draws) -> ToolItem:
-        """Return a random expression over a range."""
+        """Return an item that asks for a random expression over a range."""
         rounds = 10 + draws.below(10 * 3**level)
         factor, modulus = 2 + draws.below(8), 3 + draws.below(17)
         named = ("sum", "max")[draws.below(2)]
@@ -45,7 +45,7 @@ class Calculation:
     tools = ("calc",)
 
     def item(self, level: int, draws: Draws) -> ToolItem:
-        """Return two random numbers and an operator."""
+        """Return an item that asks for the sum, difference or product of two random numbers."""
         a, b = number(draws, level + 1), number(draws, level + 1)
         expression = f"{a} {'+-*'[draws.below(3)]} {b}"
         answer, calls = Calculator().run(expression), ((Call("calc", expression),),)
@@ -62,7 +62,7 @@ class TableTask:
     tools = ("table",)
 
     def item(self, level: int, draws: Draws) -> ToolItem:
-        """Return a random table and one of its keys."""
+        """Return an item that asks for the value of one key of a random table."""
         rows: dict[str, str] = {}
         while len(rows) < 2 << level:
             rows["".join(draws.some(ascii_lowercase, 2))] = "".join(draws.some(digits, 3))
@@ -80,7 +80,7 @@ class MemoryTask:
     tools = ("put", "get")
 
     def item(self, level: int, draws: Draws) -> ToolItem:
-        """Return random facts with different keys, a session each, and the question for one."""
+        """Return an item of random facts, a session each, and a last session that asks for one."""
         firsts = draws.distinct(ascii_lowercase, level)
         facts = [
             (first + draws.some(ascii_lowercase, 1)[0], "".join(draws.some(digits, 3)))
@@ -112,7 +112,7 @@ class Retrieval:
     tools = ("search",)
 
     def item(self, level: int, draws: Draws) -> ToolItem:
-        """Return a random corpus and a name that it has."""
+        """Return an item that asks where a person of a random corpus lives."""
         left, people = [*NAMES], list[tuple[str, str]]()
         for _ in range(min(2 << level, len(NAMES))):
             name = left.pop(draws.below(len(left)))
@@ -132,7 +132,7 @@ class Bug:
     name: str
     #: Lines of the function, with the right line.
     lines: tuple[str, ...]
-    #: Number of the line in the function, from 0, and what stands there wrongly.
+    #: Number of the wrong line in the function, from 0, and its text.
     at: int
     wrong: str
     #: The issue as its reporter tells it.
@@ -191,13 +191,13 @@ HELPER = "LIMIT = {k}\n\n\ndef clamp(value):\n    return min(value, LIMIT)\n"
 
 @dataclass(frozen=True)
 class Repair:
-    """An issue and files → an edit after which all tests pass. Level: lines around the bug."""
+    """An issue and files → an edit after which all tests pass. Level: functions before the bug."""
 
     what = "a bug of a repository, told by an issue"
     tools = ("edit", "test")
 
     def item(self, level: int, draws: Draws) -> ToolItem:
-        """Return a random bug with a random constant, after functions that have none."""
+        """Return an item with a random bug and a random constant, after functions without a bug."""
         bug, k = BUGS[draws.below(len(BUGS))], 2 + draws.below(98)
         before = [f"def step{n}(x):\n    return x + {n + k}\n\n" for n in range(level - 1)]
         lines = "\n".join(before).splitlines()
@@ -216,7 +216,7 @@ class Repair:
 
 
 def _filled(text: str, k: int) -> str:
-    """Return a text with the item's constant in its places."""
+    """Return `text` with its places, as `{k}` or `{4+k}`, replaced by their numbers."""
     values = {"{k}": k, "{10k}": 10 * k, "{6k}": 6 * k}
     values |= {f"{{{n}+k}}": n + k for n in (4, 6, 7, 9)}
     for place, value in values.items():

@@ -41,7 +41,7 @@ def of_level(family: str, level: int, seed: int, on: Slice, limit: int) -> list[
 
 
 def _new(family: str, level: int, seed: int, on: Slice, keys: set[str]) -> Iterator[ToolItem]:
-    """Yield the items of a slice that are not among those `keys`, until a lull; add them there."""
+    """Yield the items of a slice that are not in `keys`, and add their keys; end after a lull."""
     last = 0
     for number in count():
         item = tool_tasks.item(family, level, seed, number)
@@ -55,6 +55,6 @@ def _new(family: str, level: int, seed: int, on: Slice, keys: set[str]) -> Itera
 
 
 def digest(items: dict[str, list[ToolItem]]) -> str:
-    """Return BLAKE2b over all items by name, 64 hexadecimal digits."""
+    """Return BLAKE2b of the items of all families, 64 hexadecimal digits."""
     dump: dict[str, object] = {name: [asdict(item) for item in group] for name, group in items.items()}
     return hashlib.blake2b(canonical_json(dump).encode(), digest_size=32).hexdigest()

@@ -1,8 +1,8 @@
-"""Family `own`: repairs of the user's own: files, an issue, and tests that fail until it is mended.
+"""Family `own`: the user's repairs: files, an issue, tests that fail before the fix, and the fix.
 
 The parts are those of an item of SWE-bench (arXiv 2310.06770): problem statement, repository, tests
-that fail before and pass after, and the edits of a solution. An item has all that it needs in itself:
-the sandbox has no files, no network and no packages.
+that fail before and pass after, and the edits of a solution. An item needs nothing from outside: the
+sandbox has no files, no network and no packages.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FileName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}\.py$")]
 Text = Annotated[str, Field(min_length=1, max_length=65_536, pattern=r"\S")]
 Line = Annotated[str, Field(min_length=1, max_length=2_000, pattern=r"^[^\r\n]*[^\s][^\r\n]*$")]
 Id = Annotated[str, Field(max_length=128, pattern=r"^\S[^\r\n]*$")]
-#: Seconds that the tests of all repairs may take to try.
+#: Seconds that the check of all repairs' tests may take.
 TRIED_SECONDS = 240
 
 
@@ -90,7 +90,7 @@ class OwnRepair(BaseModel):
 
     @property
     def contents(self) -> dict[str, str]:
-        """The files by name, in their order."""
+        """File name → text, in the order of the files."""
         return {file.name: file.text for file in self.files}
 
     @property
@@ -104,11 +104,11 @@ class OwnRepair(BaseModel):
 
     @property
     def calls(self) -> tuple[Call, ...]:
-        """The edits of the solution."""
+        """The tool calls of the solution, an edit each."""
         return tuple(Call("edit", f"{edit.file} {edit.line} {edit.text}") for edit in self.fix)
 
     def item(self) -> ToolItem:
-        """Return the repair as a task."""
+        """Return the repair as a tool item of one session."""
         world = World(files=self.contents, tests=self.tests)
         return ToolItem(NAME, 1, (self.question,), None, world, (self.calls,), TOOLS)
 
@@ -119,7 +119,7 @@ def taken(repairs: Sequence[OwnRepair], on: Slice, limit: int) -> list[OwnRepair
 
 
 def check_written(repairs: Sequence[OwnRepair], form: Form, calls: int) -> None:
-    """Raise DataError for a repair whose fix a model cannot write: too many calls, or a mark in one."""
+    """Raise DataError if a repair's fix has too many calls, or a call that the form cannot write."""
     for repair in repairs:
         if len(repair.fix) > calls:
             raise DataError(
@@ -142,7 +142,7 @@ def check_written(repairs: Sequence[OwnRepair], form: Form, calls: int) -> None:
 
 
 def check_tests(repairs: Sequence[OwnRepair], sandbox: Callable[[], Sandbox]) -> None:
-    """Raise DataError for a repair whose tests all pass before the fix, or do not after it."""
+    """Raise DataError if a repair's tests all pass before its fix, or if one fails after it."""
     began = time.monotonic()
     for repair in repairs:
         repository = Repository(repair.contents, sandbox)

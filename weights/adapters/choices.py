@@ -1,4 +1,4 @@
-"""Combinations of adapters into one: their names and parameters. Pure."""
+"""Methods that combine several adapters into one: their names and parameters. Pure."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 
 from agent_forge.runs.errors import ConfigError
 
-#: Merges of tensors.
+#: Methods that merge tensors.
 PLAIN = ("linear", "ties", "dare_linear", "dare_ties", "magnitude_prune")
-#: All combinations; those but `cat`, `svd` and the last four need adapters of one rank.
+#: All methods; all but `cat`, `svd` and the last four need adapters of one rank.
 COMBINATIONS = ("svd", "cat", *PLAIN, *(f"{name}_svd" for name in PLAIN[1:]))
 
 
 @dataclass(frozen=True)
 class Combination:
-    """A combination with its parameters."""
+    """A method of `COMBINATIONS` with its parameters."""
 
     name: str
-    #: Share of the numbers that is kept; None for combinations that drop nothing.
+    #: Share of the numbers that is kept; None for methods that drop nothing.
     density: float | None = None
     #: Rank of the result of `svd` and `…_svd`; None: the largest of the adapters.
     rank: int | None = None
@@ -29,7 +29,7 @@ class Combination:
     seed: int = 0
 
     def check(self, weights: Sequence[float], adapters: int) -> None:
-        """Raise ConfigError for parameters that are missing, or that the combination does not read."""
+        """Raise ConfigError for bad weights, and for parameters that are missing or without use."""
         drops = self.name not in ("cat", "svd", "linear")
         if len(weights) != adapters:
             raise ConfigError(f"{adapters} adapters need as many weights, not {len(weights)}.")

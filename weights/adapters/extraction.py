@@ -1,7 +1,7 @@
 """Extraction of an adapter from a model: the low-rank part of its difference from a base.
 
-For each linear layer the difference D = W' − W is replaced by the nearest matrix of rank r, as
-mergekit's `extract_lora` and LoRD do.
+For each linear layer the nearest matrix of rank r replaces the difference D = W' − W, as in mergekit's
+`extract_lora` and in LoRD.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from agent_forge.weights.training.models import low_rank
 
 #: File that says how an adapter was made; it marks a folder that may be replaced.
 RECORD = "adapter_extraction.json"
-#: Layers of the least energy that are told.
+#: How many layers of the least energy are reported.
 WORST = 5
 
 
@@ -34,7 +34,7 @@ class Source:
     """A model whose adapter is extracted, or its base."""
 
     name: str
-    #: The name that peft loads a base by: a Hub id, or a folder.
+    #: The name by which peft loads a base: a Hub id, or a folder.
     known_as: str
     digest: str
     checkpoint: Checkpoint
@@ -45,14 +45,14 @@ class Choice:
     """The rank and the layers that are extracted."""
 
     rank: int
-    #: Last parts of the names of the layers; none: all linear layers of the blocks.
+    #: Last parts of the names of the layers; empty: all linear layers of the blocks.
     modules: tuple[str, ...] = ()
     #: True if embedding, head and norms that differ are saved whole (`modules_to_save`).
     whole: bool = False
 
 
 def extract(base: Source, model: Source, out: Path, choice: Choice) -> dict[str, object]:
-    """Write the adapter of `base` that is nearest to `model`; return what was written, as JSON has it.
+    """Write the adapter of `base` that is nearest to `model`; return its folder, energies and losses.
 
     Raises ConfigError for a rank or layers that the model lacks, and the errors of models and folders.
     """
@@ -100,7 +100,7 @@ def extract(base: Source, model: Source, out: Path, choice: Choice) -> dict[str,
 
 
 def worst(energies: Mapping[str, float]) -> dict[str, float]:
-    """Return the layers of which least is kept, the worst first."""
+    """Return name → kept share of the `WORST` layers of which least is kept, the least first."""
     return dict(sorted(energies.items(), key=lambda row: (row[1], row[0]))[:WORST])
 
 
@@ -117,7 +117,7 @@ def _layers(checkpoint: Checkpoint, choice: Choice) -> dict[str, object]:
 
 
 def _check_alike(base: Source, model: Source, before: Weights, after: Weights) -> None:
-    """Raise SourceError unless both have the same tensors; a tied head may be one or two."""
+    """Raise SourceError unless both models have the same tensors; a tied head may be missing in one."""
     heads = set(HEADS.values())
     for name in sorted((set(before) ^ set(after)) - heads):
         has, lacks = (base, model) if name in before else (model, base)
@@ -135,7 +135,7 @@ def _check_alike(base: Source, model: Source, before: Weights, after: Weights) -
 def _pairs(
     before: Weights, after: Weights, layers: Mapping[str, object], rank: int
 ) -> tuple[dict[str, Pair], dict[str, tuple[float, float]]]:
-    """Return name → pair, and name → squared singular values that are kept, and all."""
+    """Return (name → pair, name → (kept, all) squared singular values) of the layers that differ."""
     pairs: dict[str, Pair] = {}
     energies: dict[str, tuple[float, float]] = {}
     for name, layer in layers.items():
@@ -151,7 +151,7 @@ def _pairs(
 
 
 def _transposed(layer: object) -> bool:
-    """Return True for a layer whose matrix is [inputs, outputs], as GPT-2 has them."""
+    """Return True if a layer's matrix is [inputs, outputs], as GPT-2 has it."""
     return not isinstance(layer, torch.nn.Linear)
 
 
@@ -168,14 +168,14 @@ def _rest(before: Weights, after: Weights, modules: Collection[str]) -> dict[str
 
 
 def _module(name: str) -> str:
-    """Return the module that a tensor belongs to."""
+    """Return the name of a tensor's module: all before the last dot."""
     return name.rpartition(".")[0]
 
 
 def _by_rank(module_pairs: Mapping[str, Pair], saved: float, whole: float) -> dict[str, float]:
-    """Return rank → share of `whole`, the models' squared difference, that an adapter of it keeps.
+    """Return rank → share of `whole`, the models' squared difference, that this rank keeps.
 
-    Ranks are powers of two and the pairs' own; `saved` is the part in tensors that are saved whole.
+    Ranks are the powers of two below the pairs' rank, and it; `saved` is the part in whole tensors.
     """
     squares = [
         (pair.a.double().norm(dim=1) * pair.b.double().norm(dim=0)).square()
@@ -201,7 +201,7 @@ def _settings(
     layers: Mapping[str, object],
     saved: Sequence[str],
 ) -> dict[str, object]:
-    """Return what adapter_config.json says of an extraction."""
+    """Return key → value of the settings in adapter_config.json that an extraction sets."""
     settings: dict[str, Any] = {
         "base_model_name_or_path": base.known_as,
         "target_modules": sorted({name.rpartition(".")[2] for name in module_pairs}),
@@ -214,7 +214,7 @@ def _settings(
 
 
 def _card(base: Source, record: Mapping[str, Any]) -> str:
-    """Return the card of an extracted adapter."""
+    """Return the text of README.md, the model card, of an extracted adapter."""
     lost = f"\nNot in the adapter: {', '.join(record['lost'])}.\n" if record["lost"] else ""
     return "\n".join(
         [

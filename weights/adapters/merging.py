@@ -39,7 +39,7 @@ _CHOOSING = ("layers_to_transform", "layers_pattern", "exclude_modules")
 def merge(
     folders: Sequence[Path], weights: Sequence[float], how: Combination, out: Path
 ) -> dict[str, Any]:
-    """Merge adapters into a folder that peft loads; return what was written, as JSON has it.
+    """Merge adapters into a folder for peft; return folder, rank, module count, notes and the record.
 
     Raises ConfigError, ConflictError, SourceError, UnavailableError.
     """
@@ -56,7 +56,7 @@ def merge(
     settings = {
         "base_model_name_or_path": bases[0],
         "target_modules": _targets(opened, modules),
-        "fan_in_fan_out": _same(opened, "fan_in_fan_out"),
+        "fan_in_fan_out": _common_flag(opened, "fan_in_fan_out"),
         "task_type": opened[0].settings.get("task_type"),
     }
     record = {
@@ -84,7 +84,7 @@ def merge(
 
 
 def _rank(adapter: PairFolder, pair: Pair) -> int:
-    """Return the largest rank of an adapter, as its settings say it."""
+    """Return an adapter's largest rank by its settings (`r`, `rank_pattern`), else that of `pair`."""
     ranks = [adapter.settings.get("r", pair.rank)]
     ranks += (adapter.settings.get("rank_pattern") or {}).values()
     return max((rank for rank in ranks if type(rank) is int), default=pair.rank)
@@ -93,7 +93,7 @@ def _rank(adapter: PairFolder, pair: Pair) -> int:
 def _module(
     module: str, opened: Sequence[PairFolder], weights: Sequence[float], how: Combination, rank: int
 ) -> Pair:
-    """Return the pair of a module, of the adapters that change it. Raises SourceError for shapes."""
+    """Return the merged pair of a module. Raises SourceError if the adapters' shapes differ."""
     changing = [
         (opened_adapter, w)
         for opened_adapter, w in zip(opened, weights, strict=True)
@@ -110,7 +110,7 @@ def _module(
 
 
 def _targets(opened: Sequence[PairFolder], modules: Sequence[str]) -> list[str]:
-    """Return the union of the adapters' `target_modules`; whole names if these do not say it all."""
+    """Return the union of the adapters' `target_modules`, or `modules` if other keys choose layers."""
     lists = [adapter.settings.get("target_modules") for adapter in opened]
     chosen = any(adapter.settings.get(key) for adapter in opened for key in _CHOOSING)
     if chosen or not all(isinstance(names, list) for names in lists):
@@ -118,8 +118,8 @@ def _targets(opened: Sequence[PairFolder], modules: Sequence[str]) -> list[str]:
     return sorted({str(name) for names in lists for name in names or ()})
 
 
-def _same(opened: Sequence[PairFolder], key: str) -> bool:
-    """Return a setting that all adapters must have alike. Raises ConfigError."""
+def _common_flag(opened: Sequence[PairFolder], key: str) -> bool:
+    """Return a true-or-false setting of all adapters. Raises ConfigError if they differ in it."""
     values = {bool(adapter.settings.get(key)) for adapter in opened}
     if len(values) > 1:
         raise ConfigError(f"the adapters differ in {key}: they are of different bases.")
@@ -127,7 +127,7 @@ def _same(opened: Sequence[PairFolder], key: str) -> bool:
 
 
 def _card(base: str, record: dict[str, Any]) -> str:
-    """Return the card of a merged adapter."""
+    """Return the text of README.md, the model card, of a merged adapter."""
     how = record["combination"]
     parameters = [f"{key} {how[key]}" for key in ("density", "rank") if how[key] is not None]
     rows = [
@@ -155,17 +155,17 @@ def _card(base: str, record: dict[str, Any]) -> str:
     )
 
 
-#: Returns numbers in [0, 1), float64 [count], for a part of adapter number i.
+#: (number of the adapter, its part, count) → uniform random numbers in (0, 1), float64 [count].
 Draw = Callable[[int, str, int], torch.Tensor]
 
 
 def combined(
     how: Combination, module: str, pairs: Sequence[Pair], weights: Sequence[float], rank: int
 ) -> Pair:
-    """Return one pair of scale 1 for a module that these adapters change.
+    """Return the combination of a module's pairs, as a pair of scale 1.
 
     `rank` is that of the result of `svd` and `…_svd`. Raises ConfigError for pairs of several ranks
-    where one is needed.
+    if the method needs one rank.
     """
     scaled = [weight * pair.scale for weight, pair in zip(weights, pairs, strict=True)]
     embedding = pairs[0].embedding
@@ -204,7 +204,7 @@ def _merged(
     part: str,
     draw: Draw,
 ) -> torch.Tensor:
-    """Return the merge of tensors of one shape by a method of `PLAIN`."""
+    """Return the weighted merge of tensors of one shape by the method `name` of `PLAIN`, same shape."""
     density = 1.0 if how.density is None else how.density
     if name.startswith("dare"):
         tensors = [_dropped(t, density, draw(i, part, t.numel())) for i, t in enumerate(tensors)]
@@ -220,7 +220,7 @@ def _merged(
 
 
 def _largest(tensor: torch.Tensor, density: float) -> torch.Tensor:
-    """Return a tensor of which ⌊density · n⌋ numbers are left, the largest by magnitude."""
+    """Return the tensor with all but its ⌊density · n⌋ largest numbers, by magnitude, set to 0."""
     if density >= 1:
         return tensor
     flat, count = tensor.flatten(), int(density * tensor.numel())
@@ -229,14 +229,14 @@ def _largest(tensor: torch.Tensor, density: float) -> torch.Tensor:
 
 
 def _dropped(tensor: torch.Tensor, density: float, drawn: torch.Tensor) -> torch.Tensor:
-    """Return a tensor of which each number is left with a chance of `density`, over the density."""
+    """Return the tensor over `density`, with the numbers of `drawn` ≥ density set to 0."""
     if density >= 1:
         return tensor
     return tensor * (drawn < density).reshape(tensor.shape) / density
 
 
 def _nearest(a: torch.Tensor, b: torch.Tensor, rank: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return A and B of the matrix of a rank that is nearest to B A, by QR of both factors."""
+    """Return (A [rank, inputs], B [outputs, rank]) whose product is nearest to B A, by QR of both."""
     left, upper = torch.linalg.qr(b.double())
     right, lower = torch.linalg.qr(a.double().T)
     u, s, vh = torch.linalg.svd(upper @ lower.T)

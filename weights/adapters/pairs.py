@@ -1,11 +1,11 @@
 """Low-rank pairs of LoRA adapters: read from and written to peft's folders; truncated to a rank.
 
-A module's change is s · B A, with A [rank, inputs] and B [outputs, rank]; of an embedding inputs are
-tokens. Changes of transposed layers (GPT-2's Conv1D) have the same orientation.
+A module's change is s · B A, with A [rank, inputs] and B [outputs, rank]. The inputs of an embedding
+are tokens. Changes of transposed layers (GPT-2's Conv1D) have the same orientation.
 
 The nearest matrix of a rank has the largest singular values (Eckart and Young 1936). They come from the
-smaller of D Dᵀ and Dᵀ D in float64, [side, side]: a layer of 14,336 × 4,096 takes the memory of its
-smaller side, and no whole decomposition. Singular values below some 1e-8 of the largest are noise.
+smaller of D Dᵀ and Dᵀ D in float64, [side, side]. So a layer of 14,336 × 4,096 needs [4096, 4096], and
+no whole decomposition. Singular values below about 1e-8 of the largest are noise.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from agent_forge.weights.folders.adapter_folders import AdapterConfig
 
 #: Prefix that peft puts before a module's name.
 PREFIX = "base_model.model."
-#: Ends of the names of A and B: of layers, of embeddings; in old files with the adapter's name.
+#: End of a tensor's name → (its matrix, True for an embedding); old files name the adapter, too.
 _ENDS = {
     "lora_A.weight": ("A", False),
     "lora_B.weight": ("B", False),
@@ -58,7 +58,7 @@ class Pair:
 
     @property
     def sides(self) -> tuple[int, int]:
-        """Outputs and inputs of the module."""
+        """(outputs, inputs) of the module."""
         return self.b.shape[0], self.a.shape[1]
 
     def delta(self) -> torch.Tensor:
@@ -67,10 +67,10 @@ class Pair:
 
 
 class PairFolder:
-    """Adapter of a folder as pairs by module; only the asked pair is read."""
+    """Adapter in a folder, as pairs by module; each pair is read when it is asked for."""
 
     def __init__(self, folder: Path) -> None:
-        """Open an adapter. Raises SourceError for one that is more than pairs of matrices."""
+        """Open an adapter. Raises SourceError for an adapter with other tensors than pairs."""
         self.folder = folder
         self._config = AdapterConfig(folder)
         self._file = adapter_folders.weights_file(folder)
@@ -94,7 +94,7 @@ class PairFolder:
             raise SourceError(f"adapter {folder} has no matrices.")
 
     def _place(self, name: str) -> None:
-        """Note whose matrix a tensor is. Raises SourceError for any other tensor."""
+        """Record the module and matrix (A or B) of a tensor. Raises SourceError for other tensors."""
         for end, (part, embedding) in _ENDS.items():
             if name.startswith(PREFIX) and name.endswith(f".{end}"):
                 module = name[len(PREFIX) : -len(end) - 1]
@@ -113,12 +113,12 @@ class PairFolder:
 
     @property
     def digests(self) -> dict[str, str]:
-        """Name → BLAKE3 of both files."""
+        """File name → BLAKE3 of the adapter's config and weights."""
         files = (self.folder / adapter_folders.CONFIG, self._file)
         return {file.name: companions.digest(file.read_bytes()) for file in files}
 
     def pair(self, module: str) -> Pair:
-        """Return the pair of a module, in float32.
+        """Return the matrices A and B of a module, float32, with their scale.
 
         Raises SourceError for shapes that do not fit, NotFiniteError.
         """
@@ -144,7 +144,7 @@ def write(
 ) -> None:
     """Write an adapter of pairs, and of `whole` tensors by name, into an existing folder.
 
-    All pairs get the largest rank, by zeros; α is the rank, so that peft's scale is 1. `settings` are
+    Zeros fill all pairs to the largest rank; α is the rank, so that peft's scale is 1. `settings` are
     further keys of adapter_config.json.
     """
     rank, tensors = max(pair.rank for pair in pairs.values()), {}
@@ -170,9 +170,9 @@ def write(
 
 
 def truncated(matrix: torch.Tensor, rank: int) -> tuple[Pair, float, float]:
-    """Return the pair nearest to a float64 matrix, and squared singular values: kept, and all.
+    """Return (pair nearest to a float64 matrix, Σ of its squared singular values, Σ of all).
 
-    Both of the pair's matrices have the singular values' roots as norms.
+    The norms of A's rows and of B's columns are the roots of the singular values.
     """
     wide = matrix.shape[0] <= matrix.shape[1]
     values, vectors = torch.linalg.eigh(matrix @ matrix.T if wide else matrix.T @ matrix)

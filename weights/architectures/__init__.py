@@ -1,8 +1,8 @@
-"""Architectures of our own: models that transformers does not have, as code that it can load.
+"""Our architectures: models that transformers does not have, as code that it can load.
 
 A folder of such a model names its code in config.json (`auto_map`) and holds it beside the weights, for
-programs that load it with `trust_remote_code`. Here `auto` registers the package's own classes, and no
-code of a folder is ever run. This module is pure.
+programs that load it with `trust_remote_code`. In this program `auto` registers the classes of the
+package, and no code of a folder is ever run. This module is pure.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ OWN: Mapping[str, tuple[str, Mapping[str, str]]] = {
 
 
 def auto_map(settings: Mapping[str, object]) -> dict[str, str]:
-    """Return the key `auto_map` of a config.json of one of our architectures; empty for others."""
+    """Return the value of `auto_map` for a config.json of our architectures; {} for others."""
     entry = OWN.get(str(settings.get("model_type")))
     return dict(entry[1]) if entry else {}
 
 
 def note(settings: Mapping[str, object]) -> str:
-    """Return what a model's card says of its architecture, as a paragraph; empty for others."""
+    """Return the paragraph of a model card about our architecture; "" for other architectures."""
     if not auto_map(settings):
         return ""
     return (
@@ -39,7 +39,7 @@ def note(settings: Mapping[str, object]) -> str:
 
 
 def code(settings: Mapping[str, object]) -> dict[str, bytes]:
-    """Return the files of code that a model folder with this config.json holds: name → content."""
+    """Return file name → content of the code of this config.json's architecture; {} for others."""
     entry = OWN.get(str(settings.get("model_type")))
     if entry is None:
         return {}

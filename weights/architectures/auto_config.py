@@ -1,7 +1,7 @@
 """Auto classes of transformers for configs and tokenizers that know our own architectures, too.
 
-Modules import `AutoConfig` and `AutoTokenizer` from here, `AutoModelForCausalLM` from `auto`: otherwise
-transformers would not know the `model_type` of our configs in this process.
+Modules import `AutoConfig` and `AutoTokenizer` from here, and `AutoModelForCausalLM` from `auto`.
+Otherwise transformers would not know the `model_type` of our configs in this process.
 """
 
 from __future__ import annotations

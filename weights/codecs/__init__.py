@@ -8,8 +8,8 @@ A codec is a class with `Params`, a pydantic model, and:
 `matrix` is [rows, columns] float32, a linear layer's weight (output × input). `gram` is
 [columns, columns] float64, the mean of x xᵀ over inputs x of the layer (GPTQ, arXiv 2210.17323,
 section 3), or None: then errors count alike in every direction. A landed version never changes its
-bytes, its parameters or their defaults. What decodes a file is the codec's name and version, `header`
-and `parts`, and nothing else.
+bytes, its parameters or their defaults. To decode a file, the codec's name and version, `header` and
+`parts` are enough.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ CODECS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Coded:
-    """A matrix as a codec wrote it."""
+    """A matrix in the coded form of a codec."""
 
     #: Rows and columns of the matrix.
     shape: tuple[int, int]
-    #: What else decoding needs, as JSON.
+    #: JSON values that decoding also needs.
     header: dict[str, Any] = field(default_factory=dict)
     #: The bytes: contiguous tensors by name, in the dtypes that a file has.
     parts: dict[str, torch.Tensor] = field(default_factory=dict)
@@ -66,12 +66,12 @@ class Codec(Protocol):
         ...
 
     def decode(self, coded: Coded) -> torch.Tensor:
-        """Return [rows, columns] float32. Raises SourceError for bytes that are no coded matrix."""
+        """Return the decoded matrix, [rows, columns] float32. Raises SourceError for other bytes."""
         ...
 
 
 def of(name: str) -> Any:
-    """Return the class of a codec. Raises UnknownAlgorithmError."""
+    """Return the class of the codec NAME@VERSION. Raises UnknownAlgorithmError."""
     return algorithms.find(CODECS, name, "codec")
 
 
@@ -83,10 +83,10 @@ def encode(
     seed: int = 0,
     rows: torch.Tensor | None = None,
 ) -> Coded:
-    """Encode a matrix by a codec's name and version. Raises ConfigError for other parameters.
+    """Return the matrix encoded by the codec NAME@VERSION. Raises ConfigError for other parameters.
 
     `rows`: how much each row matters, [rows] float64 above zero, such as the counts of an embedding's
-    tokens; only codecs with `weighs_rows` are told.
+    tokens; only codecs with `weighs_rows` get it.
     """
     codec = of(name)
     settings = codec.Params.model_validate(algorithms.complete(codec.Params, params, name))
@@ -96,5 +96,5 @@ def encode(
 
 
 def decode(name: str, coded: Coded) -> torch.Tensor:
-    """Return what a codec decodes, [rows, columns] float32."""
+    """Return the decoded matrix, [rows, columns] float32. Raises SourceError for damaged bytes."""
     return of(name)().decode(coded)

@@ -1,9 +1,9 @@
-"""Codecs one after the other: each encodes what the one before it decodes.
+"""Codec `chain@1`: several codecs in a row; each encodes the matrix that the previous one decodes.
 
-The bytes are those of the last codec alone, and they decode to what it decodes. So a chain has the rate
-of its last codec and the errors of all: coding the same numbers again replaces the rate, it does not
-multiply it. The default is the chain of the source documents, SeedLM, VPTQ, Hyper-compression, at their
-default settings. It is here to be measured beside its parts, not to be recommended.
+The bytes are those of the last codec alone. So a chain has the rate of its last codec and the errors of
+all: encoding the same numbers again replaces the rate, it does not multiply it. The default is the
+chain of the source documents: SeedLM, VPTQ, Hyper-compression, at their default settings. It is here to
+be compared with its parts, and is not recommended.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agent_forge.runs.errors import ConfigError, SourceError
 from agent_forge.weights import algorithms, codecs
 from agent_forge.weights.codecs import Coded, matrices
 
-#: This codec's own name, which no step may have.
+#: The name of this codec, which no step may have.
 NAME = "chain@1"
 
 
@@ -46,7 +46,7 @@ class Params(BaseModel):
     @field_validator("steps")
     @classmethod
     def _complete(cls, steps: tuple[Step, ...]) -> tuple[Step, ...]:
-        """Write out the parameters of each step. Raises ConfigError for others than the codec's."""
+        """Return the steps with every default written out. Raises ConfigError for bad parameters."""
         for step in steps:
             if step.codec == NAME:
                 raise ConfigError("a chain cannot be a step of a chain: list its steps instead.")
@@ -77,7 +77,7 @@ class Chain:
         return Coded(coded.shape, {"codec": last.codec, "header": coded.header}, coded.parts)
 
     def decode(self, coded: Coded) -> torch.Tensor:
-        """Return [rows, columns] float32. Raises SourceError for bytes that are no coded matrix."""
+        """Return the decoded matrix, [rows, columns] float32. Raises SourceError for other bytes."""
         name, header = coded.header.get("codec"), coded.header.get("header")
         if name == NAME or name not in codecs.CODECS or not isinstance(header, dict):
             raise SourceError(f"the header names no codec that ends a chain: {name!r}.")

@@ -1,10 +1,10 @@
 """Codec `uniform@1`: one step size, rounding with error feedback, indices through a range coder.
 
-A weight is index · step. Evenly spaced levels of all lengths with entropy coding are within 0.25 bits
-of the best quantiser at high rates (Gish and Pierce 1968); at low ones a dead zone around zero, wider
-than the other cells, comes near it (Sullivan 1996, for Laplacian sources). Error feedback
-(`feedback`) rounds for the layer's outputs instead of its weights. The step is relative to the root
-mean square of the matrix or of each row, there also to how much a row matters (`row_steps`).
+A weight is index · step. At high rates, evenly spaced levels with entropy coding are within 0.25 bits
+of the best quantiser (Gish and Pierce 1968). At low rates a dead zone around zero, wider than the other
+cells, comes near it (Sullivan 1996, for Laplacian sources). Error feedback (`feedback`) rounds for the
+layer's outputs instead of its weights. The step is relative to the root mean square of the matrix or of
+each row. A row's step also depends on how much the row matters (`row_steps`).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class UniformParams(BaseModel):
     step: float = Field(default=1.0, gt=1e-5, le=100.0)
     #: A step for each row, by its own root mean square; otherwise one for the matrix.
     rows: bool = False
-    #: With `rows`, where it is known how much rows matter: their steps are proportional to that to the
-    #: power of −`power`.
+    #: With `rows` and weights of rows (how much each matters): a row's step is proportional to
+    #: weight^(−`power`).
     power: float = Field(default=0.25, ge=0.0, le=1.0)
-    #: Where between two indices the larger one begins: 0.5 is the nearest; above, there are more small
-    #: ones, which take fewer bits. At equal bits, with a smaller step, the layers' outputs err less.
+    #: Part of a step from which a value is rounded up; 0.5 is to the nearest. A higher threshold makes
+    #: more indices small, which saves bits. At equal bits, with a smaller step, outputs err less.
     threshold: float = Field(default=0.6, ge=0.5, le=0.9)
     #: Error feedback, where a gram is given.
     feedback: bool = True
@@ -81,7 +81,7 @@ class Uniform:
         return Coded((len(matrix), matrix.shape[1]), {**header, "low": lows}, parts)
 
     def decode(self, coded: Coded) -> torch.Tensor:
-        """Return [rows, columns] float32. Raises SourceError, UnavailableError."""
+        """Return the decoded matrix, [rows, columns] float32. Raises SourceError, UnavailableError."""
         rows, columns = coded.shape
         fitted = row_steps.decoded(coded)
         groups = fitted.members(rows)
@@ -100,12 +100,12 @@ class Uniform:
 
 
 def _prefix(number: int) -> str:
-    """Return what stands before the names of a class' parts; nothing for the first."""
+    """Return the prefix of the names of a class' parts: "" for the first, then "1_", "2_", …."""
     return f"{number}_" if number else ""
 
 
 def _indices(values: torch.Tensor, steps: torch.Tensor, threshold: float) -> torch.Tensor:
-    """Return the indices, int32: sizes rounded up from `threshold` on, signs kept.
+    """Return values / steps as int32, of the values' shape; fractions ≥ `threshold` round away from 0.
 
     Raises ConfigError if 32 bits do not hold them.
     """

@@ -21,9 +21,9 @@ class GptqParams(GridParams):
 
 
 class Gptq:
-    """Each column as the nearest levels, its error made up for by later columns.
+    """Rounding of columns to the nearest levels; later columns make up for the error of earlier ones.
 
-    A group's grid is fitted to its weights as earlier groups have left them.
+    A group's grid is fitted to its weights after the feedback of earlier groups.
     """
 
     Params = GptqParams
@@ -57,5 +57,5 @@ class Gptq:
         )
 
     def decode(self, coded: Coded) -> torch.Tensor:
-        """Return [rows, columns] float32. Raises SourceError."""
+        """Return the decoded matrix, [rows, columns] float32. Raises SourceError."""
         return grouped_grid.decoded(coded)

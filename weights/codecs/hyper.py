@@ -1,21 +1,21 @@
 """Hyper-compression: pairs of weights as places of a winding line (arXiv 2409.00592 v4).
 
-The line τ(θ a) = θ a mod 1 fills the unit square, so for a pair of weights there is a whole number θ
-whose place is near to it, and θ is what is stored. The square is laid around the pairs' mean with side
-l; pairs outside of it belong to scale classes, which enlarge the square: class m of 0 … `classes` − 1
-by r_m, and the distances l r_m / 2 grow evenly from l / 2 to the distance of the farthest pair (the
-paper's scaling factors). A pair is
+The line τ(θ a) = θ a mod 1 fills the unit square. So for a pair of weights there is a whole number θ
+whose place is near to the pair, and the codec stores θ. The square has side l, around the pairs' mean.
+Pairs outside of it belong to scale classes, which enlarge the square: class m of 0 … `classes` − 1 by
+r_m. The distances l r_m / 2 grow evenly from l / 2 to the distance of the farthest pair (the paper's
+scaling factors). A pair is
 
     mean + l r_m (τ(θ a) − ½),  θ in 0 … `points` − 1,
 
 and takes log2(points · classes) bits, rounded up: half of that a weight. `direction` "irrational" has
 a = (1 / (π + 1), 1 / (π + 2)), components independent over the rationals as the paper's theorem asks;
 "grid" has the choice of the paper's code, a line of slope N = ⌈√points⌉, a = (1 / N², 1 / N), whose
-places form a slightly sheared grid. The grid is the better one in our measurements, and the default.
+places form a slightly sheared grid. The grid was better in our measurements and is the default.
 
 What differs from the paper and its code (github.com/Juntongkuki/Hyper-Compression): the encoder takes
 the nearest of all places of all classes, which is never worse than choosing the class by the distance
-first; it chooses l of each matrix among multiples of the spread, where the paper has one length for the
+first; it chooses l of each matrix among multiples of the spread, while the paper has one length for the
 whole model; there is no extra place at the mean. An odd weight at the end is paired with itself. The
 codec uses neither `gram` nor `seed`.
 """
@@ -55,7 +55,7 @@ class Params(BaseModel):
 
     @model_validator(mode="after")
     def _fits(self) -> Params:
-        """Refuse more places than an index of 16 bits has."""
+        """Return the settings. Raises ValueError for more places than an index of 16 bits has."""
         if self.points * self.classes > MOST:
             raise ValueError(f"points times classes must be at most {MOST}")
         return self
@@ -88,7 +88,7 @@ class Hyper:
         )
 
     def decode(self, coded: Coded) -> torch.Tensor:
-        """Return [rows, columns] float32. Raises SourceError for bytes that are no coded matrix."""
+        """Return the decoded matrix, [rows, columns] float32. Raises SourceError for other bytes."""
         exponent = matrices.whole(coded, "exponent", -200, 200)
         points = matrices.whole(coded, "points", 2, MOST)
         classes = matrices.whole(coded, "classes", 1, 64)
@@ -110,12 +110,12 @@ class Hyper:
 
 
 def _index_bits(places: int) -> int:
-    """Return the bits of an index of places."""
+    """Return how many bits an index of this many places has."""
     return (places - 1).bit_length()
 
 
 def _line(points: int, direction: str) -> NDArray[np.float64]:
-    """Return [points, 2] τ(θ a) of θ = 0, 1, …, in the unit square."""
+    """Return τ(θ a) of θ = 0 … points − 1, in the unit square, [points, 2] float64."""
     theta = np.arange(points, dtype=np.float64)[:, None]
     if direction == "irrational":
         steps = theta * np.array([1.0 / (math.pi + 1.0), 1.0 / (math.pi + 2.0)])
@@ -125,7 +125,7 @@ def _line(points: int, direction: str) -> NDArray[np.float64]:
 
 
 def _places(frame: NDArray[np.float32], points: int, classes: int, direction: str) -> NDArray:
-    """Return [classes · points, 2] the pairs that can be stored, class by class, float64.
+    """Return the pairs that can be stored, class by class, [classes · points, 2] float64.
 
     `frame` has the mean's two coordinates, the side and the distance of the farthest pair.
     """
@@ -137,7 +137,7 @@ def _places(frame: NDArray[np.float32], points: int, classes: int, direction: st
 
 
 def _frame(pairs: NDArray[np.float64], params: Params) -> NDArray[np.float32]:
-    """Return [4] float32 the frame whose places are nearest to a sample of the pairs."""
+    """Return the frame (mean, side, farthest), [4] float32, nearest to a sample of the pairs."""
     mean = pairs.mean(0)
     apart = pairs - mean
     spread = float(np.sqrt((apart**2).mean()))

@@ -1,7 +1,7 @@
-"""Checks of a matrix and of a coded one, and matrices divided by a power of two.
+"""Checks of matrices and of coded matrices, and division of a matrix by a power of two.
 
-A landed codec has one of two scales for ever: `normalised`, by the largest element, or `scaled`, by
-the root mean square.
+A codec divides by the largest element (`normalised`) or by the root mean square (`scaled`), and once
+landed keeps its choice.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from agent_forge.weights.tensors import Shape
 
 
 def check(matrix: torch.Tensor, gram: torch.Tensor | None = None) -> None:
-    """Check that a matrix and its gram can be encoded.
+    """Raise ConfigError for another shape or dtype than a codec takes, NotFiniteError for NaN or Inf.
 
-    Raises ConfigError unless `matrix` is [rows, columns] float32 with at least one element and `gram`
-    [columns, columns] float64; NotFiniteError for NaN or Inf, with the place.
+    `matrix` is [rows, columns] float32 with at least one element, `gram` [columns, columns] float64.
     """
     if matrix.dim() != 2 or matrix.dtype != torch.float32 or not matrix.numel():
         raise ConfigError(
@@ -41,7 +40,7 @@ def check(matrix: torch.Tensor, gram: torch.Tensor | None = None) -> None:
 
 
 def _finite(values: torch.Tensor, what: str) -> None:
-    """Raise NotFiniteError with the first place of NaN or Inf."""
+    """Raise NotFiniteError with the first place of NaN or Inf, if there is one."""
     wrong = torch.nonzero(~torch.isfinite(values))
     if len(wrong):
         row, column = wrong[0].tolist()
@@ -52,10 +51,10 @@ def _finite(values: torch.Tensor, what: str) -> None:
 
 
 def normalised(matrix: torch.Tensor) -> tuple[torch.Tensor, int]:
-    """Return the matrix divided by 2^exponent, float32, and the exponent.
+    """Return (matrix / 2^exponent, float32, exponent), with the largest size in [1, 2).
 
-    The largest size is then in [1, 2); a matrix of zeros has exponent 0. The division is exact but for
-    weights below 2⁻¹²⁶ of the largest.
+    A matrix of zeros has exponent 0. The division is exact except for weights below 2⁻¹²⁶ of the
+    largest.
     """
     largest = float(matrix.abs().max())
     exponent = math.frexp(largest)[1] - 1 if largest else 0
@@ -63,7 +62,7 @@ def normalised(matrix: torch.Tensor) -> tuple[torch.Tensor, int]:
 
 
 def restored(coded: Coded, weights: torch.Tensor) -> torch.Tensor:
-    """Return decoded weights times the power of two of the header's `exponent`. Raises SourceError."""
+    """Return weights · 2^exponent, float32, by the header's `exponent`. Raises SourceError."""
     exponent = whole(coded, "exponent", -149, 127)
     result = (weights.double() * 2.0**exponent).float()
     if not torch.isfinite(result).all():
@@ -72,9 +71,9 @@ def restored(coded: Coded, weights: torch.Tensor) -> torch.Tensor:
 
 
 def scaled(matrix: torch.Tensor) -> tuple[NDArray[np.float64], int]:
-    """Return the matrix divided by 2^exponent, float64, and the exponent.
+    """Return (matrix / 2^exponent, [rows, columns] float64, exponent).
 
-    2^exponent is the power of two nearest to the root mean square, 1 for zeros: the division is exact.
+    2^exponent is the power of two nearest to the root mean square, 1 for zeros. The division is exact.
     """
     values = matrix.contiguous().numpy().astype(np.float64)
     square = float(np.sum(values * values)) / values.size
@@ -83,14 +82,14 @@ def scaled(matrix: torch.Tensor) -> tuple[NDArray[np.float64], int]:
 
 
 def unscaled(values: NDArray[np.floating], exponent: int) -> torch.Tensor:
-    """Return `values` · 2^exponent as contiguous float32; beyond its range, the largest number."""
+    """Return `values` · 2^exponent, contiguous float32 of the same shape, clipped to its range."""
     most = float(np.finfo(np.float32).max)
     wide = np.ldexp(values.astype(np.float64), exponent).clip(-most, most)
     return torch.from_numpy(wide.astype(np.float32, order="C"))
 
 
 def whole(coded: Coded, name: str, least: int, most: int) -> int:
-    """Return an integer of the header. Raises SourceError unless it is one in `least` … `most`."""
+    """Return the header's integer `name`. Raises SourceError unless it is in `least` … `most`."""
     number = coded.header.get(name)
     if type(number) is not int or not least <= number <= most:
         raise SourceError(
@@ -100,7 +99,7 @@ def whole(coded: Coded, name: str, least: int, most: int) -> int:
 
 
 def part(coded: Coded, name: str, dtype: torch.dtype, shape: Shape | None = None) -> torch.Tensor:
-    """Return a part of a coded matrix; `shape` None takes any vector.
+    """Return the part `name` of a coded matrix; `shape` None takes a vector of any length.
 
     Raises SourceError if the part is missing or has another dtype or shape.
     """

@@ -1,4 +1,4 @@
-"""Codec `plain@1`: the weights themselves, in 32 or 16 bits. Norms, biases, and what no codec takes."""
+"""Codec `plain@1`: the weights themselves, in 32 or 16 bits, for norms, biases and other tensors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PlainParams(BaseModel):
 
 
 class Plain:
-    """Weights that are not coded, only rounded to a dtype."""
+    """Storage of weights that are only rounded to a dtype."""
 
     Params = PlainParams
 
@@ -39,7 +39,7 @@ class Plain:
         return Coded((len(matrix), matrix.shape[1]), {}, {"weights": held})
 
     def decode(self, coded: Coded) -> torch.Tensor:
-        """Return [rows, columns] float32. Raises SourceError."""
+        """Return the decoded matrix, [rows, columns] float32. Raises SourceError."""
         held = coded.parts.get("weights")
         if held is None or held.dtype not in DTYPES.values() or tuple(held.shape) != coded.shape:
             raise SourceError(f"no weights of shape {list(coded.shape)} are there")

@@ -11,7 +11,7 @@ from agent_forge.weights.codecs.packing.grouped_grid import GridParams, fit, lev
 
 
 class RoundToNearest:
-    """Each weight as the nearest level of its group's grid."""
+    """Rounding of each weight to the nearest level of its group's grid."""
 
     Params = GridParams
 
@@ -34,5 +34,5 @@ class RoundToNearest:
         )
 
     def decode(self, coded: Coded) -> torch.Tensor:
-        """Return [rows, columns] float32. Raises SourceError."""
+        """Return the decoded matrix, [rows, columns] float32. Raises SourceError."""
         return grouped_grid.decoded(coded)

@@ -3,16 +3,16 @@
 A block w of C weights, contiguous in a row-major matrix, becomes a seed s of 16 bits and P
 coefficients of 4 bits with a common exponent of 4 bits: w ≈ U(s) q 2^e. U(s), [C, P] row by row, has
 the C · P states of the register (`search/seed_tables.py`) that follow the seed, as
-(state − 2^15) / (2^15 − 1) in [−1, 1] (section 3.2). Of all seeds the one whose quantised block is
-nearest is kept, the lowest of equals (`search/seeds.py`). A block takes 16 + 4 + 4 P bits: 4 bits a
-weight by C = 8, P = 3, and 3 bits by C = 12, P = 4 (table 1).
+(state − 2^15) / (2^15 − 1) in [−1, 1] (section 3.2). The encoder takes the seed with the nearest
+quantised block, the lowest of equal ones (`search/seeds.py`). A block takes 16 + 4 + 4 P bits: 4 bits a
+weight if C = 8, P = 3, and 3 bits if C = 12, P = 4 (table 1).
 
 What differs from the paper: the exponent is ⌈log2(max |t| / 7.5)⌉, because the printed ⌊log2 max |t|⌋
 uses 5 of 16 mantissas (relative error 0.191 where the paper's results need 0.123; replication
 github.com/qiuyu-ren/seedlm-repro). The matrix is divided by the power of two nearest to its root mean
-square first, so that the exponents −8 … 7 fit any scale; that division is exact. The last block is
-filled up with zeros, so every shape is taken. A seed is the state that the register is loaded with
-(figure 4), not a place in its cycle (algorithm 2).
+square first, so that the exponents −8 … 7 fit any scale; that division is exact. Zeros fill up the last
+block, so a matrix may have any shape. A seed is the state that the register is loaded with (figure 4),
+not a place in its cycle (algorithm 2).
 
 The codec uses neither `gram` nor `seed`: it is data-free and has no random choice. Blocks that are
 more than about 2^9 smaller than the root mean square become zeros, and their search tries every seed.
@@ -76,7 +76,7 @@ class SeedLM:
         )
 
     def decode(self, coded: Coded) -> torch.Tensor:
-        """Return [rows, columns] float32. Raises SourceError for bytes that are no coded matrix."""
+        """Return the decoded matrix, [rows, columns] float32. Raises SourceError for other bytes."""
         width = matrices.whole(coded, "bits", 3, 4)
         exponent = matrices.whole(coded, "exponent", -200, 200)
         size, coefficients = GEOMETRY[width]
@@ -96,14 +96,14 @@ class SeedLM:
 
 
 def _blocks(values: NDArray[np.float64], size: int) -> NDArray[np.float64]:
-    """Return [blocks, size] a matrix row by row, filled up with zeros."""
+    """Return a matrix, row by row, as blocks [blocks, size] float64; zeros fill the last block."""
     padded = np.zeros(-(-values.size // size) * size)
     padded[: values.size] = values.reshape(-1)
     return padded.reshape(-1, size)
 
 
 def _values(coded: Coded, name: str, width: int, count: int) -> NDArray[np.int64]:
-    """Return [count] int64 of a packed part. Raises SourceError."""
+    """Return the integers of a packed part, [count] int64. Raises SourceError."""
     stored = matrices.part(coded, name, torch.uint8, (bits.packed_bytes(count, width),))
     return bits.unpack(stored, width, count).numpy()
 
@@ -111,7 +111,7 @@ def _values(coded: Coded, name: str, width: int, count: int) -> NDArray[np.int64
 def _rebuilt(
     seeds: NDArray[np.int64], exponents: NDArray[np.int64], mantissas: NDArray[np.int64], size: int
 ) -> NDArray[np.float64]:
-    """Return [blocks, size] float64 U(s) q 2^e; one rounding, of a whole number / (2^15 − 1)."""
+    """Return the blocks U(s) q 2^e, [blocks, size] float64; only the division by 2^15 − 1 rounds."""
     count = mantissas.shape[1]
     order = seed_tables.cycle(SEED)
     places = seed_tables.places(SEED)[seeds][:, None] + np.arange(size * count)

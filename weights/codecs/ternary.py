@@ -41,7 +41,7 @@ class TernaryParams(BaseModel):
 
 
 class Ternary:
-    """Three levels."""
+    """Quantisation to three levels."""
 
     Params = TernaryParams
 
@@ -74,7 +74,7 @@ class Ternary:
         return Coded((rows, columns), header, parts)
 
     def decode(self, coded: Coded) -> torch.Tensor:
-        """Return [rows, columns] float32. Raises SourceError."""
+        """Return the decoded matrix, [rows, columns] float32. Raises SourceError."""
         rows, columns = coded.shape
         signs = trits.unpack(part(coded, "trits", torch.uint8), rows * columns)
         if "group" not in coded.header:
@@ -87,7 +87,7 @@ class Ternary:
 
 
 def _nearest(values: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
-    """Return the nearest trits, int8; a scale of zero has trit zero alone."""
+    """Return the nearest trits, int8 of the values' shape; zeros where the scale is zero."""
     beyond = (values.abs() > scales / 2) & (scales > 0)
     return (values.sign() * beyond).to(torch.int8)
 
@@ -106,7 +106,7 @@ def _scale(values: torch.Tensor, params: TernaryParams) -> torch.Tensor:
 
 
 def _least_squares(values: torch.Tensor) -> torch.Tensor:
-    """Return scales by turns: the nearest trits, then their mean absolute value (Lloyd 1982)."""
+    """Return each row's scale of least squared error, [rows], by Lloyd's rounds (Lloyd 1982)."""
     sizes = values.abs()
     scales = sizes.mean(1)
     for _ in range(ROUNDS):

@@ -1,13 +1,12 @@
 """VPTQ: vector quantisation with second-order error feedback (arXiv 2409.17066).
 
-A vector is `vector` weights of one column (one input channel), of consecutive rows. Each becomes the
-index of its nearest centre of a codebook, which k-means finds (`search/kmeans.py`), weighted by the
-diagonal of H, the Gram matrix of the layer's inputs: every element of a vector has the weight of its
-column. With `residual_bits` a second codebook codes what the first leaves. With `outliers` the columns
-of the largest diagonal have a codebook of their own, with its own width. Because a vector never leaves
-its column, columns are quantised one after the other, and the error of each is fed forward to the
-columns that follow, by the inverse of H as in GPTQ: the paper's channel-independent second-order
-optimisation.
+A vector is `vector` weights of one column (one input channel), of consecutive rows. It becomes the
+index of its nearest centre of a codebook. K-means finds the codebook (`search/kmeans.py`), weighted by
+the diagonal of H, the Gram matrix of the layer's inputs: every element of a vector has the weight of
+its column. With `residual_bits` a second codebook codes the error of the first. With `outliers` the
+columns of the largest diagonal have a separate codebook, with another width. A vector lies in one
+column. So columns are quantised one after the other, and each column's error is fed forward to later
+columns, by the inverse of H as in GPTQ: the paper's channel-independent second-order optimisation.
 
 A weight takes bits / vector + residual_bits / vector bits, and the codebooks 16 bits a number.
 
@@ -45,14 +44,14 @@ class Params(BaseModel):
     bits: int = Field(8, ge=1, le=16)
     #: Bits of the index into the residual codebook; 0: no residual codebook.
     residual_bits: int = Field(0, ge=0, le=16)
-    #: Part of the columns with a codebook of their own, and that codebook's width and bits.
+    #: Share of the columns with a separate codebook, and that codebook's width and bits.
     outliers: float = Field(0.0, ge=0.0, le=0.5)
     outlier_vector: int = Field(2, ge=1, le=32)
     outlier_bits: int = Field(8, ge=1, le=16)
-    #: If k-means weighs columns by the Gram matrix; if errors are fed forward.
+    #: True if k-means weighs columns by the Gram matrix; True if errors are fed forward.
     weighted: bool = True
     feedback: bool = True
-    #: What is added to the Gram matrix' diagonal, as a part of its mean.
+    #: Share of the Gram matrix' mean diagonal that is added to its diagonal.
     damping: float = Field(0.01, gt=0.0, le=1.0)
     #: The most rounds of k-means.
     rounds: int = Field(25, ge=0, le=1000)
@@ -68,7 +67,7 @@ class Codebooks:
     centres: tuple[NDArray[np.float32], ...]
 
     def code(self, column: NDArray[np.float64]) -> tuple[list[NDArray[np.int64]], NDArray]:
-        """Return the indices by codebook of [rows] a column, and what they decode to, float64."""
+        """Return (each codebook's indices [vectors], decoded column [rows] float64) of a column."""
         padded = np.pad(column, (0, -column.size % self.width), mode="edge")
         left = padded.reshape(-1, self.width)
         indices, total = [], np.zeros_like(left)
@@ -106,7 +105,7 @@ class Vptq:
         return Coded((matrix.shape[0], matrix.shape[1]), header, parts)
 
     def decode(self, coded: Coded) -> torch.Tensor:
-        """Return [rows, columns] float32. Raises SourceError for bytes that are no coded matrix."""
+        """Return the decoded matrix, [rows, columns] float32. Raises SourceError for other bytes."""
         rows, columns = coded.shape
         exponent = matrices.whole(coded, "exponent", -200, 200)
         outliers = _outlier_columns(coded)
@@ -122,7 +121,7 @@ class Vptq:
 def _importance(
     values: NDArray[np.float64], gram: torch.Tensor | None, params: Params
 ) -> NDArray[np.float64]:
-    """Return [columns] the weight of each column in k-means."""
+    """Return the weight of each column in k-means, [columns] float64."""
     if gram is None or not params.weighted:
         return np.ones(values.shape[1])
     return np.maximum(np.diagonal(gram.numpy()), 0.0)
@@ -131,7 +130,7 @@ def _importance(
 def _outliers(
     values: NDArray[np.float64], gram: torch.Tensor | None, params: Params
 ) -> NDArray[np.int64]:
-    """Return the columns of the largest diagonal or norm, in order; the first of equals."""
+    """Return the numbers, ascending, of the columns of the largest diagonal or norm, [outliers]."""
     count = min(round(params.outliers * values.shape[1]), values.shape[1] - 1)
     size = (values**2).sum(0) if gram is None else np.diagonal(gram.numpy())
     return np.sort(np.argsort(-size, kind="stable")[:count])
@@ -145,7 +144,7 @@ def _codebooks(
     params: Params,
     seed: int,
 ) -> dict[str, Codebooks]:
-    """Return the codebooks of plain columns, "", and of outliers, "outlier_"."""
+    """Return "" → codebooks of the plain columns, and "outlier_" → those of the outliers, if any."""
     kinds = {
         "": (plain, params.vector, (params.bits, params.residual_bits)),
         "outlier_": (outliers, params.outlier_vector, (params.outlier_bits,)),
@@ -176,7 +175,7 @@ def _quantise(
     outliers: NDArray[np.int64],
     params: Params,
 ) -> list[list[NDArray[np.int64]]]:
-    """Return the indices of every column by codebook; errors go to the columns that follow."""
+    """Return the indices [vectors] of every column and codebook; feed errors to later columns."""
     factor = None
     if gram is not None and params.feedback:
         factor = inverse_factor(gram, params.damping)
@@ -193,14 +192,14 @@ def _quantise(
 
 
 def _index_bits(centres: int) -> int:
-    """Return the bits of an index into a codebook."""
+    """Return how many bits an index into a codebook of this many centres has, at least 1."""
     return max(1, (centres - 1).bit_length())
 
 
 def _stored(
     kind: str, books: Codebooks, indices: list[list[NDArray[np.int64]]]
 ) -> dict[str, torch.Tensor]:
-    """Return the parts of a set of columns: codebooks, and indices column by column."""
+    """Return name → part of a set of columns: float16 codebooks, and packed indices by column."""
     parts = {}
     for number, centres in enumerate(books.centres):
         name = f"{kind}residual_" if number else kind
@@ -211,7 +210,7 @@ def _stored(
 
 
 def _loaded(coded: Coded, kind: str, width: int, columns: int) -> NDArray[np.float32]:
-    """Return [columns, rows] what the parts of a set of columns decode to. Raises SourceError."""
+    """Return the decoded columns of one kind, [columns, rows] float32. Raises SourceError."""
     vectors = -(-coded.shape[0] // width)
     total = np.zeros((columns * vectors, width))
     for name in (kind, f"{kind}residual_"):
@@ -231,7 +230,7 @@ def _loaded(coded: Coded, kind: str, width: int, columns: int) -> NDArray[np.flo
 
 
 def _outlier_columns(coded: Coded) -> NDArray[np.int64]:
-    """Return the outlier columns of a coded matrix. Raises SourceError for others than its own."""
+    """Return the numbers of the outlier columns, [outliers] int64, ascending. Raises SourceError."""
     if "outlier_columns" not in coded.parts:
         return np.zeros(0, np.int64)
     columns = matrices.part(coded, "outlier_columns", torch.int32).numpy().astype(np.int64)

@@ -1,7 +1,7 @@
 """Whole models of BASE+ADAPTER, in a cache of the home (`weights.folders.made_folders`).
 
-Commands that take a model take BASE+ADAPTER by such a folder. Merging runs need none: they add an
-adapter while tensors are read (`weights.folders.checkpoint`).
+For commands that take a model, BASE+ADAPTER becomes such a folder. Merging runs need no folder: they
+add an adapter while they read tensors (`weights.folders.checkpoint`).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ VERSION = 1
 
 
 def folder(base: Path, adapter: Path, name: str) -> Path:
-    """Return the model folder of a base with an adapter, making it if it is missing or damaged.
+    """Return the path of the model folder of base and adapter; make it if it is missing or damaged.
 
-    Raise SourceError for files that do not fit together, UnavailableError if the disk lacks space.
+    Raises SourceError for files that do not fit together, UnavailableError if the disk lacks space.
     """
     opened = open_checkpoint(base)
     files = [*weight_files(base), *companions.found(base).values()]
@@ -52,10 +52,10 @@ def folder(base: Path, adapter: Path, name: str) -> Path:
 
 
 def _summed(opened: Checkpoint, adapter: Path) -> tuple[Weights, bool]:
-    """Return the tensors of the sum, and True if its head is its embedding.
+    """Return (tensors of the sum by name, True if the sum's head is its embedding).
 
-    Both become two tensors if the adapter changes one of them alone. Raise SourceError for an adapter
-    of another model.
+    Head and embedding become two tensors if the adapter changes one of them alone. Raises SourceError
+    for an adapter of another model.
     """
     opened.check_plain("given with an adapter")
     change, stored, tied = Adapter(adapter), opened.tensors(), opened.tied

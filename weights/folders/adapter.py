@@ -1,12 +1,12 @@
-"""LoRA adapters on a model's tensors, added when rows are read, as peft's `merge_and_unload` does.
+"""LoRA adapters on a model's tensors, added when rows are read, as by peft's `merge_and_unload`.
 
 An adapter may change linear layers, the embedding (`lora_embedding_A`, `lora_embedding_B`), the head
 and biases. It may hold whole tensors in place of the model's (`modules_to_save`, `bias`, the embedding
 beside its change) and rows of single tokens (`trainable_token_indices`).
 
 The embedding and the head of a tied model become two tensors if the adapter changes one of them alone,
-as in the model that was trained. peft's merge adds such a change to both, and warns; on the untied
-model that its warning asks for, its result is the one here.
+as in the trained model. peft's merge adds such a change to both, and warns that the model should be
+untied. On an untied model peft's result is the same as ours.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from agent_forge.weights.tensors import HEADS, Rows, as_rows
 
 #: Prefix that peft puts before a module's name.
 _PREFIX = "base_model.model."
-#: Behind a module's name, where peft keeps a whole tensor of it: plain, beside a change, in old files.
+#: Names after a module's name for its whole tensor in peft: plain, beside a change, in old files.
 _WHOLE = ("", "base_layer.", "modules_to_save.", "modules_to_save.default.")
 _TOKENS = "token_adapter.trainable_tokens_delta"
 #: Architectures whose blocks store their matrices as [inputs, outputs] (transformers' Conv1D).
@@ -36,11 +36,11 @@ TRANSPOSED = {"gpt2", "openai-gpt"}
 class Adapter:
     """LoRA adapter of a folder.
 
-    The adapter raises SourceError for what cannot be added to weights exactly.
+    Its methods raise SourceError for tensors or settings that cannot be added to weights exactly.
     """
 
     def __init__(self, folder: Path, files: tuple[Path, Path] | None = None) -> None:
-        """Read an adapter's folder; `files` are its settings and its weights, if they are elsewhere."""
+        """Read an adapter's folder; `files` are (settings, weights) if they are elsewhere."""
         self.folder = folder
         self._config = AdapterConfig(folder, files and files[0])
         weights = files[1] if files else adapter_folders.weights_file(folder)
@@ -57,11 +57,11 @@ class Adapter:
             raise SourceError(f"{file} cannot be read: {error}") from error
 
     def unties(self, embedding: str, head: str) -> bool:
-        """Return True if a tied model's embedding and head are two tensors with the adapter's change.
+        """Return True if a tied model's embedding and head become two tensors by the adapter's change.
 
-        They stay one if the adapter changes neither, if it was told to keep them one
+        They stay one if the adapter changes neither, if its settings keep them one
         (`ensure_weight_tying`), and if it changes single tokens of the embedding: peft then changes
-        those of the head, too.
+        the same rows of the head.
         """
         of_embedding, of_head = (
             {name for name in self._tensors if name.startswith(f"{module}.")}
@@ -73,9 +73,9 @@ class Adapter:
         return bool(of_head) or any(not name.endswith(_TOKENS) for name in of_embedding)
 
     def on(self, name: str, rows: Rows, architecture: str | None) -> Rows:
-        """Return the rows of a tensor with the adapter's change, if the adapter has one.
+        """Return the rows of the tensor `name` with the adapter's change, if the adapter has one.
 
-        Raise SourceError if the shapes do not fit.
+        Raises SourceError if the shapes do not fit.
         """
         module, _, parameter = name.rpartition(".")
         rows = self._stored(module, parameter, name, rows)
@@ -89,7 +89,7 @@ class Adapter:
         return self._tokens(module, name, changed)
 
     def _stored(self, module: str, parameter: str, name: str, rows: Rows) -> Rows:
-        """Return the tensor that the adapter holds in place of the model's; else the model's rows."""
+        """Return the rows of the adapter's whole tensor in place of the model's, or `rows`."""
         for where in _WHOLE:
             whole = self._take(f"{module}.{where}{parameter}")
             if whole is not None:
@@ -100,7 +100,7 @@ class Adapter:
     def _changed(
         self, module: str, name: str, rows: Rows, first: str, second: str, transposed: bool
     ) -> Rows:
-        """Return rows + scale · B A, or the transpose of B A; the rows if the adapter has no A."""
+        """Return rows + scale · B A (transposed if `transposed`); `rows` if the adapter has no A."""
         a, b = self._take_named(module, first), self._take_named(module, second)
         if a is None or b is None:
             return rows
@@ -116,7 +116,7 @@ class Adapter:
         return LoraRows(rows, a, b, scale)
 
     def _bias(self, module: str, name: str, rows: Rows) -> Rows:
-        """Return a bias with that of the adapter's B added, scaled."""
+        """Return the bias plus the scaled bias of the adapter's B; `rows` if the adapter has none."""
         bias = self._take_named(module, "lora_B.bias")
         if bias is None:
             return rows
@@ -128,7 +128,7 @@ class Adapter:
         return LoraRows(rows, torch.ones(1, 1), column, self._config.scale(module, len(a)))
 
     def _tokens(self, module: str, name: str, rows: Rows) -> Rows:
-        """Return the rows with those of single tokens replaced."""
+        """Return the rows with the adapter's rows of single tokens in place; `rows` without any."""
         values = self._take_named(module, _TOKENS)
         if values is None:
             return rows
@@ -143,14 +143,14 @@ class Adapter:
         return ReplacedRows(rows, torch.tensor(tokens), values)
 
     def _take_named(self, module: str, which: str) -> torch.Tensor | None:
-        """Return a tensor of a module; in files of old versions the adapter has the name `default`."""
+        """Return a module's tensor, also under its name in old files (`default`); None if missing."""
         last, _, rest = which.partition(".")
         in_old_files = f"{module}.{last}.default.{rest}".removesuffix(".")
         tensor = self._take(f"{module}.{which}")
         return self._take(in_old_files) if tensor is None else tensor
 
     def _take(self, key: str) -> torch.Tensor | None:
-        """Return a stored tensor, and note that it has a place; None if there is none."""
+        """Return a stored tensor and mark it as used; None if there is none."""
         if key in self._tensors:
             self._used.add(key)
         return self._tensors.get(key)
@@ -170,7 +170,7 @@ class Adapter:
         )
 
     def check_used(self) -> None:
-        """Raise SourceError if a tensor of the adapter changed nothing."""
+        """Raise SourceError if a tensor of the adapter was not used."""
         left = sorted(set(self._tensors) - self._used)
         if not left:
             return
@@ -188,7 +188,7 @@ class Adapter:
 
 @dataclass(frozen=True)
 class LoraRows:
-    """W + scale · B A (Hu et al. 2021, arXiv 2106.09685), a stretch at a time; float32."""
+    """Rows of W + scale · B A (Hu et al. 2021, arXiv 2106.09685), computed when read; float32."""
 
     rows: Rows
     a: torch.Tensor
@@ -206,7 +206,7 @@ class LoraRows:
 
 @dataclass(frozen=True)
 class ReplacedRows:
-    """Rows of which those at `index` are replaced by `values` [len(index), columns]; float32."""
+    """Rows with those at `index` replaced by `values` [len(index), columns]; float32."""
 
     rows: Rows
     index: torch.Tensor
@@ -240,17 +240,17 @@ class RoundedRows:
 
 
 class AdaptedTensors(Mapping[str, torch.Tensor]):
-    """Tensors of BASE+ADAPTER by name, in order of name: nothing merged is kept.
+    """Tensors of BASE+ADAPTER by name, in order of name; a sum is not kept in memory.
 
     A tensor that the adapter changes is W + scale · B A, summed in float32 and rounded to the dtype of
-    W, as in the model that peft's `merge_and_unload` gives. It is made again at each reading; all
-    others are those of the base. `rows` gives stretches of a tensor, for merges that read in chunks.
+    W, as in the model that peft's `merge_and_unload` gives. It is computed at each reading; all other
+    tensors are those of the base. `rows` is for merges that read a tensor in chunks.
     """
 
     def __init__(
         self, base: Mapping[str, torch.Tensor], adapter: Adapter, architecture: str | None
     ) -> None:
-        """Raise SourceError for an adapter that does not fit the tensors, or that unties a head."""
+        """Raise SourceError for an adapter that does not fit the base's tensors, or unties a head."""
         self._base = base
         embedding = next((name for name in HEADS if name in base), None)
         head = HEADS[embedding] if embedding else ""
@@ -268,11 +268,11 @@ class AdaptedTensors(Mapping[str, torch.Tensor]):
         adapter.check_used()
 
     def rows(self, name: str) -> Rows:
-        """Return a tensor as [rows, columns], with the adapter's change. Raise KeyError."""
+        """Return the tensor `name` as [rows, columns], with the adapter's change. Raises KeyError."""
         return self._rows[name]
 
     def like(self) -> Mapping[str, torch.Tensor]:
-        """Return tensors of the same names, dtypes and shapes: those of the base."""
+        """Return the base's tensors, which have the same names, dtypes and shapes."""
         return self._base
 
     def __getitem__(self, name: str, /) -> torch.Tensor:

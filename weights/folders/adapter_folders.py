@@ -1,8 +1,8 @@
 """Folders of LoRA adapters as peft writes them: their files, and the settings in adapter_config.json.
 
-A folder with pickles is refused. Every key of the settings has to be known to leave W + scale · B A as
-it is. A key that is not known, or a value that gives the tensors another meaning, is refused by name.
-The keys and their defaults are those of peft 0.21 (`LoraConfig`).
+A folder with pickles is refused. Settings must leave W + scale · B A as it is: an unknown key, or a
+value that gives the tensors another meaning, is refused by name. The keys and their defaults are those
+of peft 0.21 (`LoraConfig`).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ WEIGHTS = "adapter_model.safetensors"
 PICKLED = "adapter_model.bin"
 #: Bytes of the largest adapter_config.json.
 MOST_CONFIG = 4 << 20
-#: What stands before the names of both files in a copy of BASE+ADAPTER, beside those of the base.
+#: Prefix of the names of an adapter's two files in a copy of BASE+ADAPTER.
 BESIDE = "added_"
 
 
 def parts(model: Path) -> tuple[Path, Path | None]:
-    """Return the folders of base and adapter of BASE+ADAPTER; any other model and None.
+    """Return (base, adapter), the folders of BASE+ADAPTER; (model, None) for any other model.
 
-    A folder that exists under the whole text is meant before an adapter.
+    A folder that exists under the whole text is no BASE+ADAPTER.
     """
     base, _, adapter = str(model).partition("+")
     if not base or not adapter or model.exists():
@@ -34,15 +34,15 @@ def parts(model: Path) -> tuple[Path, Path | None]:
 
 
 def exists(model: Path) -> bool:
-    """Return True if a model's folder is there; of BASE+ADAPTER both."""
+    """Return True if a model's folder exists; for BASE+ADAPTER, if both folders exist."""
     base, adapter = parts(model)
     return base.exists() and (adapter is None or adapter.exists())
 
 
 def files(model: Path) -> dict[str, Path]:
-    """Return the files of the adapter of BASE+ADAPTER, or of a copy of it: name in a copy → file.
+    """Return name in a copy → path of the two files of a model's adapter; {} if it has no adapter.
 
-    Empty for a model without an adapter. Raises SourceError.
+    The model is BASE+ADAPTER or a copy of it. Raises SourceError.
     """
     _, adapter = parts(model)
     if adapter is None:
@@ -55,12 +55,12 @@ def files(model: Path) -> dict[str, Path]:
 
 
 def is_adapter(folder: Path) -> bool:
-    """Return True if a folder holds an adapter and no model."""
+    """Return True if the folder holds an adapter and no model."""
     return (folder / CONFIG).is_file() and not any(folder.glob("model*.safetensors*"))
 
 
 def base_of(folder: Path) -> str | None:
-    """Return the base that an adapter's settings name; None without a name that can be printed."""
+    """Return the base's name in an adapter's settings; None if it is missing or not printable."""
     try:
         base = bounded_files.read_object(folder / CONFIG, MOST_CONFIG).get("base_model_name_or_path")
     except SourceError:
@@ -78,7 +78,7 @@ def check_no_adapter(folder: Path) -> None:
 
 
 def weights_file(folder: Path) -> Path:
-    """Return the safetensors file of an adapter's folder. Raise SourceError if there is none."""
+    """Return the path of an adapter's safetensors file. Raises SourceError if there is none."""
     file = folder / WEIGHTS
     if file.is_file():
         return file
@@ -95,7 +95,7 @@ def weights_file(folder: Path) -> Path:
 
 #: Patterns in one adapter_config.json, and the largest alpha.
 MOST_PATTERNS, MOST_ALPHA = 10_000, 1e30
-#: Keys that `Adapter` reads, or whose meaning lies in the tensors that are stored.
+#: Keys that `Adapter` reads, or whose meaning is in the stored tensors.
 READ = {
     "peft_type",
     "r",
@@ -111,7 +111,7 @@ READ = {
     "fan_in_fan_out",
     "init_lora_weights",
 }
-#: Keys without a bearing on a merge: they chose what was trained and how, or name where it came from.
+#: Keys that do not matter for a merge: they are about the training, or about the adapter's origin.
 HARMLESS = {
     "task_type",
     "auto_mapping",
@@ -127,20 +127,20 @@ HARMLESS = {
     "megatron_core",
     "qalora_group_size",
     "runtime_config",
-    # Settings of a way to begin, without effect unless init_lora_weights names it.
+    # Settings of one initialisation, without effect unless init_lora_weights names it.
     "loftq_config",
     "eva_config",
     "corda_config",
     "lora_ga_config",
 }
-#: Beginnings that leave the base as it is.
+#: Values of init_lora_weights that leave the base as it is.
 PLAIN_BEGINNINGS = ("gaussian", "eva", "orthogonal", "mica")
 _CONVERT = (
     "save it again where it was trained, with `save_pretrained(…, "
     "path_initial_model_for_weight_conversion=…)`"
 )
 _BY_PEFT = "merge it with peft (`merge_and_unload`) and give the result as a model"
-#: Keys that change the meaning of the tensors → what they do, and the remedy.
+#: Key that changes the meaning of the tensors → (its effect, the remedy).
 OTHERWISE = {
     "use_dora": ("it scales the columns of the sum (DoRA)", _BY_PEFT),
     "target_parameters": ("it changes parameters that are packed together", _BY_PEFT),
@@ -163,10 +163,10 @@ OTHERWISE = {
 
 
 class AdapterConfig:
-    """The settings of an adapter's folder; SourceError for what cannot be added to weights exactly."""
+    """The settings of an adapter's folder, checked: the adapter can be added to weights exactly."""
 
     def __init__(self, folder: Path, file: Path | None = None) -> None:
-        """Read the settings of an adapter's folder; `file` has them instead of adapter_config.json."""
+        """Read and check the settings, from `file` or adapter_config.json. Raises SourceError."""
         self._folder, self._file = folder, file or folder / CONFIG
         try:
             self._settings = bounded_files.read_object(self._file, MOST_CONFIG)
@@ -180,13 +180,13 @@ class AdapterConfig:
 
     @property
     def tied(self) -> bool:
-        """True if embedding and head of a tied model have one change."""
+        """True if embedding and head of a tied model have the same change."""
         return bool(self._settings.get("ensure_weight_tying"))
 
     def scale(self, module: str, rank: int) -> float:
-        """Return α / r, or α / √r for rank-stabilised adapters.
+        """Return a module's α / rank, or α / √rank for rank-stabilised adapters.
 
-        Source of the latter: Kalajdzievski 2023, arXiv 2312.03732.
+        Source of the second form: Kalajdzievski 2023, arXiv 2312.03732.
         """
         alpha = self._settings.get("lora_alpha", rank)
         for pattern, value in (self._settings.get("alpha_pattern") or {}).items():
@@ -196,7 +196,7 @@ class AdapterConfig:
         return alpha / (rank**0.5 if self._settings.get("use_rslora") else rank)
 
     def tokens(self, module: str, count: int) -> list[int]:
-        """Return the tokens whose `count` rows are stored for an embedding. Raise SourceError."""
+        """Return the ids of the `count` tokens with rows stored for a module. Raises SourceError."""
         indices = self._settings.get("trainable_token_indices")
         if isinstance(indices, Mapping):
             indices = next((i for key, i in indices.items() if f".{module}".endswith(f".{key}")), None)
@@ -210,7 +210,7 @@ class AdapterConfig:
         return tokens
 
     def _check_keys(self) -> None:
-        """Raise SourceError naming a key whose value gives the tensors another meaning."""
+        """Raise SourceError, with the key, for a value that gives the tensors another meaning."""
         for key, value in self._settings.items():
             if key in OTHERWISE and value not in (None, False, [], {}):
                 why, remedy = OTHERWISE[key]
@@ -233,9 +233,9 @@ class AdapterConfig:
             )
 
     def _check_scales(self) -> None:
-        """Raise SourceError naming the key if a scale is no finite number.
+        """Raise SourceError if a scale is no finite number, or alpha_pattern is not usable.
 
-        Raise it, too, if alpha_pattern is no mapping or has too many patterns.
+        alpha_pattern must be a mapping with at most MOST_PATTERNS patterns.
         """
         by_pattern = self._settings.get("alpha_pattern") or {}
         if not isinstance(by_pattern, dict) or len(by_pattern) > MOST_PATTERNS:
@@ -250,9 +250,9 @@ class AdapterConfig:
                 raise SourceError(f"{self._file}: {name} is {_shown(value)}, not a finite number.")
 
     def _means(self, pattern: str, module: str) -> bool:
-        """Return True if a pattern means a module: literally, or as a regular expression, as in peft.
+        """Return True if a pattern matches a module's name, literally or as a regular expression.
 
-        Raise SourceError if the pattern is no regular expression that can be matched.
+        The rule is that of peft. Raises SourceError if the pattern cannot be matched.
         """
         if module == pattern or module.endswith(f".{pattern}"):
             return True
@@ -266,5 +266,5 @@ class AdapterConfig:
 
 
 def _shown(value: object) -> str:
-    """Return a value for a message, short."""
+    """Return a value's repr for a message, of at most 60 characters."""
     return repr(value)[:60]

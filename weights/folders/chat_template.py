@@ -1,8 +1,8 @@
-"""Chat templates of models, and what in them is unusual.
+"""Check of models' chat templates for unusual code.
 
-A chat template is a small program in Jinja that every server runs on every request. Results carry the
-base's template on, so a run says when one does what chat templates have no use for: servers differ in
-how well they lock templates in.
+A chat template is a small program in Jinja that every server runs on every request, in sandboxes of
+different quality. Results carry the base's template on. So a run warns if a template does things that
+chat templates do not need.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from agent_forge.weights.folders import companions
 
-#: Characters of the longest template that is looked through; the longest in use have about 30,000.
+#: Characters of the longest template that is checked; the longest in use have about 30,000.
 MOST_LETTERS = 1 << 20
-#: Nodes that read other templates, which no server has.
+#: Nodes that read other templates, which servers do not have.
 _OTHERS = (nodes.Import, nodes.FromImport, nodes.Include, nodes.Extends)
 
 
 class _Generation(Extension):
-    """Transformers' tag around what the assistant says: {% generation %} … {% endgeneration %}."""
+    """Transformers' tag around the assistant's text: {% generation %} … {% endgeneration %}."""
 
     tags = {"generation"}
 
@@ -37,16 +37,16 @@ class _Generation(Extension):
 
 
 def unusual(folder: Path) -> list[tuple[str, str]]:
-    """Return (file, why) for each unusual chat template of a model folder.
+    """Return (file name, reason) for each unusual chat template of a model folder.
 
     A template is unusual if it is no Jinja, reads other templates, or reads attributes whose names
-    begin with `_`, which is how programs break out of a sandbox.
+    begin with `_`. Programs break out of a sandbox by such attributes.
     """
     return [(name, why) for name, text in _templates(folder) if (why := _why_unusual(text)) is not None]
 
 
 def _templates(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield (file, template) of each chat template in a model folder."""
+    """Yield (file name, template's text) of each chat template in a model folder."""
     for name, file in {**companions.found(folder), **companions.in_folders(folder)}.items():
         if name.endswith(".jinja"):
             yield name, file.read_text("utf-8", "replace")
@@ -65,7 +65,7 @@ def _templates(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _why_unusual(text: str) -> str | None:
-    """Return what is unusual about a template; None if nothing is."""
+    """Return why a template is unusual, in words; None if it is not."""
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, "jinja2.ext.loopcontrols"]
     )

@@ -1,7 +1,7 @@
 """Model folders: safe reads, checks of the weights, sharded streaming writes, digests.
 
 A checkpoint is a Hugging Face folder with `config.json` and safetensors weights. Tensors are
-memory-mapped; nothing is read before it is used. Pickled weights are refused.
+memory-mapped and read on use. Pickled weights are refused.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class Checkpoint:
     """An opened model folder: its tensors and the files that hold them."""
 
     folder: Path
-    #: What the user named, for messages; `folder` may be a private copy of it, or be made of it.
+    #: The path that the user gave, for messages; `folder` may be a private copy of it, or made of it.
     given: Path
-    #: Content of config.json; `tie_word_embeddings` is as the stored tensors have it.
+    #: Content of config.json; `tie_word_embeddings` agrees with the stored tensors.
     config: Mapping[str, Any]
     #: Tensor name → file.
     files: Mapping[str, Path]
@@ -61,7 +61,7 @@ class Checkpoint:
     stored: Mapping[str, str]
     #: True if transformers packs some of the tensors together when it loads them.
     packed: bool = False
-    #: Notes for the user about what the files have in an unusual way.
+    #: Warnings for the user about unusual content of the files.
     warnings: tuple[str, ...] = ()
     #: The adapter of BASE+ADAPTER, whose change `tensors` adds; `shapes` are as the base stores them.
     adapter: Adapter | None = None
@@ -72,11 +72,11 @@ class Checkpoint:
         return not any(head in self.files for head in HEADS.values())
 
     def model(self) -> Model:
-        """Return config and tensors."""
+        """Return the model: config and memory-mapped tensors by name."""
         return Model(self.config, self.tensors())
 
     def check_plain(self, what: str) -> None:
-        """Raise SourceError if tensors are packed on loading: such a model cannot be `what`."""
+        """Raise SourceError, "… cannot be `what`", if transformers packs tensors when it loads them."""
         if self.packed:
             raise SourceError(
                 f"model {self.given} stores its experts one by one, and transformers packs them when "
@@ -96,7 +96,7 @@ class Checkpoint:
 
     @property
     def positions(self) -> int | None:
-        """The longest sequence that the architecture takes; None if its config does not say."""
+        """Tokens of the longest sequence that the architecture takes; None if its config has no key."""
         inner = self.config.get("text_config") or {}
         for settings in (inner, self.config):
             for key in ("max_position_embeddings", "n_positions"):
@@ -107,7 +107,7 @@ class Checkpoint:
     def tensors(self) -> Weights:
         """Return all tensors by name, in order of name; memory-mapped, not to be written to.
 
-        Those that an adapter changes are made when they are read.
+        Tensors that an adapter changes are computed when they are read.
         """
         stored = self._stored()
         if self.adapter is None:
@@ -115,7 +115,7 @@ class Checkpoint:
         return AdaptedTensors(stored, self.adapter, self.config.get("model_type"))
 
     def _stored(self) -> dict[str, torch.Tensor]:
-        """Return the stored tensors, memory-mapped."""
+        """Return the stored tensors by name, in order of name, memory-mapped, without the adapter."""
         result: dict[str, torch.Tensor] = {}
         for file in sorted(set(self.files.values())):
             with (
@@ -129,11 +129,10 @@ class Checkpoint:
 
 
 def open_checkpoint(folder: Path, user_folder: Path | None = None) -> Checkpoint:
-    """Open a model folder, and confront its tensors with the model that transformers builds.
+    """Return an opened model folder whose tensors fit the model that transformers builds.
 
-    Only headers are read. The folder may be BASE+ADAPTER, or a copy of it. `user_folder` is the
-    one that messages name. Tensors have the names under which transformers saves them. Raises
-    SourceError naming what is wrong.
+    It reads headers only. The folder may be BASE+ADAPTER, or a copy of it. Messages name `user_folder`.
+    Tensors have the names under which transformers saves them. Raises SourceError with the fault.
     """
     checkpoint = read_folder(adapter_folders.parts(folder)[0], user_folder)
     fit = confront(checkpoint.given, checkpoint.config, checkpoint.shapes, _Equal(checkpoint.files))
@@ -168,7 +167,7 @@ def _adapted(opened: Checkpoint, folder: Path) -> Checkpoint:
 
 
 def half_precision(checkpoint: Checkpoint) -> HalfPrecision | None:
-    """Return the dtype of 16 bits that most of a model's numbers have; None if most have another."""
+    """Return "bfloat16" or "float16" if most of a model's numbers have that dtype; else None."""
     numbers = dict.fromkeys(TORCH, 0)
     for dtype, shape in checkpoint.shapes.values():
         numbers[dtype] += elements(shape)
@@ -177,9 +176,9 @@ def half_precision(checkpoint: Checkpoint) -> HalfPrecision | None:
 
 
 def read_folder(folder: Path, user_folder: Path | None = None) -> Checkpoint:
-    """Read a model folder's headers as they are, without comparing them with its config.json.
+    """Return a model folder opened by its headers, not compared with the model of its config.json.
 
-    Raises SourceError naming what is wrong with the files.
+    Raises SourceError with the fault of the files.
     """
     if not folder.exists():
         raise SourceError(f"model {folder} does not exist. Check the path, or give a Hub id.")
@@ -227,7 +226,7 @@ class _Equal:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return the safetensors files of a model folder. Raises SourceError if there is none."""
+    """Return the paths of a model folder's safetensors files. Raises SourceError if there is none."""
     index = folder / INDEX
     if index.is_file() and (folder / SINGLE).is_file() and SINGLE not in _indexed(folder).values():
         raise SourceError(
@@ -254,7 +253,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def _indexed(folder: Path) -> dict[str, str]:
-    """Return tensor name → file name, as the index has it; empty if there is no index."""
+    """Return tensor name → file name of the folder's index; {} without an index. Raises SourceError."""
     index = folder / INDEX
     if not index.is_file():
         return {}
@@ -266,7 +265,7 @@ def _indexed(folder: Path) -> dict[str, str]:
 
 
 def _header(file: Path) -> dict[str, tuple[str, Shape]]:
-    """Return dtypes and shapes in a safetensors file by name."""
+    """Return tensor name → (dtype as safetensors names it, shape) of a file. Raises SourceError."""
     entries = safetensors_header.read(file)
     _check_names(file, list(entries))
     return {name: (entry.dtype, entry.shape) for name, entry in entries.items()}
@@ -275,7 +274,7 @@ def _header(file: Path) -> dict[str, tuple[str, Shape]]:
 def _check_names(file: Path, names: list[str]) -> None:
     """Raise SourceError for a tensor name that is too long or not printable.
 
-    Names are searched and printed.
+    Other code searches and prints the names.
     """
     for name in names:
         if len(name) > LONGEST_NAME or not name.isprintable():
@@ -286,7 +285,7 @@ def _check_names(file: Path, names: list[str]) -> None:
 
 
 def untied(weights: Weights) -> Weights:
-    """Return the weights with a separate head: a copy of the embedding if no head is stored.
+    """Return the weights by name with a separate head; if there is no head, a copy of the embedding.
 
     Raises SourceError if there is no known embedding.
     """
@@ -308,7 +307,7 @@ def digest(weights: Mapping[str, torch.Tensor]) -> str:
 
 
 def add_to_digest(hasher: blake3.blake3, name: str, tensor: torch.Tensor) -> None:
-    """Add the next tensor, in order of name, to a `digest` that is made tensor by tensor."""
+    """Add a tensor to the hasher of a `digest`; call it for all tensors in order of name."""
     tensor = tensor.contiguous()
     hasher.update(f"{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
     if tensor.numel():
@@ -316,7 +315,7 @@ def add_to_digest(hasher: blake3.blake3, name: str, tensor: torch.Tensor) -> Non
 
 
 def _shards(weights: Mapping[str, torch.Tensor], limit: int) -> Iterator[list[str]]:
-    """Yield each shard's names, in order; a shard ends before it would exceed `limit` bytes."""
+    """Yield the tensor names of each shard, in order; a shard ends before it exceeds `limit` bytes."""
     shard: list[str] = []
     size = 0
     for name in sorted(weights):
@@ -347,10 +346,10 @@ def write_weights(folder: Path, weights: Mapping[str, torch.Tensor], shard_bytes
 
 
 def publish(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Make a folder appear whole or not at all: `fill` a hidden one beside it, sync, rename.
+    """Make a folder appear whole or not at all: `fill` a hidden folder beside it, sync, rename.
 
-    An existing folder of that name is replaced. File modes follow the umask. Raises
-    UnavailableError if the disk is full or the place cannot be written.
+    It replaces an existing folder of that name. File modes follow the umask. Raises UnavailableError
+    if the disk is full or the place cannot be written.
     """
     hidden = folder.parent / f".{folder.name}.{os.getpid()}.part"
     try:
@@ -375,7 +374,7 @@ def publish(folder: Path, fill: Callable[[Path], None]) -> None:
 
 
 def replace(hidden: Path, folder: Path) -> None:
-    """Rename `hidden` to `folder`, replacing an existing one, also while other processes do so."""
+    """Rename `hidden` to `folder`, replacing an existing one, even if other processes do so now."""
     for _ in range(10):
         shutil.rmtree(folder, ignore_errors=True)
         try:
@@ -418,7 +417,7 @@ def sync(path: Path) -> None:
 
 
 def holds(folder: Path, expected: str) -> bool:
-    """Return True if a folder is a model whose weights have this digest, as stored or untied."""
+    """Return True if the folder is a model whose weights have this digest, as stored or untied."""
     try:
         opened = open_checkpoint(folder)
         tensors = opened.tensors()

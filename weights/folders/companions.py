@@ -1,9 +1,9 @@
 """Companions: the files of a model folder that belong to the model and are not weights.
 
-config.json, tokenizer, chat template and generation settings decide what a model computes and says as
-much as its weights do. A run pins their digests; results take them from the pinned copy. Files with
-other names (cards, logs, code) belong to the folder, not to the model, and are never taken along. The
-code of our own architectures comes from the package.
+config.json, tokenizer, chat template and generation settings decide, like the weights, what a model
+computes and says. A run pins their digests; results take them from the pinned copy. Files with other
+names (cards, logs, code) belong to the folder, not to the model, and are never copied. The code of our
+architectures comes from the package.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ COMPANIONS = (
     "processor_config.json",
     "video_preprocessor_config.json",
 )
-#: Folders of a model that no run takes along: `forge merge` copies them.
+#: Folders of a model that runs do not copy, and `forge merge` does.
 FOLDERS = ("additional_chat_templates",)
-#: Keys that name Python code of a repository, which loaders run when told to trust it.
+#: Keys that name Python code of a repository; loaders run it with `trust_remote_code`.
 CODE = ("auto_map", "custom_pipelines", "custom_generate")
 
 
 def found(folder: Path) -> dict[str, Path]:
-    """Return the companions in a folder, config.json first: name → file, links resolved.
+    """Return name → path, links resolved, of the companions in a folder, config.json first.
 
     Raises SourceError for a link that leaves the folder, or a file over `bounded_files.MOST_BYTES`.
     """
@@ -60,7 +60,7 @@ def found(folder: Path) -> dict[str, Path]:
 
 
 def in_folders(folder: Path) -> dict[str, Path]:
-    """Return the files in a model's `FOLDERS`: name with its folder → file, links resolved.
+    """Return FOLDER/NAME → path, links resolved, of the files in a model's `FOLDERS`.
 
     Raises SourceError for a link that leaves the model's folder, or a file that is too large.
     """
@@ -73,7 +73,7 @@ def in_folders(folder: Path) -> dict[str, Path]:
 
 
 def _place(folder: Path, name: str) -> Path:
-    """Return a file of a model's folder, links resolved.
+    """Return the path of the file `name` of a model's folder, links resolved.
 
     Raises SourceError for a link that leaves the folder, or a file over `bounded_files.MOST_BYTES`.
     """
@@ -91,16 +91,16 @@ def _place(folder: Path, name: str) -> Path:
 
 
 def _belongs(folder: Path, place: Path) -> bool:
-    """Return True if a file is in the folder, or in the Hub cache that the folder is a snapshot of."""
+    """Return True if a file is in the folder, or in the Hub cache of which the folder is a snapshot."""
     if place.is_relative_to(folder):
         return True
     return folder.parent.name == "snapshots" and place.is_relative_to(folder.parent.parent / "blobs")
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Return the BLAKE3 digest of each companion: name → 64 hex digits.
+    """Return name → BLAKE3 digest, 64 hex digits, of each companion of a model.
 
-    Those of a copy of BASE+ADAPTER have the adapter's two files, too.
+    A copy of BASE+ADAPTER has the adapter's two files, too.
     """
     every = {**found(folder), **adapter_folders.files(folder)}
     return {name: digest(file.read_bytes()) for name, file in every.items()}
@@ -122,7 +122,7 @@ def address(weights: str, files: Mapping[str, str]) -> str:
 def cleaned(settings: Mapping[str, object]) -> dict[str, object]:
     """Return settings without the keys that name code to be run (`CODE`).
 
-    Those of one of our own architectures name the code that is written beside them.
+    Settings of our architectures get `auto_map`, which names the code that is written beside them.
     """
     plain_settings = {key: value for key, value in settings.items() if key not in CODE}
     auto_map = architectures.auto_map(settings)
@@ -130,7 +130,7 @@ def cleaned(settings: Mapping[str, object]) -> dict[str, object]:
 
 
 def naming_code(folder: Path) -> list[str]:
-    """Return the names of companions that name code to be run; results are written without it."""
+    """Return the names of companions with keys that name code to be run, which results leave out."""
     return [
         name
         for name, file in found(folder).items()
@@ -141,7 +141,7 @@ def naming_code(folder: Path) -> list[str]:
 
 
 def code_files(folder: Path) -> list[str]:
-    """Return the names of the files in a folder that its config.json names as its code."""
+    """Return the sorted names of a folder's Python files that its config.json names as its code."""
     settings = _settings(CONFIG, folder / CONFIG) if (folder / CONFIG).is_file() else None
     classes = (settings or {}).get("auto_map")
     values = classes.values() if isinstance(classes, dict) else ()
@@ -160,7 +160,7 @@ def quant_method(folder: Path) -> str | None:
 
 
 def contents(donor: Path) -> dict[str, bytes]:
-    """Return what a result takes over from its donor, by name: all companions but config.json.
+    """Return name → bytes of the companions, but config.json, that a result takes from its donor.
 
     A file that names code to be run is rewritten without those keys; the others are the same bytes.
     """
@@ -184,12 +184,12 @@ def write(donor: Path, folder: Path) -> None:
 
 
 def as_text(settings: Mapping[str, object]) -> str:
-    """Return settings as the JSON text that results have."""
+    """Return settings as the JSON text of results' files, with a line break at the end."""
     return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
 
 
 def _settings(name: str, file: Path) -> dict[str, object] | None:
-    """Return a companion's object of settings; None if it holds something else."""
+    """Return the object in a companion's JSON; None if the file holds something else."""
     if not name.endswith(".json"):
         return None
     try:

@@ -1,9 +1,9 @@
-"""Confrontation of a model folder with the module that transformers would build from it.
+"""Comparison of a model folder with the module that transformers would build from it.
 
 A folder is config.json and named tensors, and both come from anywhere: quantised codes under the names
-of weights, masks of old files, a head that the config ties and the file stores nevertheless. `confront`
-builds the class that transformers would build, without weights, gives it the tensors' names and shapes,
-and says which tensors the model has and under which names, or raises an error with the remedy.
+of weights, masks of old files, a head that is stored although the config ties it. `confront` builds the
+class that transformers would build, without weights, and gives it the tensors' names and shapes. It
+returns which tensors the model has and under which names, or raises an error with the remedy.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TORCH = {
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
-#: Ends of names of tensors that quantised models have beside, or in place of, a weight (GPTQ, AWQ,
+#: Ends of the names of tensors that quantised models have beside or instead of a weight (GPTQ, AWQ,
 #: bitsandbytes, compressed-tensors, fp8).
 CODES = (
     *(".qweight", ".qzeros", ".scales", ".g_idx", ".SCB", ".CB", ".absmax", ".quant_map"),
@@ -58,13 +58,13 @@ Shapes = Mapping[str, tuple[str, Shape]]
 
 @dataclass(frozen=True)
 class Fit:
-    """A folder's tensors as the model that transformers builds has them."""
+    """Tensors of a folder, matched with those of the model that transformers builds."""
 
     #: Name of a tensor of the model, as transformers saves it → its name in the files.
     stored: Mapping[str, str]
     #: True if transformers packs some of the tensors together when it loads them.
     packed: bool
-    #: Content of config.json; `tie_word_embeddings` says what is so.
+    #: Content of config.json; `tie_word_embeddings` agrees with the stored tensors.
     config: Mapping[str, Any]
     warnings: tuple[str, ...]
 
@@ -75,11 +75,11 @@ def confront(
     shapes: Shapes,
     equal: Callable[[str, str], bool] = lambda head, embedding: True,
 ) -> Fit:
-    """Return how the tensors of a model fit its config.json; `folder` is the one that messages name.
+    """Return a model's tensors matched with the model of its config.json; messages name `folder`.
 
-    `equal` says if two stored tensors have the same values; it is asked about a head that is stored
-    though it is the embedding. Raise SourceError for what transformers could not load, or would load
-    as another model.
+    `equal` tells if two stored tensors have the same values; it is called for a head that is stored
+    although the config ties it. Raises SourceError for tensors that transformers could not load, or
+    would load as another model.
     """
     text = json.dumps(config, sort_keys=True, default=str)
     fit, heads = _fit(str(folder), text, tuple(sorted(shapes.items())))
@@ -98,7 +98,7 @@ def confront(
 
 
 def _untied(config: Mapping[str, object]) -> dict[str, object]:
-    """Return a config.json that does not tie the head."""
+    """Return the config.json with `tie_word_embeddings` false."""
     changed = {**config, "tie_word_embeddings": False}
     inner = changed.get("text_config")
     if isinstance(inner, dict) and "tie_word_embeddings" in inner:
@@ -110,7 +110,7 @@ def _untied(config: Mapping[str, object]) -> dict[str, object]:
 def _fit(
     folder: str, text: str, shapes: tuple[tuple[str, tuple[str, Shape]], ...]
 ) -> tuple[Fit, dict[str, str]]:
-    """Return the fit, and the heads that are stored though the config ties them: head → embedding."""
+    """Return (fit, head → embedding of each head that is stored although the config ties it)."""
     place, config = Path(folder), json.loads(text)
     _check_quantised(place, config, dict(shapes))
     module = model_config.module(place, config)
@@ -143,7 +143,7 @@ def _fit(
 
 
 def _check_quantised(folder: Path, config: Mapping[str, Any], shapes: Shapes) -> None:
-    """Raise SourceError if config.json says that the tensors are codes, or a dtype cannot be read."""
+    """Raise SourceError if config.json announces quantised tensors, or a dtype cannot be read."""
     inner = config.get("text_config") or {}
     settings = config.get("quantization_config") or inner.get("quantization_config")
     if settings:
@@ -154,7 +154,7 @@ def _check_quantised(folder: Path, config: Mapping[str, Any], shapes: Shapes) ->
 
 
 def _method(settings: object) -> str:
-    """Return the method and the bits that a quantization_config names."""
+    """Return method and bits of a quantization_config in words: "gptq, 4 bits"."""
     if not isinstance(settings, dict):
         return "quantization_config in its config.json"
     method = settings.get("quant_method") or "quantization_config in its config.json"
@@ -165,7 +165,7 @@ def _method(settings: object) -> str:
 
 
 def _quantised(folder: Path, why: str) -> str:
-    """Return the message about a quantised model."""
+    """Return the error message about a quantised model, with the reason and the remedy."""
     return (
         f"model {folder} is quantised ({why}): its tensors are codes, not weights, and codes cannot be "
         "merged, trained or measured here. Give the model that it was made of, or dequantise it first "
@@ -176,7 +176,7 @@ def _quantised(folder: Path, why: str) -> str:
 def _check_names(
     folder: Path, config: Mapping[str, object], filled: LoadableTensors, tied: Mapping[str, str]
 ) -> None:
-    """Raise SourceError for tensors that are missing, or have no place in the model."""
+    """Raise SourceError for tensors that are missing, are codes, or have no place in the model."""
     kind = config.get("model_type")
     codes = next((name for name in filled.unexpected if name.endswith(CODES)), None)
     if codes is not None:
@@ -203,14 +203,14 @@ def _check_names(
 
 
 def _covered(name: str, tied: Mapping[str, str], filled: LoadableTensors) -> bool:
-    """Return True if a missing tensor is tied to one that is stored."""
+    """Return True if a missing tensor is tied to a stored one."""
     if name in tied:
         return tied[name] in filled.tensors
     return any(embedding == name and head in filled.tensors for head, embedding in tied.items())
 
 
 def _embedding(name: str, filled: LoadableTensors) -> str | None:
-    """Return the name of the stored embedding if `name` is that of a head; None for other tensors."""
+    """Return the stored embedding's name if `name` is a head's; else, or if there is none, None."""
     if name.rpartition(".")[0].rpartition(".")[2] not in ("lm_head", "embed_out"):
         return None
     ends = ("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight")
@@ -223,7 +223,7 @@ def _check_shapes(
     filled: LoadableTensors,
     tensors: Mapping[str, torch.Tensor],
 ) -> None:
-    """Raise SourceError for a tensor of another shape, or of integers in place of weights."""
+    """Raise SourceError for a tensor of another shape than the module's, or of integers."""
     slots = module.state_dict()
     names = {slot: name for name, slot in filled.renamed.items()}
     for slot, tensor in filled.tensors.items():

@@ -1,10 +1,10 @@
 """Names of models in GGUF files: on disk, on the Hub, or in a Python package; converted into the cache.
 
-PATH/model.gguf is a file that begins as such files do, also under another name. The name
-hub:OWNER/NAME/FILE.gguf[@REVISION], with or without hub:, is of a file in a Hub repository;
-hub:OWNER/NAME is of the only one in it. The name package:DIST[/FILE.gguf] is of one in an installed
-Python package, which is not imported. `not_fetched` is the error of a model or data set that the Hub
-does not give.
+PATH/model.gguf is a file on disk; its content, not its ending, tells that it is GGUF. The name
+hub:OWNER/NAME/FILE.gguf[@REVISION], with or without hub:, is a file in a Hub repository;
+hub:OWNER/NAME is the only GGUF file in it. The name package:DIST[/FILE.gguf] is a file in an installed
+Python package, which is not imported. `not_fetched` makes the error for a model or data set that cannot
+be fetched from the Hub.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ _REPOSITORY = re.compile(r"(?!.*\.\.)([\w.-]{1,96}/[\w.-]{1,96})/([\w./+ -]{1,30
 
 
 def is_package(text: str) -> bool:
-    """Return True if a text names a model in an installed package."""
+    """Return True if a text names a model in an installed package (`package:…`)."""
     return text.startswith(_PACKAGE)
 
 
 def is_file(text: str) -> bool:
-    """Return True if a text names a GGUF file of the Hub or of a package, and so no BASE+ADAPTER."""
+    """Return True if a text names a GGUF file of the Hub or of a package, and no BASE+ADAPTER."""
     body = text.partition("@")[0]
     return body.endswith(ENDING) and (is_prefixed(text) or bool(_REPOSITORY.fullmatch(body)))
 
 
 def is_prefixed(text: str) -> bool:
-    """Return True if a text begins as names of GGUF files do, and so is no name of the log."""
+    """Return True if a text begins with "hub:" or "package:", and so is no name of the log."""
     return text.startswith((_HUB, _PACKAGE))
 
 
 def at(place: Path, name: str = "") -> ModelReference | None:
-    """Return the model of a GGUF file, converted; None if the path is no such file.
+    """Return the reference of a GGUF file's converted model; None if the path is no GGUF file.
 
-    Raise SourceError for another file whose name ends in .gguf, and as `cached.folder` does.
+    Raises SourceError for another file whose name ends in .gguf, and the errors of `conversion.folder`.
     """
     from agent_forge.weights.folders.gguf_source import header
 
@@ -61,9 +61,9 @@ def at(place: Path, name: str = "") -> ModelReference | None:
 
 
 def named(text: str) -> ModelReference | None:
-    """Return the model that `hub:…` or `package:…` names; None for another text.
+    """Return the reference of the model that `hub:…` or `package:…` names; None for another text.
 
-    Raise SourceError, UnavailableError.
+    Raises SourceError, UnavailableError.
     """
     if is_package(text):
         from agent_forge.weights.folders.gguf_source import header
@@ -87,7 +87,7 @@ def _converted(place: Path, name: str, origin: str) -> ModelReference:
 
 
 def _in_package(text: str, whole: str) -> Path:
-    """Return the file of an installed package. Raise SourceError if there is not exactly one."""
+    """Return the path of an installed package's GGUF file. Raises SourceError unless one matches."""
     dist, _, file_name = text.partition("/")
     if not _DIST.fullmatch(dist):
         raise SourceError(
@@ -116,7 +116,7 @@ def _in_package(text: str, whole: str) -> Path:
 
 
 def _of_hub(text: str) -> ModelReference:
-    """Return the model of a file of the Hub, fetching it with all parts if it is not here yet."""
+    """Return the reference of the Hub file's converted model; fetch all its parts if missing."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError
 
@@ -143,7 +143,7 @@ def _of_hub(text: str) -> ModelReference:
 
 
 def _file_of_hub(text: str, body: str, revision: str | None) -> tuple[str, str]:
-    """Return repository and file that OWNER/NAME/FILE, or OWNER/NAME with one such file, names."""
+    """Return (repository, file name) of OWNER/NAME/FILE, or OWNER/NAME with one GGUF file."""
     match = _REPOSITORY.fullmatch(body)
     if match is not None:
         return match[1], match[2]
@@ -163,7 +163,7 @@ def _file_of_hub(text: str, body: str, revision: str | None) -> tuple[str, str]:
 
 
 def _files_of_hub(repository: str, revision: str | None) -> list[str]:
-    """Return the GGUF files of a repository; of a file in parts the first. Raise UnavailableError."""
+    """Return the names of a repository's GGUF files, of parts the first. Raises UnavailableError."""
     from huggingface_hub import HfApi
 
     with fetching(f"the list of files of {repository}"):
@@ -173,9 +173,9 @@ def _files_of_hub(repository: str, revision: str | None) -> list[str]:
 
 
 def _check_digest(place: Path) -> None:
-    """Raise UnavailableError for a file of the Hub's cache whose bytes are not those of its name.
+    """Raise UnavailableError for a file of the Hub's cache whose SHA-256 is not its name; remove it.
 
-    Large files are kept under their SHA-256, which the Hub tells. A damaged one is removed.
+    The cache stores large files under the SHA-256 that the Hub gives.
     """
     blob = place.resolve()
     if not re.fullmatch(r"[0-9a-f]{64}", blob.name):
@@ -192,7 +192,7 @@ def _check_digest(place: Path) -> None:
 
 @contextmanager
 def fetching(what: str) -> Iterator[None]:
-    """Raise UnavailableError for any trouble with the Hub but a file that a repository lacks."""
+    """Raise UnavailableError for any error of the Hub in the block but EntryNotFoundError."""
     import httpx2  # of huggingface_hub
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
 
@@ -207,9 +207,9 @@ def fetching(what: str) -> Iterator[None]:
 
 
 def not_fetched(what: str, error: Exception) -> UnavailableError:
-    """Return the error for something that is neither in the local cache nor can be fetched.
+    """Return the error for a thing that is not in the local cache and cannot be fetched.
 
-    `error` is huggingface_hub's; its first line is the reason.
+    The reason is the first line of `error`, which is huggingface_hub's.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     reason = lines[0].removeprefix("Got: ").rstrip(".") if lines else type(error).__name__

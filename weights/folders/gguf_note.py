@@ -1,4 +1,4 @@
-"""Note in a folder that was made of a GGUF file: which file, and how its weights were rounded."""
+"""Note in a folder that was converted from a GGUF file: the file's name, and its type of weights."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from agent_forge.runs.system import bounded_files
 
 #: The note's file, and its bytes at most.
 NOTE = "gguf.json"
-#: The note of a folder of BASE+ADAPTER, which has the same facts of its base.
+#: The note in a folder of BASE+ADAPTER, with the same facts about its base.
 ADAPTED = "adapted.json"
 MOST_BYTES = 1 << 16
 
 
 def facts(folder: Path) -> dict[str, str]:
-    """Return name and type of the GGUF file that a folder was made of; empty for any other folder.
+    """Return {"name": GGUF file, "rounded": its type} of a converted folder; {} for any other folder.
 
     A folder of BASE+ADAPTER has the facts of its base.
     """
@@ -39,7 +39,7 @@ def _read(file: Path) -> dict[str, str]:
 
 
 def warnings(folder: Path) -> tuple[str, ...]:
-    """Return what users are to know of a folder that was made of a GGUF file; () for any other."""
+    """Return a warning that weights were rounded if a folder's GGUF file had codes; () otherwise."""
     note = facts(folder)
     if len(note) < 2:
         return ()
@@ -48,7 +48,7 @@ def warnings(folder: Path) -> tuple[str, ...]:
 
 
 def _bits(type_: str) -> str:
-    """Return in words what a type of llama.cpp, as Q4_1, leaves of a weight."""
+    """Return the bits of a type of llama.cpp in words: "4 bits (Q4_1)"."""
     digit = next((letter for letter in type_ if letter.isdigit()), "")
     what = "three values" if type_.startswith("TQ") else f"{digit} bit{'s' if digit != '1' else ''}"
     return f"{what} ({type_})"

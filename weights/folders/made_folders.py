@@ -1,12 +1,12 @@
-"""Cached model folders that are made of other files: locked while made, checked, evicted by age.
+"""Cache of model folders that are made of other files: locked while made, checked, evicted by age.
 
     FOLDER/NAME-DIGEST-VERSION/    a model folder, with a note of its files
-    FOLDER/.NAME-….lock            held by the process that makes it
-    FOLDER/.NAME-….origin          the name that its model was last given by, to make it again
+    FOLDER/.NAME-….lock            locked by the process that makes it
+    FOLDER/.NAME-….origin          the latest name of its model, to make it again
 
-DIGEST is of the bytes that the folder is made of, VERSION that of the making. A folder is made hidden
-and renamed when it is on disk. Before it is used again its files are compared with the note. The cache
-is in the home and may be deleted at any time.
+DIGEST is that of the source files, VERSION that of the conversion. A folder is made hidden and renamed
+when it is on disk. Before it is used again its files are compared with the note. The cache is in the
+home and may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from agent_forge.runs.errors import SourceError, UnavailableError
 from agent_forge.runs.home import Home
 from agent_forge.runs.system import bounded_files, open_files
 
-#: Disk budget of all folders of one cache, in bytes; beyond it the longest unused are removed.
+#: Disk budget of all folders of one cache, in bytes; beyond it the least recently used are removed.
 DISK_BYTES = 20_000_000_000
 #: Seconds after its last use during which a folder is not removed.
 LATELY = 3600
 
 
 def evict(folder: Path, most: int, drop: Callable[[Path], None]) -> None:
-    """Drop the longest unused folders of models until at most `most` bytes are left.
+    """Call `drop` for the least recently used folders below `folder` until `most` bytes are left.
 
-    A folder stays if it was used within the last hour or if a living process holds it.
+    A folder stays if it was used within the last hour or if a living process locks it.
     """
     folders, now = [], time.time()
     for place in folder.iterdir():
@@ -53,13 +53,13 @@ def evict(folder: Path, most: int, drop: Callable[[Path], None]) -> None:
 
 
 def _share(file: Path) -> int:
-    """Return the bytes of a file, over the number of copies that it belongs to."""
+    """Return the bytes of a file divided by its number of hard links."""
     status = file.stat()
     return status.st_size // max(1, status.st_nlink)
 
 
 def is_held(place: Path) -> bool:
-    """Return True if a process holds the lock of a folder."""
+    """Return True if a process locks the folder."""
     try:
         descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
@@ -74,14 +74,14 @@ def is_held(place: Path) -> bool:
 
 
 def touch(place: Path) -> None:
-    """Note that a folder was used now, by its modification time."""
+    """Set a folder's modification time, which is the time of its last use, to now."""
     with contextlib.suppress(OSError):
         os.utime(place)
 
 
 @contextlib.contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Hold an exclusive file lock, which the kernel releases if this process dies."""
+    """Hold an exclusive lock of the file for the block; the kernel releases it if this process dies."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -99,39 +99,39 @@ _ADDRESS = re.compile(r"-[0-9a-f]{32}-\d+$")
 
 
 def cache(kind: str) -> Path:
-    """Return the cache of the home for `GGUF` or `ADAPTED`."""
+    """Return the path of the home's cache for `GGUF` or `ADAPTED`."""
     return Home.default().artifacts / kind
 
 
 def is_cached(folder: Path) -> bool:
-    """Return True if a folder, which may be gone, belongs to one of the caches."""
+    """Return True if a folder, which may be missing, belongs to one of the caches."""
     return folder.parent.name in (GGUF, ADAPTED) and folder.parent == cache(folder.parent.name)
 
 
 def place(folder: Path, name: str, files: Iterable[Path], version: int) -> Path:
-    """Return the folder of `files` in a cache. Raise SourceError if one cannot be read."""
+    """Return the path FOLDER/NAME-DIGEST-VERSION of `files`. Raises SourceError for unreadable ones."""
     plain = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:80].lstrip(".") or "model"
     return folder / f"{plain}-{digest(files)[:32]}-{version}"
 
 
 def named(folder: Path) -> Path:
-    """Return what the user named: of a folder of a cache the file or model that it was made of."""
+    """Return the path that the user gave: for a cached folder, that of the file or model behind it."""
     model = origin(folder) if is_cached(folder) else None
     return folder if model is None else Path(model)
 
 
 def name_of(folder: Path) -> str:
-    """Return the name that a folder was made under."""
+    """Return a cached folder's name without digest and version."""
     return _ADDRESS.sub("", folder.name)
 
 
 def plain_name(model: Path) -> str:
-    """Return the name of a model's folder or GGUF file, without what a cache or a file type adds."""
+    """Return the name of a model's folder or GGUF file without digest, version and ".gguf"."""
     return name_of(model) if is_cached(model) else model.name.removesuffix(".gguf")
 
 
 def digits_of(folder: Path) -> str:
-    """Return the first 32 hex digits of the BLAKE3 digest of the files that a folder was made of."""
+    """Return the 32 hex digits in a cached folder's name, of the BLAKE3 digest of its source files."""
     return folder.name.split("-")[-2]
 
 
@@ -143,11 +143,11 @@ def settled(
     publish: Callable[[Path, Callable[[Path], None]], None],
     disk_bytes: int = DISK_BYTES,
 ) -> Path:
-    """Return a folder of a cache, making it if it is missing or damaged.
+    """Return `folder`, a cached folder, after making it if it is missing or damaged.
 
-    `make` fills a hidden folder and returns what the file `note` says beside the folder's files;
-    `origin` is the name that the user gave, `publish` that of `weights.folders.checkpoint`. Raise what
-    `make` raises, and UnavailableError if the disk lacks space.
+    `make` fills a hidden folder and returns the facts for the file `note`; `origin` is the name that
+    the user gave, `publish` that of `weights.folders.checkpoint`. Raises the errors of `make`, and
+    UnavailableError if the disk lacks space.
     """
 
     def fill(hidden: Path) -> None:
@@ -185,7 +185,7 @@ def check_space(what: str, folder: Path, need: int) -> None:
 
 
 def origin(folder: Path) -> str | None:
-    """Return the name of the model that a folder, which may be gone, was made of; None: not known."""
+    """Return the user's name for a cached folder's model, None if unknown; it may be missing."""
     try:
         return bounded_files.read_text(_origin_file(folder), MOST_BYTES)
     except SourceError:
@@ -197,13 +197,13 @@ def _origin_file(folder: Path) -> Path:
 
 
 def _entry(file: Path) -> dict[str, object]:
-    """Return what the note says of a file: size, time of its last change, digest."""
+    """Return a file's entry in the note: {"size": bytes, "mtime": nanoseconds, "digest": BLAKE3}."""
     state = file.stat()
     return {"size": state.st_size, "mtime": state.st_mtime_ns, "digest": digest((file,))}
 
 
 def _is_whole(folder: Path, note: str) -> bool:
-    """Return True if a folder has the files of its note. Only changed files are read whole."""
+    """Return True if a folder has the files of its note; only files with a new mtime are read."""
     if not folder.is_dir():
         return False
     try:
@@ -224,7 +224,7 @@ def _is_same(file: Path, entry: Mapping[str, object]) -> bool:
 
 
 def digest(files: Iterable[Path]) -> str:
-    """Return BLAKE3 over the bytes of files, 64 hex digits. Raise SourceError if one is gone."""
+    """Return BLAKE3 of the bytes of all files, 64 hex digits. Raises SourceError if one is missing."""
     hasher = blake3.blake3()
     for file in files:
         try:

@@ -1,4 +1,4 @@
-"""Parts that all model cards share: models of the Hub behind it, lines that load it. No torch."""
+"""Parts that all model cards share: the Hub's models behind a model, and code to load it. No torch."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ CODED = ".forge"
 
 
 def lines(folder: str, names: Sequence[str], config: Mapping[str, object]) -> list[str]:
-    """Return the lines that load model and tokenizer from a folder with files of these names.
+    """Return lines of Python that load model and tokenizer from a folder with files of these names.
 
-    `config` is the folder's config.json; empty if there is none. [] if the folder holds no model.
+    `config` is the folder's config.json, empty if there is none. [] means that there is no model.
     """
     coded = [name for name in names if name.endswith(CODED)]
     if coded:
@@ -36,10 +36,10 @@ def lines(folder: str, names: Sequence[str], config: Mapping[str, object]) -> li
 
 
 def merged_from(hub_ids: Iterable[str]) -> list[str]:
-    """Return the front matter's lines on the models of a Hub that a merge was made from.
+    """Return the front matter's lines on the Hub's models of a merge; [] if there are none.
 
-    Of a GGUF file it is the repository. [] if there are none: the path of a folder says nothing on
-    another machine.
+    A GGUF file counts as its repository. Folders are left out: their paths mean nothing on another
+    machine.
     """
     repositories = dict.fromkeys("/".join(id_.split("/")[:2]) for id_ in hub_ids)
     ids = [f"- {json.dumps(id_)}" for id_ in repositories]
@@ -47,6 +47,6 @@ def merged_from(hub_ids: Iterable[str]) -> list[str]:
 
 
 def section(config: Mapping[str, object]) -> str:
-    """Return the section of a model card that says how to load the model, with its heading."""
+    """Return the Markdown section "Use" of a model card, with code that loads the model."""
     code = "\n".join(lines(".", (), config))
     return f"\n## Use\n\nIn the folder of this file:\n\n```python\n{code}\n```\n"

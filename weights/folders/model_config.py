@@ -1,8 +1,8 @@
 """Checks of a model folder's config and tokenizer files, before anything is built from them.
 
-These files come from anywhere: a billion layers, a word for a number, a list for an object. `check`
-compares config.json with the stored tensors. `check_tokenizer` checks the files that the tokenizer
-is read from. `described` turns a library's error about the rest into an error that names the file.
+These files come from anywhere: they may have a billion layers, a word for a number, a list for an
+object. `check` compares config.json with the stored tensors. `check_tokenizer` checks the tokenizer's
+files. `described` turns other errors, which a library raises, into errors that name the file.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 FILE = "config.json"
 #: Bytes of the largest config.json that is read.
 MOST_BYTES = 4 << 20
-#: The most blocks of a model whose tensors do not tell the number.
+#: The most blocks of a model whose tensors do not show the number.
 MOST_BLOCKS = 10_000
-#: Sizes and counts that tensors are cut by: none is above the longest side of a tensor.
+#: Sizes and counts that are at most the longest side of a tensor.
 SIZES = (
     "vocab_size",
     "hidden_size",
@@ -66,12 +66,12 @@ TOKENIZER_FILES = (
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """Return a folder's config.json. Raise SourceError if it is no object of settings."""
+    """Return the content of a folder's config.json. Raises SourceError if it is no JSON object."""
     return bounded_files.read_object(folder / FILE, MOST_BYTES)
 
 
 def check(file: Path, config: Mapping[str, Any], shapes: Mapping[str, Shape]) -> None:
-    """Raise SourceError naming file and key if a setting is not what the tensors allow."""
+    """Raise SourceError, with file and key, if a setting does not fit the tensors' shapes."""
     kind = config.get("model_type")
     if kind is not None and not (isinstance(kind, str) and re.fullmatch(r"[\w.-]{1,100}", kind)):
         raise SourceError(f"{file}: model_type is {_shown(kind)}, not the name of an architecture.")
@@ -93,7 +93,7 @@ def check(file: Path, config: Mapping[str, Any], shapes: Mapping[str, Shape]) ->
 
 
 def _check_number(name: str, value: object, most: int, why: str) -> None:
-    """Raise SourceError unless the value is None, a whole number up to `most` or a list of such."""
+    """Raise SourceError unless the value is None, a whole number up to `most`, or a list of these."""
     for number in value if isinstance(value, list) else [value]:
         if number is None:
             continue
@@ -104,7 +104,7 @@ def _check_number(name: str, value: object, most: int, why: str) -> None:
 
 
 def _shown(value: object) -> str:
-    """Return a value for a message: short, and without characters that a terminal acts on."""
+    """Return a value's repr for a message, of about 60 characters, without control characters."""
     text = repr(value)
     return text if len(text) <= 60 else text[:60] + "…"
 
@@ -112,7 +112,7 @@ def _shown(value: object) -> str:
 def check_predicts_tokens(folder: Path, config: Mapping[str, object]) -> None:
     """Raise SourceError if config.json names a class of transformers that is no causal language model.
 
-    A class that transformers does not know passes: the tensors' names decide about it.
+    A class that transformers does not know passes: a later check of the tensors' names decides.
     """
     import transformers
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -131,19 +131,16 @@ def check_predicts_tokens(folder: Path, config: Mapping[str, object]) -> None:
 
 
 def load(folder: Path) -> PreTrainedConfig:
-    """Return the configuration that transformers makes of a causal language model's folder.
-
-    Raise SourceError.
-    """
+    """Return the transformers configuration of a causal language model's folder. Raises SourceError."""
     settings = read(folder)
     check_predicts_tokens(folder, settings)
     return configuration(folder, settings)
 
 
 def configuration(folder: Path, settings: Mapping[str, object]) -> PreTrainedConfig:
-    """Return the configuration that transformers makes of a config.json's content.
+    """Return the transformers configuration of a config.json's content; messages name `folder`.
 
-    `folder` is the one that messages name. Raise SourceError if transformers knows no such model.
+    Raises SourceError if transformers has no such model.
     """
     import transformers
     from transformers import CONFIG_MAPPING
@@ -168,9 +165,9 @@ def configuration(folder: Path, settings: Mapping[str, object]) -> PreTrainedCon
 
 
 def empty(folder: Path, config: PreTrainedConfig) -> PreTrainedModel:
-    """Return the causal language model that a configuration describes, without weights.
+    """Return the causal language model of a configuration, on `meta`, without weights.
 
-    Raise SourceError if there is no such module.
+    Raises SourceError if there is no such module.
     """
     import torch
 
@@ -181,10 +178,10 @@ def empty(folder: Path, config: PreTrainedConfig) -> PreTrainedModel:
 
 
 def module(folder: Path, settings: Mapping[str, object]) -> PreTrainedModel:
-    """Return the module, without weights, that transformers builds from a config.json's content.
+    """Return the module, on `meta`, that transformers builds from a config.json's content.
 
-    Its class is the one that `architectures` names if that is no causal language model, such as one
-    that reads pictures, too. Raise SourceError if there is no such module.
+    If `architectures` names another class than a causal language model, such as one that also reads
+    pictures, the module has that class. Raises SourceError if there is no such module.
     """
     import torch
     import transformers
@@ -208,7 +205,7 @@ def module(folder: Path, settings: Mapping[str, object]) -> PreTrainedModel:
 
 
 def check_tokenizer(folder: Path) -> None:
-    """Raise SourceError naming file and key if a tokenizer file is too large or of a wrong form."""
+    """Raise SourceError, with file and key, if a tokenizer file is too large or has a wrong form."""
     for pattern in TOKENIZER_FILES:
         for file in sorted(folder.glob(pattern)):
             if file.suffix != ".json":
@@ -253,7 +250,7 @@ def check_ids(file: Path, content: Mapping[str, object]) -> None:
 
 @contextmanager
 def described(what: str) -> Iterator[None]:
-    """Turn a library's error about a foreign file into a SourceError that begins with `what`."""
+    """Turn any library's error in the block into a SourceError that begins with `what`."""
     try:
         yield
     except ForgeError:

@@ -1,9 +1,8 @@
-"""Parameters of a module of transformers, from tensors as model folders name them.
+"""Parameters of a module of transformers, from tensors by their names in model folders.
 
-transformers renames some tensors when it loads a folder (a missing `transformer.` of GPT-2), leaves
+When transformers loads a folder, it renames some tensors (a missing `transformer.` of GPT-2), leaves
 some out (masks of old files), and packs others into one (the experts of a mixture). `fill` does the
-same with transformers' own table, for tensors in memory as well as for tensors on `meta`, which only
-have shapes.
+same by transformers' table, for tensors in memory and for tensors on `meta`, which only have shapes.
 """
 
 from __future__ import annotations
@@ -25,28 +24,28 @@ Test = Callable[[str], object]
 
 @dataclass(frozen=True)
 class LoadableTensors:
-    """Tensors that transformers would load into a module, and those that it would not."""
+    """Tensors of a folder, sorted by what transformers would do with each when it loads a module."""
 
     #: Parameter or stored buffer of the module → its tensor.
     tensors: Mapping[str, torch.Tensor]
-    #: Given name → name in the module, of every tensor that goes there as it is.
+    #: Given name → name in the module, of every tensor that is loaded unchanged.
     renamed: Mapping[str, str]
     #: Given names of tensors that are packed with others.
     packed: frozenset[str]
-    #: Given names that transformers leaves out without a word, such as masks of old files.
+    #: Given names that transformers leaves out silently, such as masks of old files.
     ignored: tuple[str, ...]
     #: Given names that have no place in the module.
     unexpected: tuple[str, ...]
-    #: Names in the module that no tensor was given for, without those that may be left out.
+    #: Names in the module without a given tensor, except those that may be missing.
     missing: tuple[str, ...]
 
 
 def fill(module: PreTrainedModel, tensors: Mapping[str, torch.Tensor]) -> LoadableTensors:
-    """Return the parameters and stored buffers of a module that tensors of these names give.
+    """Return which of these tensors a module's parameters and buffers get, and which are left over.
 
-    The module itself is not changed. Tensors that are packed are computed, in the dtype and on the
-    device of those given; all others are the given objects. Raises ValueError if tensors cannot be
-    packed. Source: `convert_and_load_state_dict_in_model` of transformers 5.24.
+    The module itself is not changed. Packed tensors are computed, in the dtype and on the device of the
+    given ones; all others are the given objects. Raises ValueError if tensors cannot be packed.
+    Source: `convert_and_load_state_dict_in_model` of transformers 5.24.
     """
     slots = module.state_dict()
     ignored_names, optional_names = _patterns(module)
@@ -77,7 +76,7 @@ def fill(module: PreTrainedModel, tensors: Mapping[str, torch.Tensor]) -> Loadab
 def _placed(
     module: PreTrainedModel, slots: dict[str, torch.Tensor], tensors: Mapping[str, torch.Tensor]
 ) -> tuple[dict[str, str], dict[str, object], set[str], list[str]]:
-    """Return where tensors go: one to one, into which packs, and the names without a place."""
+    """Return (given name → slot, slot → pack, given names in packs, given names without a place)."""
     from transformers.conversion_mapping import get_model_conversion_mapping
     from transformers.core_model_loading import (
         WeightConverter,
@@ -111,7 +110,7 @@ def _placed(
 
 
 def _patterns(module: PreTrainedModel) -> tuple[Test, Test]:
-    """Return two tests of names: may be left out if given, may be missing."""
+    """Return two tests of a name: (may be left out if given, may be missing)."""
     unexpected: set[str] = set(module._keys_to_ignore_on_load_unexpected or ())
     buffers = [name for name, _ in module.named_buffers()]
     if any(name.endswith("rotary_emb.inv_freq") for name in buffers):
@@ -122,7 +121,7 @@ def _patterns(module: PreTrainedModel) -> tuple[Test, Test]:
 
 
 def _any(patterns: set[str]) -> Test:
-    """Return the search for any of some patterns of transformers; it finds nothing without one."""
+    """Return a test that finds any of the patterns in a name; without patterns it finds nothing."""
     if not patterns:
         return lambda name: None
     return re.compile("|".join(f"({pattern})" for pattern in sorted(patterns))).search
@@ -137,9 +136,9 @@ def saved_name(module: PreTrainedModel, slot: str) -> str:
 
 
 def fill_buffers(module: PreTrainedModel, device: torch.device) -> None:
-    """Compute the buffers of a module on `meta` that no folder stores, as transformers does on loading.
+    """Compute on `device`, as transformers does, the buffers of a module on `meta`, in place.
 
-    Its parameters stay where they are.
+    Folders do not store these buffers. The parameters stay on `meta`.
     """
     for parameter in module.parameters():
         setattr(parameter, "_is_hf_initialized", True)  # noqa: B010  an attribute of transformers

@@ -1,8 +1,8 @@
-"""Headers of safetensors files, read by plain reads, without mapping a foreign file into memory.
+"""Reader of the headers of safetensors files; it does not map a foreign file into memory.
 
 The format (github.com/huggingface/safetensors, "Format"): 8 bytes, little-endian: N, the size of the
 header; N bytes of JSON, `{NAME: {"dtype": …, "shape": […], "data_offsets": [BEGIN, END]}, …}` with an
-optional `__metadata__`; then the tensors' bytes, without gaps. The rules below are the library's own.
+optional `__metadata__`; then the tensors' bytes, without gaps. The checks are those of the library.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ BITS = {
 
 @dataclass(frozen=True)
 class Entry:
-    """One tensor of a file: dtype as the format names it, shape, first byte and the byte behind."""
+    """One tensor of a file: dtype as the format names it, shape, first byte, and the byte after it."""
 
     dtype: str
     shape: Shape
@@ -58,7 +58,7 @@ class Entry:
 
 
 def read(file: Path) -> dict[str, Entry]:
-    """Return the tensors of a file by name; places are counted from the file's first byte.
+    """Return tensor name → dtype, shape and bytes, which are counted from the file's first byte.
 
     Raises SourceError if the file is not a whole safetensors file, UnavailableError for the
     machine's faults (`open_files.TRANSIENT`).

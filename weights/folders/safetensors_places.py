@@ -1,4 +1,4 @@
-"""Places of tensors in safetensors files: known, with the header of each shard, before any tensor is.
+"""Places of tensors in safetensors files, computed, with each shard's header, before any tensor is.
 
 The format: github.com/huggingface/safetensors, "Format"; see `safetensors_header` for reading.
 """
@@ -22,7 +22,7 @@ _NAMES = {dtype: name for name, dtype in TORCH.items()}
 
 @dataclass(frozen=True)
 class Place:
-    """Place of a tensor in the files."""
+    """Place of a tensor: its file, its first byte there and its number of bytes."""
 
     name: str
     dtype: torch.dtype
@@ -35,7 +35,7 @@ class Place:
 def places(
     tensors: Sequence[tuple[str, torch.dtype, Shape]], shard_bytes: int
 ) -> tuple[list[Place], dict[str, bytes]]:
-    """Return the places of tensors, which are in the order given, and the header of each file."""
+    """Return (places of the tensors, in the order given, file name → its header's bytes)."""
     shards: list[list[tuple[str, torch.dtype, Shape, int]]] = [[]]
     used = 0
     for name, dtype, shape in tensors:
@@ -61,7 +61,7 @@ def places(
 def write(folder: Path, weights: Mapping[str, torch.Tensor], shard_bytes: int) -> None:
     """Write weights into an existing folder: one file, or shards with an index.
 
-    Those of wide numbers come first, so that each begins at a multiple of its numbers' bytes.
+    Tensors of wide numbers come first, so that each begins at a multiple of its numbers' bytes.
     """
     order = sorted(weights, key=lambda name: (-weights[name].itemsize, name))
     tensor_places, headers = places(
@@ -79,10 +79,10 @@ def write(folder: Path, weights: Mapping[str, torch.Tensor], shard_bytes: int) -
 
 
 def _header(shard: Sequence[tuple[str, torch.dtype, Shape, int]]) -> bytes:
-    """Return a header: eight bytes of length, then JSON.
+    """Return the bytes of a file's header: eight bytes of length, then JSON.
 
-    The JSON is padded with spaces so that data begins at a multiple of `ALIGNED`: tensors of most
-    shapes then lie in a mapped file as torch's own do in memory.
+    Spaces pad the JSON so that data begins at a multiple of `ALIGNED`. Tensors of most shapes in a
+    mapped file are then aligned as torch's own are in memory.
     """
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     offset = 0
@@ -100,7 +100,7 @@ def _header(shard: Sequence[tuple[str, torch.dtype, Shape, int]]) -> bytes:
 
 
 def index_of(tensor_places: Iterable[Place]) -> str:
-    """Return the text of the index that a folder of several shards has."""
+    """Return the JSON text of the index of a folder with several shards."""
     there = list(tensor_places)
     where = {place.name: place.file for place in there}
     total = sum(place.size for place in there)

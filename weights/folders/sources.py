@@ -1,13 +1,12 @@
 """Sources of a merge: from the text that a user types to opened models that fit together.
 
-A model is a local folder or GGUF file, an alias, a GGUF file elsewhere (`gguf_names`), a model of the
-log (`RUN:ROLE`, `RUN/ROLE`, a registered name) or a Hub id (`owner/name[@revision]`), in this order. It
-may be BASE+ADAPTER, or an adapter alone, whose settings name its base.
+A model's name means, in this order: a local folder or GGUF file, an alias, a GGUF file elsewhere
+(`gguf_names`), a model of the log (`RUN:ROLE`, `RUN/ROLE`, a registered name) or a Hub id
+(`owner/name[@revision]`). It may be BASE+ADAPTER, or an adapter alone, whose settings name its base.
 
 Sources must agree on tensors and shapes. Settings that change what the same weights compute are
-compared key by key. Both config.json are read as transformers reads them: defaults filled in, old
-spellings as new ones, `text_config` inside. Only keys that are known not to change what the weights
-compute are left out.
+compared key by key, as transformers reads them: defaults filled in, old spellings as new ones,
+`text_config` inside. Only keys that are known not to change what the weights compute are left out.
 """
 
 from __future__ import annotations
@@ -35,18 +34,18 @@ ALIASES = {
     "qwen2": "Qwen/Qwen2-1.5B-Instruct",
 }
 
-#: Files that are fetched of a Hub repository: no file that can run code.
+#: Files that are fetched from a Hub repository; none of them can run code.
 PATTERNS = ["*.safetensors", "*.json", "*.jinja", "*.model", "merges.txt", "vocab.txt"]
 
 
 def resolve(
     text: str, aliases: Mapping[str, str] = ALIASES, named: Names | None = None
 ) -> ModelReference:
-    """Return what the user typed as a local folder, fetching a Hub model if it is not here yet.
+    """Return the reference, with a local folder, of the model that the user typed; fetch it if missing.
 
     A GGUF file is converted into a folder of the home's cache, and BASE+ADAPTER is summed into one.
 
-    `named` finds the models of a log. An alias stands for a name of any form. Raise SourceError or
+    `named` finds the models of a log. An alias stands for a name of any form. Raises SourceError or
     UnavailableError.
     """
     model = resolve_source(text, aliases, named)
@@ -62,28 +61,28 @@ def resolve(
 def resolve_source(
     text: str, aliases: Mapping[str, str] = ALIASES, named: Names | None = None
 ) -> ModelReference:
-    """Return a source of a merge: as `resolve` does, but BASE+ADAPTER stays the path of two folders.
+    """Return the reference of a merge's source: that of `resolve`, but BASE+ADAPTER has two folders.
 
-    Raise SourceError or UnavailableError.
+    Raises SourceError or UnavailableError.
     """
     pair = split(text if _place(text) is not None else aliases.get(text, text))
     if pair is not None:
         return _pair(resolve(pair[0], aliases, named), resolve_adapter(pair[1]))
-    model = _found(text, aliases, named)
+    model = _reference_of(text, aliases, named)
     if not adapter_folders.is_adapter(Path(model.path)):
         return model
     return _pair(_base_of(model), model)
 
 
 def resolve_adapter(text: str) -> ModelReference:
-    """Return an adapter as a local folder. Raise SourceError or UnavailableError."""
-    return _found(text, ALIASES, None)
+    """Return an adapter's reference, with a local folder. Raises SourceError, UnavailableError."""
+    return _reference_of(text, ALIASES, None)
 
 
 def make_again(folder: Path) -> Path | None:
-    """Make a folder of the home's cache again that is gone, and return it; None for any other.
+    """Make a missing folder of the home's cache again; return it, or None for any other folder.
 
-    Raise SourceError if it was made of files that are others now, UnavailableError.
+    Raises SourceError if its source files have changed, UnavailableError.
     """
     origin = made_folders.origin(folder) if made_folders.is_cached(folder) else None
     if origin is None:
@@ -98,9 +97,9 @@ def make_again(folder: Path) -> Path | None:
 
 
 def split(text: str) -> tuple[str, str] | None:
-    """Return the names of base and adapter of BASE+ADAPTER; None for another name.
+    """Return (base, adapter), the names in BASE+ADAPTER; None for another name.
 
-    A folder, or a file of a Hub or a package, may have a + in its name.
+    An existing folder, or a file of the Hub or a package, may have a + in its name.
     """
     base, _, adapter = text.partition("+")
     if not base or not adapter or gguf_names.is_file(text):
@@ -110,7 +109,7 @@ def split(text: str) -> tuple[str, str] | None:
 
 
 def _pair(base: ModelReference, adapter: ModelReference) -> ModelReference:
-    """Return BASE+ADAPTER as one reference. Raise SourceError if the second is no adapter."""
+    """Return base and adapter as one reference, joined by +. Raises SourceError for a wrong folder."""
     models = (base, adapter)
     if mixed := next((model for model in models if "+" in model.path), None):
         raise SourceError(f"the folder {mixed.path} has a + in its path: rename it.")
@@ -128,9 +127,9 @@ def _pair(base: ModelReference, adapter: ModelReference) -> ModelReference:
 
 
 def _base_of(adapter: ModelReference) -> ModelReference:
-    """Return the base that an adapter's settings name: a folder or file here, a package, a Hub id.
+    """Return the reference of the base (folder, file, package, Hub id) that an adapter's settings name.
 
-    Settings that came from a Hub name no path of this machine. Raise SourceError if it is not here.
+    A path in settings from the Hub is another machine's. Raises SourceError for it or a missing base.
     """
     base = adapter_folders.base_of(Path(adapter.path))
     remedy = f"write BASE+{adapter.path}"
@@ -141,7 +140,7 @@ def _base_of(adapter: ModelReference) -> ModelReference:
     if place is not None and (adapter.hub_id is not None or not place.exists()):
         raise SourceError(f"{why}, which is not here: {remedy}.")
     try:
-        model = _found(base, ALIASES, None)
+        model = _reference_of(base, ALIASES, None)
     except (SourceError, UnavailableError) as error:
         raise type(error)(f"{why}: {error} If that base is elsewhere, {remedy}.") from error
     if adapter_folders.is_adapter(Path(model.path)):
@@ -149,8 +148,8 @@ def _base_of(adapter: ModelReference) -> ModelReference:
     return model
 
 
-def _found(text: str, aliases: Mapping[str, str], named: Names | None) -> ModelReference:
-    """Return what a name other than BASE+ADAPTER means. Raise SourceError or UnavailableError."""
+def _reference_of(text: str, aliases: Mapping[str, str], named: Names | None) -> ModelReference:
+    """Return the reference of a name other than BASE+ADAPTER. Raises SourceError, UnavailableError."""
     if not text.strip():
         raise SourceError("a model's name is empty: give a folder, a Hub id or an alias.")
     place = _place(text)
@@ -181,9 +180,9 @@ def _found(text: str, aliases: Mapping[str, str], named: Names | None) -> ModelR
 
 
 def _local(place: Path, name: str = "") -> ModelReference:
-    """Return the model of a folder, or of a GGUF file, which is converted.
+    """Return the reference of a model folder, or of a GGUF file, which it converts.
 
-    A folder of the home's cache that is gone is made again.
+    It makes a missing folder of the home's cache again.
     """
     if (file := gguf_names.at(place, name)) is not None:
         return file
@@ -193,9 +192,9 @@ def _local(place: Path, name: str = "") -> ModelReference:
 
 
 def _place(text: str) -> Path | None:
-    """Return the path that a name means; None if it is not written as one and nothing is there.
+    """Return the absolute path that a name means; None if it is no path that exists or begins as one.
 
-    Raise SourceError if the name cannot be a path.
+    Raises SourceError if the name cannot be a path.
     """
     if not text.isprintable():
         raise SourceError(f"model {text[:200]!r} has characters that no name has. Leave them out.")
@@ -208,9 +207,9 @@ def _place(text: str) -> Path | None:
 
 
 def _fetch(repository: str, revision: str | None) -> Path:
-    """Fetch a Hub model; return its snapshot's folder, named by its commit.
+    """Fetch a Hub model if it is missing; return its snapshot's path, whose name is the commit.
 
-    Raise UnavailableError.
+    Raises UnavailableError.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
@@ -240,10 +239,10 @@ def open_family(
     strict: bool,
     copies: Mapping[str, Path] | None = None,
 ) -> Family:
-    """Open and compare all models, headers only; without `base` the first source is the base.
+    """Open and compare all models by their headers; return them opened, with base and warnings.
 
-    `copies` maps given paths to folders that are read in their place. Raises SourceError naming
-    what does not fit; with `strict`, also instead of warnings.
+    Without `base` the first source is the base. `copies` maps given paths to folders that are read in
+    their place. Raises SourceError for models that do not fit; with `strict`, also instead of warnings.
     """
     from agent_forge.weights.folders.checkpoint import (
         open_checkpoint,  # imports torch, not needed to name models
@@ -342,8 +341,8 @@ MEANINGS = {
     "max_position_embeddings": "the longest text that the model takes",
 }
 _MEANING = "it changes what the same weights compute"
-#: Keys without a bearing: names, versions, what is returned, training alone, and what other parts of
-#: this program compare (tensors, heads, quantisation) or other keys say (`layer_types`).
+#: Keys that do not matter: names, versions, forms of the output, training; keys that other parts of
+#: this program compare (tensors, heads, quantisation), and keys that repeat others (`layer_types`).
 IRRELEVANT = {
     *COUNT_KEYS,
     "architectures",
@@ -400,14 +399,14 @@ IRRELEVANT = {
 }
 _IRRELEVANT_PARTS = ("dropout", "pdrop", "layerdrop", "initializer", "summary_")
 _IDS = ("token_id", "token_ids", "token_index")
-#: Objects of settings whose own names say nothing to a reader.
+#: Objects of settings whose names are left out of messages.
 _TRANSPARENT = {"rope_parameters"}
 
 
 def compare_settings(a: Checkpoint, b: Checkpoint, apart: Collection[str] = ()) -> list[str]:
-    """Return a warning for each setting that differs and changes what the weights compute.
+    """Return a warning text for each setting that differs and changes what the weights compute.
 
-    `apart`: keys that are left out.
+    Keys in `apart` are left out.
     """
     left, right = (
         _standard(model_config.configuration(model.given, model.config).to_dict()) for model in (a, b)
@@ -424,7 +423,7 @@ def compare_settings(a: Checkpoint, b: Checkpoint, apart: Collection[str] = ()) 
 
 
 def _standard(config: Mapping[str, object]) -> dict[str, object]:
-    """Return the settings of a configuration, with the sizes of heads that follow from others."""
+    """Return a configuration's settings with `head_dim` filled in and old names of keys removed."""
     settings = {
         key: _standard(value) if isinstance(value, Mapping) else value for key, value in config.items()
     }
@@ -462,6 +461,6 @@ def _of_other_layers(
 
 
 def _shown(value: object) -> str:
-    """Return a value for a message, short."""
+    """Return a value's text for a message, of about 80 characters."""
     text = str(value)
     return text if len(text) <= 80 else text[:80] + "…"

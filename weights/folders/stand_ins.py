@@ -1,4 +1,4 @@
-"""Stand-ins: models of a given shape and of no use, to try work on before the real ones exist."""
+"""Stand-ins: copies of a model with noise, to test work with before the real models exist."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ NOISE = 1e-2
 
 
 def write(donor: Path, folder: Path, name: str) -> Path:
-    """Write a copy of a model with noise on its weights; return the folder.
+    """Write a copy of the model `donor` with noise on its weights; return `folder`.
 
-    Other names give other weights, as other trainings do.
+    Each `name` gives other weights, as another training would.
     """
     folder.mkdir(parents=True)
     companions.write(donor, folder)

@@ -1,9 +1,9 @@
-"""Render chat templates of strangers in bounded time and memory.
+"""Rendering of untrusted chat templates in bounded time and memory.
 
-A chat template is a program: three loops inside one another run for years, and a multiplication fills
-the memory. So templates are rendered by a process beside this one, which has SECONDS of processor time
-and BYTES of memory for each text. All code that needs a rendered conversation calls `rendered`. The
-process is started for the first conversation and stays, so a further one takes about a millisecond.
+A chat template is a program: three nested loops can run for years, and a multiplication can fill the
+memory. So another process renders templates, with SECONDS of processor time and BYTES of memory for
+each text. All code that needs a rendered conversation calls `rendered`. The process is started for the
+first conversation and stays, so a further one takes about a millisecond.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from agent_forge.weights.folders.vocabularies import Tokenizer
 
 #: Processor seconds and further bytes of memory for one text; characters of the longest text.
 SECONDS, BYTES, LONGEST = 5, 512 << 20, 16 << 20
-#: Seconds after which no answer is expected any more, on however busy a machine.
+#: Seconds to wait for an answer, enough for a very busy machine.
 PATIENCE = 300.0
-#: Texts that are remembered.
+#: Number of cached texts.
 REMEMBERED = 1024
 
 _lock = threading.Lock()
-#: The process, once it was started.
+#: The process, once it is started.
 _process: list[Respondent] = []
-#: Digests of templates that went beyond a bound: they are not tried again.
+#: Digests of templates that exceeded a limit: they are not tried again.
 _unbounded: set[str] = set()
 
 
 class TemplateFailedError(Exception):
-    """A template raised an error over a conversation: it refuses it, or it is no template."""
+    """A chat template that raises an error for a conversation, or is no template."""
 
 
 def rendered(
@@ -49,10 +49,10 @@ def rendered(
     messages: Sequence[Mapping[str, str]],
     tools: Sequence[Mapping[str, object]] | None = None,
 ) -> str:
-    """Return a conversation as the tokenizer's chat template writes it, up to the assistant's turn.
+    """Return the conversation's text by the tokenizer's chat template, up to the assistant's turn.
 
-    The text is that of `tokenizer.apply_chat_template`. Raise TemplateFailedError; SourceError that
-    names the template if it needs more than SECONDS, BYTES or LONGEST; UnavailableError.
+    The text is that of `tokenizer.apply_chat_template`. Raises TemplateFailedError, UnavailableError,
+    and SourceError, with the template's name, if it needs more than SECONDS, BYTES or LONGEST.
     """
     listed = None if tools is None else [dict(tool) for tool in tools]
     try:
@@ -71,10 +71,10 @@ def rendered_by(
     messages: Sequence[Mapping[str, str]],
     tools: Sequence[Mapping[str, object]] | None = None,
 ) -> str:
-    """Return a conversation as a template writes it, up to the assistant's turn; as `rendered`.
+    """Return the conversation's text by this chat template, up to the assistant's turn.
 
     `special` are the special tokens that the template may name, such as `bos_token`; `name` is the
-    model's in messages. Raise as `rendered` does.
+    model's in messages. Raises the errors of `rendered`.
     """
     variables = {"tools": tools, "special": dict(special)}
     conversation = json.dumps([dict(message) for message in messages])
@@ -109,9 +109,9 @@ def _rendered(name: str, template: str, variables: str, conversation: str) -> st
 
 
 def _answer(question: object) -> dict[str, object]:
-    """Return what the process answers; `bound` if it ended over the question.
+    """Return the process's answer, of `_one`; {"bound": True} if the process ended.
 
-    Raise UnavailableError if it cannot be started, or is silent for PATIENCE.
+    Raises UnavailableError if the process cannot be started, or does not answer for PATIENCE.
     """
     try:
         if not _process or not _process[0].living:
@@ -135,7 +135,7 @@ def _answer(question: object) -> dict[str, object]:
 
 
 def serve() -> None:
-    """Answer questions in the process: a line in, a line out. What libraries print goes to stderr."""
+    """Answer each line of stdin by a line on stdout, in the process; libraries print to stderr."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     from transformers.utils.chat_template_utils import render_jinja_template
@@ -153,7 +153,7 @@ def serve() -> None:
 def _one(
     render: Any, template: str, variables: dict[str, Any], conversation: list[Any]
 ) -> dict[str, object]:
-    """Return the answer to a question: the `text`, why it `failed`, or that it met a `bound`."""
+    """Return {"text": the conversation}, {"failed": reason}, or {"bound": True} beyond a limit."""
     try:
         texts, _ = render(
             conversations=[conversation],
@@ -170,7 +170,7 @@ def _one(
 
 
 def _limit(what: int, bound: int) -> None:
-    """Set a soft limit of this process; a lower hard limit stays."""
+    """Set this process's soft limit of the resource `what` to `bound`, or to a lower hard limit."""
     hard = resource.getrlimit(what)[1]
     resource.setrlimit(what, (bound if hard == resource.RLIM_INFINITY else min(bound, hard), hard))
 

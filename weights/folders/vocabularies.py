@@ -1,8 +1,8 @@
-"""Vocabularies of tokenizers: whether the same numbers stand for the same tokens in model folders.
+"""Comparison of tokenizers' vocabularies: do the same ids stand for the same tokens in two models?
 
-Models may have the same number of tokens, and other tokens. A merge then adds rows of embeddings that
-stand for other tokens. Tokens that a fine-tuning added behind the vocabulary are compared apart: two
-models with one vocabulary may each have taken the next number for a token of its own.
+Models may have the same number of tokens, and different tokens. A merge then adds rows of embeddings
+that stand for different tokens. Tokens that a fine-tuning added after the vocabulary are compared
+separately: two models with one vocabulary may use the same next id for two tokens.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FILE = "tokenizer.json"
 
 
 class Tokenizer(Protocol):
-    """Interface of a tokenizer of transformers, as far as models are read and scored with it."""
+    """Interface of a tokenizer of transformers: the parts that this program uses."""
 
     name_or_path: str
     is_fast: bool
@@ -43,27 +43,27 @@ class Tokenizer(Protocol):
     def __len__(self) -> int: ...
 
     def __call__(self, text: str | list[str], **options: object) -> BatchEncoding:
-        """Return the token ids of texts, and what else the options ask for."""
+        """Return the token ids of texts (`input_ids`), and the further fields that options ask for."""
         ...
 
 
 class Difference(NamedTuple):
-    """Numbers that stand for other tokens in two vocabularies."""
+    """Difference of two vocabularies: the ids that stand for different tokens."""
 
-    #: Numbers that both have, and those of them with other tokens.
+    #: Number of ids that both have, and of those with different tokens.
     shared: int
     other: int
-    #: The first of those, and its tokens.
+    #: The first such id, and its tokens.
     number: int
     tokens: tuple[str, str]
 
     @property
     def foreign(self) -> bool:
-        """True if most numbers stand for other tokens: the models were made for other tokenizers."""
+        """True if most ids stand for different tokens, so that the models need different tokenizers."""
         return 2 * self.other > self.shared
 
     def told(self, name: str, other: str) -> str:
-        """Return the difference in words, with names of the two models."""
+        """Return a sentence about the difference, with the names of the two models."""
         first, second = (repr(token)[:60] for token in self.tokens)
         return (
             f"{name} and {other} have other tokenizers: {self.other:,} of {self.shared:,} "
@@ -73,16 +73,16 @@ class Difference(NamedTuple):
 
 
 class AddedDifference(NamedTuple):
-    """Numbers that stand for other tokens in two models, of which one or both were added."""
+    """Difference of two models' added tokens: ids that stand for different tokens."""
 
     models: tuple[str, str]
     other: int
-    #: The first of them, and its tokens.
+    #: The first such id, and its tokens.
     number: int
     tokens: tuple[str, str]
 
     def told(self) -> str:
-        """Return the difference in words."""
+        """Return a sentence about the difference, with the names of both models."""
         first, second = (repr(token)[:60] for token in self.tokens)
         more = f" ({self.other:,} numbers in all)" if self.other > 1 else ""
         return (
@@ -92,9 +92,9 @@ class AddedDifference(NamedTuple):
 
 
 def added_differences(models: Sequence[tuple[str, Path]]) -> list[AddedDifference]:
-    """Return how the added tokens of models differ, one entry for two models that do.
+    """Return the differences of models' added tokens, one for each two models that differ.
 
-    `models`: (name, folder). Each number is compared with the first model that has it.
+    `models` are (name, folder). Each id is compared with the first model that has it.
     """
     first: dict[int, tuple[str, str, bool]] = {}
     wrong: dict[tuple[str, str], list[int]] = {}
@@ -120,9 +120,9 @@ def added_differences(models: Sequence[tuple[str, Path]]) -> list[AddedDifferenc
 
 
 def difference(folder: Path, other: Path) -> Difference | None:
-    """Return how the vocabularies of two model folders differ.
+    """Return the difference of two model folders' vocabularies; None if there is none.
 
-    None if they do not, or if one of the folders has no vocabulary in a tokenizer.json.
+    None is returned, too, if one of the folders has no vocabulary in a tokenizer.json.
     """
     files = folder / FILE, other / FILE
     if not all(file.is_file() for file in files) or files[0].samefile(files[1]):
@@ -136,9 +136,9 @@ def difference(folder: Path, other: Path) -> Difference | None:
 
 
 def _read(file: Path) -> tuple[dict[int, str], dict[int, str]]:
-    """Return number → token of a tokenizer.json: its vocabulary's, and the added ones'.
+    """Return (id → token of the vocabulary, id → added token) of a tokenizer.json.
 
-    Both are empty if the file has another form. Large files are kept, for models are compared in pairs.
+    Both are empty if the file has another form. Results are cached: models are compared in pairs.
     """
     state = file.stat()
     return _parsed(file.resolve(), state.st_mtime_ns, state.st_size)

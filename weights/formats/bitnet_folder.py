@@ -4,9 +4,9 @@
     NAME.weight_scale  float32 [1]: 1 / s, which BitLinear divides by
     config.json        with `quantization_config`: class `bitlinear`, mode `offline`
 
-The class is `bitlinear`: `autobitlinear` multiplies the bias by the scale too, and gives other numbers
-for a model with biases, as Qwen2 is. It quantises activations to int8, as the training did. Embedding,
-head, norms and biases are float32.
+The class is `bitlinear`, because `autobitlinear` multiplies the bias by the scale, too, and gives other
+numbers for a model with biases, such as Qwen2. `bitlinear` quantises activations to int8, as in the
+training. Embedding, head, norms and biases are float32.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agent_forge.weights.folders.checkpoint import SHARD_BYTES, Checkpoint, writ
 from agent_forge.weights.folders.model_config import described
 from agent_forge.weights.ternary import linears, packing, quantiser
 
-#: What transformers reads the folder by.
+#: The key `quantization_config` of config.json, which tells transformers the format.
 QUANTISATION: dict[str, object] = {
     "quant_method": "bitnet",
     "linear_class": "bitlinear",
@@ -31,7 +31,7 @@ QUANTISATION: dict[str, object] = {
 
 
 def check(checkpoint: Checkpoint) -> list[str]:
-    """Return the names of the ternary matrices. Raise ConfigError for rows that four do not divide.
+    """Return the names of the ternary matrices. Raises ConfigError unless 4 divides their rows.
 
     Raises SourceError for a config that describes no causal language model.
     """
@@ -50,7 +50,7 @@ def check(checkpoint: Checkpoint) -> list[str]:
 def write(checkpoint: Checkpoint, folder: Path) -> None:
     """Write a ternary model into an existing folder, with its tokenizer.
 
-    Raises what `check` raises, SourceError for a matrix that is not ternary with one scale for the
+    Raises the errors of `check`, SourceError for a matrix that is not ternary with one scale for the
     tensor, NotFiniteError for NaN or Inf.
     """
     matrices = set(check(checkpoint))
@@ -76,5 +76,5 @@ def write(checkpoint: Checkpoint, folder: Path) -> None:
 
 
 def is_one(folder: Path) -> bool:
-    """Return True if a folder is of this format: its config says so."""
+    """Return True if a folder's config.json names this format."""
     return companions.quant_method(folder) == "bitnet"

@@ -1,9 +1,9 @@
-"""Byte-level BPE tokenizers as GGUF has them: vocabulary, merges, and llama.cpp's name of the split.
+"""Byte-level BPE tokenizers in the form of GGUF: vocabulary, merges, and llama.cpp's name of the split.
 
-A published tokenizer is known by the hash of its tokens of one text, as in llama.cpp's converter
-(`get_vocab_base_pre`): the hash depends on the vocabulary. A tokenizer that was trained here has its
-own vocabulary, and is known by the steps of its pre-tokenizer. By some names llama.cpp takes words that
-are tokens whole (`ignore_merges`), by others it merges them too: this belongs to the split.
+A published tokenizer is recognised by the hash of its tokens of one text, as in llama.cpp's converter
+(`get_vocab_base_pre`). The hash depends on the vocabulary. A tokenizer that this program trained has
+another vocabulary, and is recognised by the steps of its pre-tokenizer. With some names llama.cpp takes
+a word that is a token whole (`ignore_merges`), with others it merges such words, too.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5
 
 @dataclass(frozen=True)
 class Tokens:
-    """A tokenizer, as GGUF stores it."""
+    """A tokenizer in the form of GGUF."""
 
     #: Name of the way in which text is split.
     split: str
     #: In the order of ids; as long as the model's embedding.
     tokens: tuple[str, ...]
     kinds: tuple[int, ...]
-    #: Pairs that are merged, "a b", in order.
+    #: Merges of pairs, "a b", in order.
     merges: tuple[str, ...]
     #: Name of a special token (bos, eos, pad) → its id.
     special: Mapping[str, int]
@@ -45,14 +45,14 @@ class Tokens:
     space_prefix: bool | None = None
     #: True if the tokenizer puts eos after a text.
     ends: bool = False
-    #: Sentences: text that llama.cpp cuts otherwise.
+    #: Sentences about text that llama.cpp splits differently.
     notes: tuple[str, ...] = ()
 
 
 def of(tokenizer: Tokenizer, size: int) -> Tokens:
-    """Return a tokenizer of transformers for a model whose embedding has `size` rows.
+    """Return a tokenizer in GGUF's form, for a model whose embedding has `size` rows.
 
-    GGUF has no normaliser: text that is not in the normal form NFC may be cut otherwise there. Raises
+    GGUF has no normaliser: llama.cpp may split text that is not in the form NFC differently. Raises
     SourceError for a tokenizer that is no byte-level BPE, or splits text in a way without a name.
     """
     content = file_of(tokenizer)
@@ -74,9 +74,9 @@ def of(tokenizer: Tokenizer, size: int) -> Tokens:
 
 
 def file_of(tokenizer: Tokenizer) -> dict[str, Any]:
-    """Return the tokenizer.json of a tokenizer as transformers has loaded it.
+    """Return the content of tokenizer.json of a loaded tokenizer.
 
-    Loading may have replaced what the file says of splitting. Raises SourceError if it has none.
+    Loading may have replaced the file's way of splitting. Raises SourceError if there is no such file.
     """
     if getattr(tokenizer, "backend_tokenizer", None) is None:
         raise SourceError(f"the tokenizer is a {type(tokenizer).__name__} without a tokenizer.json.")
@@ -84,7 +84,7 @@ def file_of(tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def base(content: Mapping[str, Any], size: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Return tokens and their kinds by id, of a tokenizer.json; ids without a token are not used.
+    """Return (tokens, kinds), by id, of a tokenizer.json; an id without a token has the kind UNUSED.
 
     Raises SourceError for an id that the embedding lacks, and for tokens that take spaces with them.
     """
@@ -104,13 +104,13 @@ def base(content: Mapping[str, Any], size: int) -> tuple[tuple[str, ...], tuple[
 
 
 def special_ids(tokenizer: Tokenizer, *more: str) -> dict[str, int]:
-    """Return the ids of bos, eos, pad and `more`, of those that the tokenizer has."""
+    """Return name → id of those of "bos", "eos", "pad" and `more` that the tokenizer has."""
     ids = {name: getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad", *more)}
     return {name: id_ for name, id_ in ids.items() if id_ is not None}
 
 
 def chat_template(tokenizer: Tokenizer) -> str | None:
-    """Return the chat template if there is exactly one."""
+    """Return the tokenizer's chat template; None unless there is exactly one."""
     return tokenizer.chat_template if isinstance(tokenizer.chat_template, str) else None
 
 
@@ -173,10 +173,10 @@ _MARKED = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
     r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-#: How the steps before ByteLevel are written: a pattern, or this for single digits. If there is no
-#: pattern, ByteLevel splits by its own, that of GPT-2.
+#: Step before ByteLevel that splits single digits; other steps are patterns. Without a pattern,
+#: ByteLevel splits by the pattern of GPT-2.
 DIGITS = "digits"
-#: Steps, and True if words that are tokens are not merged → name.
+#: (steps, True if words that are tokens are not merged) → name.
 SPLITS: Mapping[tuple[tuple[str, ...], bool], str] = {
     ((), False): "gpt-2",
     ((DIGITS,), False): "smollm",
@@ -190,7 +190,7 @@ SPLITS: Mapping[tuple[tuple[str, ...], bool], str] = {
 def name_of(tokenizer: Tokenizer, file: Mapping[str, Any]) -> str:
     """Return llama.cpp's name for a tokenizer's way to split; `file` is its tokenizer.json.
 
-    Raises SourceError if it has none.
+    Raises SourceError if llama.cpp has no such way.
     """
     ids = tokenizer.encode(TEXT, verbose=False)
     if name := HASHES.get(hashlib.sha256(str(ids).encode()).hexdigest()):
@@ -205,7 +205,7 @@ def name_of(tokenizer: Tokenizer, file: Mapping[str, Any]) -> str:
 
 
 def _steps(stated: Mapping[str, Any] | None) -> tuple[str, ...] | None:
-    """Return a pre-tokenizer as SPLITS writes it; None for one that cannot be written so."""
+    """Return a pre-tokenizer's patterns in the form of SPLITS' keys; None if it has other steps."""
     parts = list((stated or {}).get("pretokenizers", [stated] if stated else []))
     level = parts.pop() if parts else {}
     if level.get("type") != "ByteLevel" or level["add_prefix_space"]:

@@ -1,14 +1,14 @@
-"""Tokenizers that come from SentencePiece, as GGUF has them: BPE over characters, bytes for the rest.
+"""SentencePiece's tokenizers in the form of GGUF: BPE over characters, bytes for the rest.
 
 Llama 2's, Mistral's and Gemma's are of this kind: tokenizer.json has merges in order, GGUF has a score
-a token. llama.cpp (`llm_tokenizer_spm`) joins the two neighbours whose union has the best score,
+for each token. llama.cpp (`llm_tokenizer_spm`) joins the two neighbours whose union has the best score,
 whichever they are; `tokenizers` joins by merges. The score of a token is minus the rank of its first
-merge. Both give the same if every way to cut a token in two known parts is a merge, and the merges of
-one token stand together. SentencePiece's conversions are so; a vocabulary that `tokenizers` has
-trained is not, and is refused.
+merge. Both give the same result if every way to cut a token in two known parts is a merge, and the
+merges of one token are consecutive. This holds for conversions of SentencePiece; a vocabulary that
+`tokenizers` has trained is different, and is refused.
 
-One difference remains: where two merges of one token overlap ("at" + "a" and "a" + "ta"), llama.cpp
-takes the left one, and `tokenizers` the one that stands first. `Tokens.notes` says how many do.
+One difference remains: if two merges of one token overlap ("at" + "a" and "a" + "ta"), llama.cpp takes
+the left one, and `tokenizers` the first in the list. `Tokens.notes` has the number of such merges.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ Merge = tuple[str, str]
 
 
 def of(tokenizer: Tokenizer, size: int) -> Tokens:
-    """Return a tokenizer of transformers for a model whose embedding has `size` rows.
+    """Return a tokenizer in GGUF's form, for a model whose embedding has `size` rows.
 
-    Raises SourceError if llama.cpp would cut text otherwise.
+    Raises SourceError if llama.cpp would split text differently.
     """
     tokenizer_content = file_of(tokenizer)
     model = tokenizer_content["model"]
@@ -87,7 +87,7 @@ def _scores(merges: Sequence[Merge]) -> dict[str, float]:
 
 
 def _check_merges(merges: Sequence[Merge], vocabulary: Mapping[str, int], added: Any) -> None:
-    """Raise SourceError unless scores of tokens say as much as the merges do."""
+    """Raise SourceError if scores of tokens cannot replace the merges."""
     pairs, newest, done = set(merges), "", set()
     for left, right in merges:
         token = left + right
@@ -111,7 +111,7 @@ def _check_merges(merges: Sequence[Merge], vocabulary: Mapping[str, int], added:
 
 
 def _overlaps(merges: Sequence[Merge]) -> int:
-    """Return how many pairs of merges give one token, share a part, and have the right one first."""
+    """Return how many pairs of merges of one token overlap and have the right merge first."""
     ranks = {merge: rank for rank, merge in enumerate(merges)}
     return sum(
         (left + right).startswith(right)
@@ -125,7 +125,7 @@ def _spaces(
     vocabulary: Mapping[str, int],
     added: Mapping[str, Mapping[str, object]],
 ) -> tuple[bool, tuple[str, ...]]:
-    """Return True if texts get a space in front, and notes. Raises SourceError for another way."""
+    """Return (True if texts get a space in front, notes). Raises SourceError for another way."""
     normaliser = _steps(tokenizer_content["normalizer"], "normalizers")
     splitter = _steps(tokenizer_content["pre_tokenizer"], "pretokenizers")
     for step in [step for step in splitter if _covers(step, _SPLIT)]:
@@ -156,7 +156,7 @@ def _metaspace(
     normaliser: Sequence[Mapping[str, object]],
     vocabulary: Mapping[str, int],
 ) -> tuple[bool, tuple[str, ...]]:
-    """Return the same for a pre-tokenizer of type Metaspace, which writes spaces itself."""
+    """Return (True if texts get a space in front, notes) of a Metaspace. Raises SourceError."""
     scheme = step["prepend_scheme"]
     if step["split"] and any(SPACE in token[1:] for token in vocabulary):
         raise SourceError("the tokenizer splits text at spaces that its tokens hold.")
@@ -172,7 +172,7 @@ def _metaspace(
 
 
 def _steps(stage: Mapping[str, Any] | None, name: str) -> list[Mapping[str, Any]]:
-    """Return the steps of a normaliser or pre-tokenizer, which may be one, none or a sequence."""
+    """Return the list of steps of a normaliser or pre-tokenizer; [] if there is none."""
     return list((stage or {}).get(name, [stage] if stage else []))
 
 
@@ -181,7 +181,7 @@ def _covers(step: Mapping[str, object], pattern: Mapping[str, object]) -> bool:
 
 
 def _added(tokenizer: Tokenizer) -> tuple[bool, bool]:
-    """Return True for bos before and eos after a text. Raises SourceError for anything else."""
+    """Return (True if bos is put before a text, True if eos after it). Raises SourceError."""
     plain = tokenizer("a", add_special_tokens=False).input_ids
     whole = tokenizer("a").input_ids
     bos, eos = tokenizer.bos_token_id, tokenizer.eos_token_id

@@ -1,4 +1,4 @@
-"""Files of coded weights: a whole model in one file, each tensor by a codec of its own.
+"""Files of coded weights: a whole model in one file, each tensor encoded by its own codec.
 
     8 bytes     MAGIC
     4 bytes     version, little-endian
@@ -7,9 +7,9 @@
     N bytes     the header: canonical JSON, packed by zlib
     then        the parts of each tensor in the order of the header, then the companions, no gaps
 
-The header has everything that decoding needs, and digests: of each tensor's parts, and of all decoded
+The header has everything that decoding needs, and digests of each tensor's parts and of all decoded
 weights. A foreign header is checked. Files are written and read tensor by tensor: memory holds the
-header, and one tensor coded and decoded. The same tensors give the same bytes.
+header and one tensor, coded and decoded. The same tensors give the same bytes.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ MAGIC, VERSION = b"\x89FORGEW\n", 1
 FIXED = len(MAGIC) + 4 + 8 + 32
 #: Bytes of the longest header, packed and not. A tensor takes about 500.
 MOST_PACKED, MOST_BYTES = 64 << 20, 64 << 20
-#: Levels of lists and objects in one another: a recipe may have many ancestors.
+#: Deepest nesting of lists and objects: a recipe may have many ancestors.
 DEEPEST = 900
 #: Elements of the largest tensor, and its axes.
 MOST_ELEMENTS, MOST_AXES = 1 << 31, 8
-#: Elements that a byte of parts stands for at most, and how many more a small tensor may have.
+#: Most elements for each byte of parts, and how many more a small tensor may have.
 MOST_A_BYTE, SPARE = 8192, 1 << 16
 #: dtypes that decoded tensors may have, as safetensors names them.
 FLOATS = ("F32", "F16", "BF16")
@@ -126,12 +126,12 @@ class Header(_Said):
 
 
 def digest(raw: bytes | bytearray | memoryview) -> str:
-    """Return the digest of a tensor's parts or of a companion, in hex."""
+    """Return the BLAKE3 digest of a tensor's parts or of a companion, 32 hex digits."""
     return blake3.blake3(raw).hexdigest(length=DIGEST_BYTES)
 
 
 def packed(header: Header) -> bytes:
-    """Return everything before the first part. Raise SourceError for a header that is too long."""
+    """Return a file's bytes before the first part. Raises SourceError for a header that is too long."""
     text = canonical_json(header.model_dump(mode="json")).encode()
     if len(text) > MOST_BYTES:
         raise SourceError(
@@ -144,10 +144,10 @@ def packed(header: Header) -> bytes:
 
 
 def read(file: Path, raw: bytes, size: int) -> tuple[Header, int]:
-    """Return the header of a file that begins with `raw` and has `size` bytes; and where parts begin.
+    """Return (header, first byte of the parts) of a file that begins with `raw` and has `size` bytes.
 
-    `raw` is at least the first FIXED + MOST_PACKED bytes, or all. Raises SourceError for another
-    format, version, or a header that no writer makes; TamperedError for a cut or altered one.
+    `raw` has at least the whole header. Raises SourceError for another format or version, or a header
+    that no writer makes; TamperedError for a truncated or altered one.
     """
     if not raw.startswith(MAGIC):
         if raw and MAGIC.startswith(raw):
@@ -218,7 +218,7 @@ _NAMES = {dtype: name for name, dtype in TORCH.items()}
 
 @dataclass(frozen=True)
 class CodedTensor:
-    """A tensor of a model as a codec wrote it."""
+    """A tensor of a model in the coded form of a codec."""
 
     name: str
     #: dtype and shape of the decoded tensor; the dtype as safetensors names it.
@@ -231,9 +231,9 @@ class CodedTensor:
 
 @dataclass(frozen=True)
 class Written:
-    """A file that was written."""
+    """Result of `write`: sizes of the file, and the digest of its weights."""
 
-    #: Bytes of the file; of them companions as packed.
+    #: Bytes of the file, and of the packed companions in it.
     bytes: int
     companions: int
     #: `checkpoint.digest` of the decoded weights.
@@ -249,10 +249,10 @@ def code(
     seed: int = 0,
     rows: torch.Tensor | None = None,
 ) -> CodedTensor:
-    """Return a model's tensor coded: as a matrix of its last axis by all others; see `codecs.encode`.
+    """Return a model's tensor encoded by a codec, as a matrix with its last axis as columns.
 
-    Raises what the codec raises, with the tensor's name, and ConfigError for a tensor that is not of
-    floats.
+    The other arguments are those of `codecs.encode`. Raises the codec's errors, with the tensor's name,
+    and ConfigError for a tensor that is not of floats.
     """
     if (dtype := _NAMES.get(tensor.dtype, str(tensor.dtype))) not in FLOATS or not tensor.numel():
         raise ConfigError(f"tensor {name} is {dtype} {list(tensor.shape)}: floats can be coded.")
@@ -266,7 +266,7 @@ def code(
 
 
 def decode(tensor: CodedTensor) -> torch.Tensor:
-    """Return the decoded tensor, in its own dtype and shape. Raises SourceError."""
+    """Return the decoded tensor, in its original dtype and shape. Raises SourceError."""
     matrix = codecs.decode(tensor.codec, tensor.coded)
     result = matrix.reshape(tensor.shape).to(TORCH[tensor.dtype])
     if not torch.isfinite(result).all():
@@ -281,10 +281,10 @@ def write(
     files: Mapping[str, bytes] | None = None,
     recipe: Mapping[str, object] | None = None,
 ) -> Written:
-    """Write a file of coded weights, whole or not at all; one that is there is replaced.
+    """Write, or replace, a file of coded weights, whole or not at all; return its sizes and digest.
 
     `tensors` come in order of name and are written one after the other; each is decoded once, for
-    the digest. `files`: companions by name (`companions.contents`). Raises ConfigError for tensors
+    the digest. `files` are companions by name (`companions.contents`). Raises ConfigError for tensors
     out of order, SourceError for one that cannot be decoded, UnavailableError if the disk is full.
     """
     parts = file.with_name(f".{file.name}.{os.getpid()}.parts")
@@ -320,7 +320,7 @@ def write(
 
 
 def entry(tensor: CodedTensor) -> TensorEntry:
-    """Return what the header says of a tensor."""
+    """Return a tensor's entry in the header, with the digest of its parts."""
     coded = tensor.coded
     parts = [
         PartEntry(name=name, dtype=_NAMES[part.dtype], shape=list(part.shape))
@@ -341,7 +341,7 @@ def entry(tensor: CodedTensor) -> TensorEntry:
 
 
 def _write_tensors(opened: BinaryIO, tensors: Iterable[CodedTensor]) -> tuple[list[TensorEntry], str]:
-    """Write the parts of tensors; return their entries, and the digest of all decoded."""
+    """Write the parts of tensors; return (their entries, digest of all decoded tensors)."""
     entries: list[TensorEntry] = []
     hasher = blake3.blake3()
     for tensor in tensors:
@@ -367,13 +367,13 @@ def _write_companion(opened: BinaryIO, name: str, raw: bytes) -> CompanionEntry:
 
 
 def _raw(part: torch.Tensor) -> memoryview:
-    """Return the bytes of a part."""
+    """Return the bytes of a contiguous copy of a part."""
     whole = part.clone(memory_format=torch.contiguous_format)
     return whole.view(-1).view(torch.uint8).numpy().data
 
 
 class CodedFile:
-    """An opened file of coded weights: the header is checked, parts are read when asked for."""
+    """An opened file of coded weights: its header is checked; parts are read on use."""
 
     def __init__(self, file: Path) -> None:
         """Read the header. Raises SourceError, TamperedError, UnavailableError."""
@@ -401,7 +401,7 @@ class CodedFile:
         model_config.check(file, self.header.config, {n: s for n, (_, s) in self.shapes.items()})
 
     def _behind(self, what: str, place: int, bytes_: int, size: int) -> int:
-        """Return the byte behind a piece. Raises TamperedError if the file ends before it."""
+        """Return the offset after a piece of `bytes_` bytes. Raises TamperedError if it is cut."""
         if place + bytes_ > size:
             raise TamperedError(
                 f"{self.file} is cut at byte {size:,}, within {what}: bytes {place:,} to "
@@ -423,7 +423,7 @@ class CodedFile:
         return raw
 
     def coded(self, name: str) -> CodedTensor:
-        """Return a tensor as it was coded. Raises TamperedError if its bytes were altered."""
+        """Return a tensor in its coded form. Raises TamperedError if its bytes were altered."""
         tensor_entry, place = self.places[name]
         raw = self._read(place, tensor_entry.bytes)
         if digest(raw) != tensor_entry.digest:
@@ -443,7 +443,7 @@ class CodedFile:
         )
 
     def tensor(self, name: str) -> torch.Tensor:
-        """Return a decoded tensor. Raises SourceError, TamperedError with the place."""
+        """Return a decoded tensor, in its dtype and shape. Raises SourceError, TamperedError."""
         coded = self.coded(name)
         try:
             return decode(coded)
@@ -456,10 +456,10 @@ class CodedFile:
             ) from error
 
     def tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yield name and decoded tensor in order of name, one in memory at a time.
+        """Yield (name, decoded tensor) in order of name, one in memory at a time.
 
-        Raises SourceError, TamperedError; the latter at the end if what was decoded is not what the
-        writer decoded.
+        Raises SourceError, TamperedError; at the end, TamperedError if the decoded tensors do not have
+        the writer's digest.
         """
         hasher = blake3.blake3()
         for name in self.places:
@@ -473,7 +473,7 @@ class CodedFile:
             )
 
     def companions(self) -> dict[str, bytes]:
-        """Return the model's other files by name. Raises SourceError, TamperedError."""
+        """Return name → content of the model's other files. Raises SourceError, TamperedError."""
         files: dict[str, bytes] = {}
         for name, (companion_entry, place) in self._companions.items():
             raw = self._read(place, companion_entry.bytes)
@@ -489,5 +489,5 @@ class CodedFile:
         return files
 
     def config_text(self) -> bytes:
-        """Return config.json as results have it, without keys that name code."""
+        """Return the bytes of config.json for results, without keys that name foreign code."""
         return companions.as_text(companions.cleaned(self.header.config)).encode()

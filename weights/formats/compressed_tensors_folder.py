@@ -1,4 +1,4 @@
-"""Folders of the format `compressed-tensors`, as vLLM and transformers load them: pack-quantized.
+"""Folders of the format `compressed-tensors`, pack-quantized, which vLLM and transformers load.
 
     NAME.weight_packed  int32 [rows, columns · bits / 32]: values + 2^(bits-1), the lowest bits first
     NAME.weight_scale   [rows, columns / group], of the weights' dtype
@@ -22,16 +22,16 @@ from agent_forge.weights.folders.checkpoint import SHARD_BYTES, Checkpoint, writ
 
 #: Name of a type → bits a weight.
 TYPES = {"int8": 8, "int4": 4}
-#: Weights that share a scale: the largest of these that divides every row. vLLM has kernels for them.
+#: Sizes of groups that share a scale: the largest that divides every row. vLLM has kernels for these.
 GROUPS = (128, 64, 32)
-#: `model_type` of configs whose linear layers are all `…_proj` of blocks, and the head.
+#: `model_type` of architectures whose only linear layers are `…_proj` of blocks, and the head.
 KNOWN = ("qwen2", "llama", "mistral", "gemma", "gemma2", "gemma3_text")
 #: dtypes of weights that can be quantised.
 FLOATS = ("F32", "F16", "BF16")
 
 
 def check(checkpoint: Checkpoint, type_: str) -> tuple[list[str], int]:
-    """Return the names of the matrices to quantise, and the size of groups.
+    """Return (names of the matrices to quantise, columns of a group).
 
     Raises ConfigError or SourceError for a type or a model that cannot be written.
     """
@@ -59,9 +59,9 @@ def check(checkpoint: Checkpoint, type_: str) -> tuple[list[str], int]:
 
 
 def write(checkpoint: Checkpoint, folder: Path, type_: str) -> None:
-    """Write a model into an existing folder, with its tokenizer.
+    """Write a model, quantised to `type_`, into an existing folder, with its tokenizer.
 
-    Raises what `check` raises, and NotFiniteError for NaN or Inf.
+    Raises the errors of `check`, and NotFiniteError for NaN or Inf.
     """
     names, group = check(checkpoint, type_)
     bits, chosen = TYPES[type_], frozenset(names)
@@ -84,7 +84,7 @@ def write(checkpoint: Checkpoint, folder: Path, type_: str) -> None:
 
 
 def quantised(weights: torch.Tensor, bits: int, group: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return values, int8 [rows, columns], and scales [rows, columns / group] of the weights' dtype."""
+    """Return (values int8 [rows, columns], scales [rows, columns / group] of the weights' dtype)."""
     rows, columns = weights.shape
     most = 2 ** (bits - 1)
     groups = weights.float().reshape(rows, columns // group, group)
@@ -95,7 +95,7 @@ def quantised(weights: torch.Tensor, bits: int, group: int) -> tuple[torch.Tenso
 
 
 def packed(values: torch.Tensor, bits: int) -> torch.Tensor:
-    """Return int32 [rows, columns · bits / 32] of int8 values; 32 / bits divides the columns."""
+    """Return int8 values [rows, columns] packed as int32 [rows, columns · bits / 32], an integer."""
     count = 32 // bits
     shifted = (values.long() + 2 ** (bits - 1)).reshape(len(values), -1, count)
     words = (shifted << (torch.arange(count) * bits)).sum(-1)
@@ -103,12 +103,12 @@ def packed(values: torch.Tensor, bits: int) -> torch.Tensor:
 
 
 def is_one(folder: Path) -> bool:
-    """Return True if a folder is of this format: its config says so."""
+    """Return True if a folder's config.json names this format."""
     return companions.quant_method(folder) == "compressed-tensors"
 
 
 def _described(bits: int, group: int) -> dict[str, object]:
-    """Return what readers are told."""
+    """Return the content of `quantization_config` in config.json."""
     weights = {
         "num_bits": bits,
         "type": "int",

@@ -1,4 +1,4 @@
-"""A file of coded weights as an ordinary model: a Hugging Face folder, or a module of transformers."""
+"""Decoding of a file of coded weights into a Hugging Face folder, or a module of transformers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def decompress(file: Path, folder: Path, shard_bytes: int = SHARD_BYTES) -> CodedFile:
-    """Write config.json, companions and decoded weights as a folder, whole or not at all.
+    """Write the model of a coded file as a folder, whole or not at all; return the opened file.
 
-    Weights are decoded and written tensor by tensor. Raises SourceError, TamperedError naming the
-    place, UnavailableError if the disk is full.
+    Weights are decoded and written tensor by tensor. Raises SourceError, TamperedError with the place,
+    UnavailableError if the disk is full.
     """
     opened = CodedFile(file)
     companion_files = opened.companions()
@@ -44,7 +44,7 @@ def decompress(file: Path, folder: Path, shard_bytes: int = SHARD_BYTES) -> Code
 
 
 def _write_weights(opened: CodedFile, folder: Path, shard_bytes: int) -> None:
-    """Write the shards, and the index of several."""
+    """Write the decoded weights into `folder` as shards, with an index if there are several."""
     shapes = [(name, TORCH[dtype], shape) for name, (dtype, shape) in opened.shapes.items()]
     tensor_places, headers = places(shapes, shard_bytes)
     for name, header in headers.items():
@@ -58,7 +58,7 @@ def _write_weights(opened: CodedFile, folder: Path, shard_bytes: int) -> None:
 
 @contextmanager
 def _folder_of_companions(opened: CodedFile) -> Iterator[Path]:
-    """Make a folder for a moment with config.json and companions, as transformers reads them."""
+    """Yield a temporary folder with config.json and companions, for transformers to read."""
     with tempfile.TemporaryDirectory(prefix="forge-") as folder_name:
         folder = Path(folder_name)
         (folder / companions.CONFIG).write_bytes(opened.config_text())
@@ -68,10 +68,10 @@ def _folder_of_companions(opened: CodedFile) -> Iterator[Path]:
 
 
 def load_model(file: Path, dtype: torch.dtype | None = None) -> PreTrainedModel:
-    """Return the causal language model of transformers that a file holds, in evaluation mode.
+    """Return the causal language model of transformers in a coded file, in evaluation mode.
 
-    `dtype`: of all weights; None: that of the first tensor. No code of the file is run. Raises
-    SourceError for an architecture that transformers does not have, TamperedError.
+    `dtype` is that of all weights, by default that of the first tensor. No code of the file is run.
+    Raises SourceError for an architecture that transformers does not have, TamperedError.
     """
     from transformers import GenerationConfig
 
@@ -103,7 +103,7 @@ def load_model(file: Path, dtype: torch.dtype | None = None) -> PreTrainedModel:
 
 
 def load_tokenizer(file: Path) -> PreTrainedTokenizerBase:
-    """Return the tokenizer that a file holds. Raises SourceError if it holds none."""
+    """Return the tokenizer of transformers in a coded file. Raises SourceError if it holds none."""
     from agent_forge.weights.architectures.auto_config import AutoTokenizer
 
     with _folder_of_companions(CodedFile(file)) as folder:
@@ -113,7 +113,7 @@ def load_tokenizer(file: Path) -> PreTrainedTokenizerBase:
 
 
 def described(opened: CodedFile) -> dict[str, Any]:
-    """Return what a file says of itself, as JSON has it: codecs, tensors, bytes, digest, recipe."""
+    """Return a summary of a coded file, as JSON values: bytes, codecs, weights, digest, recipe."""
     used: dict[str, dict[str, int]] = {}
     for entry in opened.header.tensors:
         sums = used.setdefault(entry.codec, {"tensors": 0, "weights": 0, "bytes": 0})

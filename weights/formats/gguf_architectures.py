@@ -1,8 +1,8 @@
-"""Architectures of transformers as llama.cpp has them: which configs, which numbers, which values.
+"""Architectures of transformers in GGUF: which configs fit, and their metadata, names and values.
 
-llama.cpp does not take everything from a file. What it takes for granted is checked here, and a config
-that means something else is refused: another activation, another period of sliding layers, another
-scale of attention. `gguf_rope.py` has the positions. Some values change:
+llama.cpp does not read all settings from a file. This module checks the settings that are fixed in
+llama.cpp's code, and refuses a config that differs: another activation, another period of sliding
+layers, another scale of attention. `gguf_rope.py` has the positions. Some values change:
 
 - query and key rows of the families that llama.cpp rotates in pairs of neighbours are put into that
   order (transformers rotates halves);
@@ -26,14 +26,14 @@ from agent_forge.weights.formats import gguf_rope
 
 Config = Mapping[str, Any]
 
-#: Numbers of a config that a file needs. transformers has defaults for some; a file is told no default.
+#: Numbers that a config must have, even if transformers has a default for them.
 NEEDED = (
     *("hidden_size", "max_position_embeddings", "num_attention_heads", "num_hidden_layers"),
     "vocab_size",
 )
-#: Of every family but LFM2, whose layers are told by their tensors.
+#: Further numbers, for every family but LFM2.
 _NEEDED_MOST = ("intermediate_size", "rms_norm_eps")
-#: Names of the activation of a gated layer, as configs have them.
+#: Names of a gated layer's activation in configs.
 _TANH_GELU = ("gelu_pytorch_tanh", "gelu_new")
 #: Number of layers → the models of Gemma whose attention llama.cpp scales by hidden_size / heads.
 _BY_HIDDEN = {"gemma2": 46, "gemma3_text": 62}
@@ -52,29 +52,29 @@ Check = Callable[[Config], str | None]
 
 @dataclass(frozen=True)
 class Architecture:
-    """One `model_type` of transformers."""
+    """One `model_type` of transformers, and its differences in llama.cpp."""
 
     gguf: gguf.MODEL_ARCH
     #: True if query and key rows have another order in llama.cpp.
     paired: bool = False
     #: True if norms are stored as their difference from 1.
     centred: bool = False
-    #: True if the width of a head may be another than hidden_size / heads.
+    #: True if the width of a head may differ from hidden_size / heads.
     wide: bool = False
-    #: True if a window is not in llama.cpp's graph: the file's context ends where it would begin.
+    #: True if llama.cpp has no sliding window for it: the file's context is then the window.
     unslid: bool = False
     #: Scalings of rotary positions that llama.cpp computes.
     scalings: tuple[str, ...] = ("linear", "yarn")
     #: True if a part of each head may be rotated.
     partial: bool = False
-    #: Yields what a config has that llama.cpp would compute otherwise.
+    #: Returns the part of a config, in words, that llama.cpp would compute differently; else None.
     unfit: Check = lambda config: None
-    #: Adds numbers that only this architecture has.
+    #: Adds metadata that only this architecture has.
     describe: Callable[[gguf.GGUFWriter, Config], None] = lambda writer, config: None
 
 
 def _unfit_silu(config: Config) -> str | None:
-    """Return what of a config llama.cpp does not compute, in the families around Llama."""
+    """Return, in words, a setting of a Llama-like config that llama.cpp does not compute; else None."""
     if config.get("hidden_act", "silu") != "silu":
         return f"the activation {config['hidden_act']!r} (it has silu)"
     layers = config.get("layer_types") or ()
@@ -89,7 +89,7 @@ def _unfit_biased(config: Config) -> str | None:
 
 
 def _unfit_smollm3(config: Config) -> str | None:
-    """Return what of a SmolLM3 config llama.cpp does not compute."""
+    """Return, in words, a setting of a SmolLM3 config that llama.cpp does not compute; else None."""
     layers, step = config["num_hidden_layers"], config.get("no_rope_layer_interval", _UNROTATED)
     usual = [int((i + 1) % _UNROTATED != 0) for i in range(layers)]
     stated = config.get("no_rope_layers") or [int((i + 1) % step != 0) for i in range(layers)]
@@ -108,7 +108,7 @@ def _unfit_olmo2(config: Config) -> str | None:
 
 
 def _unfit_lfm2(config: Config) -> str | None:
-    """Return what of an LFM2 config llama.cpp does not compute."""
+    """Return, in words, a setting of an LFM2 config that llama.cpp does not compute; else None."""
     if config.get("conv_bias"):
         return "biases of convolutions"
     if config.get("norm_eps") is None:
@@ -119,7 +119,7 @@ def _unfit_lfm2(config: Config) -> str | None:
 
 
 def _unfit_gemma(config: Config) -> str | None:
-    """Return what of a Gemma config llama.cpp does not compute."""
+    """Return, in words, a setting of a Gemma config that llama.cpp does not compute; else None."""
     named = config.get("hidden_activation") or config.get("hidden_act") or _TANH_GELU[0]
     legacy = config["model_type"] == "gemma" and named == "gelu"  # transformers reads it as tanh, too
     if named not in _TANH_GELU and not legacy:
@@ -136,7 +136,7 @@ def _unfit_gemma(config: Config) -> str | None:
 
 
 def _unfit_gemma2(config: Config) -> str | None:
-    """Return what of a Gemma 2 or 3 config llama.cpp does not compute."""
+    """Return, in words, a setting of a Gemma 2 or 3 config that llama.cpp does not compute; or None."""
     kind, layers, width = config["model_type"], config["num_hidden_layers"], config["head_dim"]
     by_hidden = layers == _BY_HIDDEN[kind]
     scaled = config["hidden_size"] / config["num_attention_heads"] if by_hidden else width
@@ -162,7 +162,7 @@ def _all_of(*checks: Check) -> Check:
 
 
 def _describe_gemma2(writer: gguf.GGUFWriter, config: Config) -> None:
-    """Add window and soft caps; those of Gemma 2 have defaults in transformers."""
+    """Add window and soft caps to a file's metadata; Gemma 2's have defaults in transformers."""
     writer.add_sliding_window(config["sliding_window"])
     usual = (50.0, 30.0) if config["model_type"] == "gemma2" else (None, None)
     attention = config.get("attn_logit_softcapping", usual[0])
@@ -174,13 +174,13 @@ def _describe_gemma2(writer: gguf.GGUFWriter, config: Config) -> None:
 
 
 def _describe_granite(writer: gguf.GGUFWriter, config: Config) -> None:
-    """Add the multipliers; transformers has 1 for one that a config lacks."""
+    """Add the multipliers to a file's metadata; a missing one is 1, as in transformers."""
     for name, method in _MULTIPLIERS.items():
         getattr(writer, method)(float(config.get(name, 1.0)))
 
 
 def lfm2_layers(config: Config) -> list[str]:
-    """Return the kind of each layer of LFM2, by either way in which a config says it."""
+    """Return each layer's kind, "full_attention" or "conv", of an LFM2 config in either form."""
     count = config["num_hidden_layers"]
     attending = config.get("full_attn_idxs")
     indices = range(count) if attending is None else attending
@@ -189,7 +189,7 @@ def lfm2_layers(config: Config) -> list[str]:
 
 
 def lfm2_width(config: Config) -> int:
-    """Return the width of LFM2's gated layers, which a config may say before it is adjusted."""
+    """Return the width of LFM2's gated layers, after the adjustment that the config asks for."""
     width = config.get("block_ff_dim") or config.get("intermediate_size") or 12288
     if config.get("block_auto_adjust_ff_dim", True):
         width = int(2 * width / 3)
@@ -256,12 +256,12 @@ ARCHITECTURES = {
 
 
 def of(config: Config) -> Architecture:
-    """Return a config's architecture; it is one of ARCHITECTURES."""
+    """Return the entry of ARCHITECTURES for a config that `check` accepts."""
     return ARCHITECTURES[config["model_type"]]
 
 
 def check(config: Config, label: object) -> None:
-    """Raise SourceError for a config that llama.cpp would not compute; `label` is how it is called."""
+    """Raise SourceError, "LABEL: …", for a config that llama.cpp would compute differently."""
     kind = config.get("model_type")
     if kind not in ARCHITECTURES:
         raise SourceError(
@@ -288,13 +288,13 @@ def _unfit_width(config: Config, architecture: Architecture) -> str | None:
 
 
 def context(config: Config) -> int:
-    """Return the positions of the file: those before a window slides, if llama.cpp has none."""
+    """Return the file's context length in tokens: the model's, or its window if llama.cpp has none."""
     window = config.get("sliding_window") if of(config).unslid else None
     return min(config["max_position_embeddings"], window or config["max_position_embeddings"])
 
 
 def notes(config: Config) -> tuple[str, ...]:
-    """Return sentences on what a file does otherwise than the model."""
+    """Return sentences about differences between file and model; () if there are none."""
     length = context(config)
     if length == config["max_position_embeddings"]:
         return ()
@@ -305,7 +305,7 @@ def notes(config: Config) -> tuple[str, ...]:
 
 
 def describe(writer: gguf.GGUFWriter, config: Config, name: str) -> None:
-    """Add the architecture's numbers, and what the model is called."""
+    """Add the model's name and the architecture's numbers to a file's metadata."""
     heads, kv_heads = _heads(config)
     width = config.get("head_dim") or config["hidden_size"] // heads
     recurrent = config["model_type"] == "lfm2"
@@ -343,12 +343,12 @@ def tensor_name(config: Config, name: str) -> str:
 
 
 def shape(name: str, stored: tuple[int, ...]) -> tuple[int, ...]:
-    """Return a tensor's shape in the file."""
+    """Return a tensor's shape in the GGUF file; only kernels of convolutions change."""
     return (stored[0], stored[-1]) if _is_kernel(name) else stored
 
 
 def is_exact(name: str, stored: tuple[int, ...]) -> bool:
-    """Return True for a tensor that is always F32: a vector, or the kernels of a convolution."""
+    """Return True if a tensor is always F32: a vector, or the kernels of a convolution."""
     return len(stored) < 2 or _is_kernel(name)
 
 
@@ -357,7 +357,7 @@ def _is_kernel(name: str) -> bool:
 
 
 def values(config: Config, name: str, tensor: np.ndarray) -> np.ndarray:
-    """Return a tensor as llama.cpp has it, float32."""
+    """Return a tensor's values and shape for llama.cpp, float32."""
     architecture = of(config)
     if architecture.centred and name.endswith("norm.weight"):
         return tensor + np.float32(1)
@@ -371,18 +371,18 @@ def values(config: Config, name: str, tensor: np.ndarray) -> np.ndarray:
 
 @functools.lru_cache(maxsize=4)
 def _names(architecture: gguf.MODEL_ARCH, layers: int) -> gguf.TensorNameMap:
-    """Return the package's table of names, whose making takes as long as writing a small file."""
+    """Return the package's table of tensor names, cached because it is slow to make."""
     return gguf.get_tensor_name_map(architecture, layers)
 
 
 def _heads(config: Config) -> tuple[int, int]:
-    """Return the numbers of query heads and of key heads."""
+    """Return (number of query heads, number of key heads)."""
     heads = config["num_attention_heads"]
     return heads, config.get("num_key_value_heads") or heads
 
 
 def _paired(rows: np.ndarray, heads: int) -> np.ndarray:
-    """Return a query or key projection whose halves of each head alternate row by row.
+    """Return a query or key projection with each head's rows in the order of llama.cpp.
 
     transformers rotates row i of a head with row i + width/2, llama.cpp row 2i with row 2i + 1.
     """

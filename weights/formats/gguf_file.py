@@ -2,12 +2,12 @@
 
     MODEL FOLDER → FILE.gguf
 
-Tensor names are those of the package `gguf`; `gguf_architectures.py` has what else an architecture
+Tensor names are those of the package `gguf`; `gguf_architectures.py` has the rest that an architecture
 needs. Vectors are F32. A matrix whose rows a quantised type cannot cut into blocks is F16, and named in
 the result.
 
-TQ1_0 and TQ2_0 hold −d, 0 and d in each block of a row: they are for ternary models, and of any other
-matrix would keep next to nothing. Embedding and head are F16 beside them.
+TQ1_0 and TQ2_0 hold −d, 0 and d in each block of a row. They are for ternary models, and would destroy
+any other matrix. Embedding and head are F16 in such files.
 
 Tensors are read, encoded and written one after the other. Two files of one model have the
 same bytes.
@@ -33,7 +33,7 @@ from agent_forge.weights.formats.byte_bpe import Tokens
 from agent_forge.weights.tensors import HEADS
 from agent_forge.weights.ternary.quantiser import parts
 
-#: Name of a type → what the package calls a file of it.
+#: Name of a type → the package's type of a file.
 TYPES = {
     "F32": gguf.LlamaFileType.ALL_F32,
     "F16": gguf.LlamaFileType.MOSTLY_F16,
@@ -52,17 +52,17 @@ TERNARY = ("TQ1_0", "TQ2_0")
 
 @dataclass(frozen=True)
 class Written:
-    """A file that was written."""
+    """Result of `write`: size and types of the file."""
 
     bytes: int
-    #: Matrices that have another type than the one asked for, which does not fit their rows → type.
+    #: Name of a matrix → its type, if the requested type does not fit its rows.
     other: Mapping[str, str]
 
 
 def check(checkpoint: Checkpoint, type_: str, fallback: bool = False) -> None:
-    """Raise ConfigError or SourceError for a type or a model that no file can be written of.
+    """Raise ConfigError or SourceError for a type or a model of which no file can be written.
 
-    With `fallback`, matrices whose rows a ternary type cannot cut into blocks are to be F16.
+    With `fallback`, matrices whose rows a ternary type cannot cut into blocks become F16.
     """
     if type_ not in TYPES:
         raise ConfigError(f"GGUF type {type_!r} is not known: use one of {', '.join(TYPES)}.")
@@ -74,7 +74,7 @@ def check(checkpoint: Checkpoint, type_: str, fallback: bool = False) -> None:
 
 
 def exact_type(checkpoint: Checkpoint) -> str:
-    """Return the smallest type that keeps every weight as it is: BF16, F16 or F32."""
+    """Return "BF16", "F16" or "F32": the smallest type that holds every weight exactly."""
     dtypes = {dtype for dtype, _ in checkpoint.shapes.values()}
     return next((type_ for type_ in ("BF16", "F16") if dtypes == {type_}), "F32")
 
@@ -101,7 +101,7 @@ def _check_widths(checkpoint: Checkpoint, type_: str) -> None:
 
 
 def _linear(name: str) -> bool:
-    """Return True for the matrix of a linear layer, False for embedding and head."""
+    """Return True if a matrix is a linear layer's, False for embedding and head."""
     return name not in HEADS and name not in HEADS.values()
 
 
@@ -113,10 +113,10 @@ def write(
     name: str,
     fallback: bool = False,
 ) -> Written:
-    """Write a model to a new file, synced; `name` is what the file says that the model is called.
+    """Write a model to a new file, synced; return its size, and matrices that have another type.
 
-    Raises what `check` raises, NotFiniteError for NaN or Inf, and SourceError for a matrix that a
-    ternary type would not keep.
+    `name` is the model's name in the file. Raises the errors of `check`, NotFiniteError for NaN or Inf,
+    and SourceError for a matrix that a ternary type cannot hold.
     """
     check(checkpoint, type_, fallback)
     config = checkpoint.config
@@ -181,7 +181,7 @@ def _add_tokens(writer: gguf.GGUFWriter, tokens: Tokens) -> None:
 
 
 def _type(name: str, shape: tuple[int, ...], type_: str) -> Type:
-    """Return the type of a tensor: F32 for vectors, F16 where blocks do not divide a matrix's rows."""
+    """Return a tensor's type: F32 for vectors, F16 if blocks do not divide the rows, else `type_`."""
     if architectures.is_exact(name, shape):
         return Type.F32
     if type_ in TERNARY and not _linear(name):
@@ -191,7 +191,7 @@ def _type(name: str, shape: tuple[int, ...], type_: str) -> Type:
 
 
 def _values(config: Mapping[str, object], name: str, tensor: torch.Tensor) -> np.ndarray:
-    """Return a tensor's values as float32, as llama.cpp has them. Raises NotFiniteError."""
+    """Return a tensor's values for llama.cpp, float32. Raises NotFiniteError for NaN or Inf."""
     values = tensor.float().contiguous().numpy()
     if not np.isfinite(values).all():
         raise NotFiniteError(f"tensor {name} holds NaN or Inf: no file is written.")

@@ -1,7 +1,7 @@
-"""GGUF files of the types that llama.cpp itself quantises: K-quants, IQ types, and a matrix for others.
+"""GGUF files quantised by llama.cpp's library: K-quants, IQ types, types with an importance matrix.
 
-A type names a mixture: llama.cpp gives some matrices more bits. A matrix whose rows a type's blocks of
-256 do not divide gets a type with blocks of 32, as llama.cpp chooses it; the result names it.
+A type names a mixture: llama.cpp gives some matrices more bits. If a type's blocks of 256 do not divide
+a matrix's rows, llama.cpp chooses a type with blocks of 32; the result names such matrices.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ QUANTISED = (
     *("IQ4_NL", "IQ4_XS", "IQ3_M", "IQ3_S", "IQ3_XS", "IQ3_XXS"),
     *("IQ2_M", "IQ2_S", "IQ2_XS", "IQ2_XXS", "IQ1_M", "IQ1_S"),
 )
-#: Types that keep next to nothing without an importance matrix: llama.cpp refuses them without one.
+#: Types that are useless without an importance matrix; llama.cpp refuses them without one.
 NEEDY = (*("Q2_K_S", "IQ3_XS", "IQ3_XXS", "IQ2_M", "IQ2_S", "IQ2_XS", "IQ2_XXS", "IQ1_M", "IQ1_S"),)
 #: Types with blocks of 32 that use a matrix if there is one.
 WEIGHED = ("Q8_0", "Q5_1", "Q5_0", "Q4_1", "Q4_0")
-#: Weights of a block of the types of this file, but those with blocks of 32.
+#: Weights in a block of most types of this module; the others have blocks of 32.
 BLOCK = 256
 
 
 def check(type_: str, weighed: bool) -> None:
-    """Raise ConfigError for a type that no file is written of; `weighed`: there is a matrix."""
+    """Raise ConfigError for an unknown type, or one that needs a matrix if not `weighed`."""
     if type_ not in TYPES and type_ not in QUANTISED:
         raise ConfigError(
             f"GGUF type {type_!r} is not known: use one of {', '.join((*TYPES, *QUANTISED))}."
@@ -55,7 +55,7 @@ def check(type_: str, weighed: bool) -> None:
 
 
 def by_library(type_: str, weighed: bool) -> bool:
-    """Return True if llama.cpp's library quantises the type."""
+    """Return True if llama.cpp's library must quantise this type; `weighed`: there is a matrix."""
     return type_ in QUANTISED or (weighed and type_ in WEIGHED and type_ not in TERNARY)
 
 
@@ -67,9 +67,9 @@ def write(
     matrix: Path | None,
     file: Path,
 ) -> Written:
-    """Quantise `source`, a file of the checkpoint with its exact weights, to a new file, synced.
+    """Quantise `source`, an exact GGUF file of the checkpoint, to `file`; return size and other types.
 
-    Raises UnavailableError if the library fails.
+    The new file is synced. Raises UnavailableError if the library fails.
     """
     library.quantise(source, file, type_, matrix)
     sync(file)

@@ -1,7 +1,7 @@
-"""Rotary positions of a config as llama.cpp has them: numbers of the file, and tensors of factors.
+"""Rotary positions of a config in GGUF: numbers in the metadata, and tensors of factors.
 
 llama.cpp computes a scaling from keys (linear, YaRN) or from a tensor that divides each frequency
-(Llama 3's, LongRoPE's). Which of them an architecture computes is in `gguf_architectures.py`.
+(Llama 3's, LongRoPE's). `gguf_architectures.py` tells which scalings an architecture has.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agent_forge.weights.folders.gguf_source.families import llama3_divisors
 Config = Mapping[str, Any]
 Names = gguf.MODEL_TENSOR
 
-#: `model_type` → the rotary base of a config that has none (transformers, `default_theta`).
+#: `model_type` → the rotary base if a config has none (transformers, `default_theta`).
 _BASES = {"gemma3_text": 1e6, "lfm2": 1e6, "smollm3": 2e6}
 #: Scaling → the numbers that it needs.
 _NEEDED = {
@@ -33,7 +33,7 @@ _NEEDED = {
 
 
 def unfit(config: Config, scalings: Collection[str], partial: bool) -> str | None:
-    """Return what llama.cpp does not compute of a config's positions; None if there is nothing.
+    """Return, in words, a setting of a config's positions that llama.cpp does not compute; else None.
 
     `scalings` are those of the architecture; with `partial` it may rotate a part of each head.
     """
@@ -57,7 +57,7 @@ def unfit(config: Config, scalings: Collection[str], partial: bool) -> str | Non
 
 
 def describe(writer: gguf.GGUFWriter, config: Config) -> None:
-    """Add base, dimensions and scaling of the positions."""
+    """Add base, dimensions and scaling of a config's positions to a file's metadata."""
     full = parameters(config)
     writer.add_rope_dimension_count(dimensions(config))
     writer.add_rope_freq_base(_base(config, full))
@@ -79,7 +79,7 @@ def describe(writer: gguf.GGUFWriter, config: Config) -> None:
 
 
 def tensors(config: Config) -> dict[str, np.ndarray]:
-    """Return name in the file → factors that divide the frequencies, [dimensions / 2] float32."""
+    """Return tensor name in the file → divisors of the frequencies, [dimensions / 2] float32; or {}."""
     full = parameters(config)
     if _scaling(full) == "longrope":
         return {
@@ -90,7 +90,7 @@ def tensors(config: Config) -> dict[str, np.ndarray]:
 
 
 def parameters(config: Config) -> Mapping[str, Any]:
-    """Return what a config of transformers 4 or 5 says of the positions of full layers."""
+    """Return the rope settings of layers with full attention, of a config of transformers 4 or 5."""
     scaling = dict(_parts(config).get("full_attention", {}))
     if (length := config.get("original_max_position_embeddings")) is not None:
         scaling["original_max_position_embeddings"] = length  # as transformers does
@@ -98,20 +98,20 @@ def parameters(config: Config) -> Mapping[str, Any]:
 
 
 def dimensions(config: Config) -> int:
-    """Return how many numbers of a head are rotated."""
+    """Return how many numbers of a head are rotated by its position."""
     width = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
     return int(width * _share(config, parameters(config)))
 
 
 def _parts(config: Config) -> dict[str, Mapping[str, Any]]:
-    """Return kind of layers → its positions; most configs say it once, for all."""
+    """Return kind of layer ("full_attention", "sliding_attention") → its rope settings."""
     stated = config.get("rope_parameters") or config.get("rope_scaling") or {}
     kinds = ("full_attention", "sliding_attention")
     return {kind: stated[kind] for kind in kinds if stated.get(kind)} or {"full_attention": stated}
 
 
 def _scaling(part: Mapping[str, Any]) -> str:
-    """Return the name of the scaling; "" if there is none."""
+    """Return the name of the scaling, as "yarn"; "" if there is none."""
     name = part.get("rope_type") or part.get("type") or "default"
     return {"default": "", "su": "longrope"}.get(name, name)
 
@@ -126,10 +126,10 @@ def _base(config: Config, full: Mapping[str, Any]) -> float:
 
 
 def _attention(config: Config, full: Mapping[str, Any], scaling: str) -> float:
-    """Return the factor by which cosines and sines are multiplied, beside llama.cpp's own.
+    """Return the factor of cosines and sines by which llama.cpp's own factor must be multiplied.
 
-    llama.cpp multiplies by 1 + 0.1 ln(factor) for YaRN and by nothing for LongRoPE; transformers has
-    these defaults, from the papers (Peng et al. 2023, arXiv 2309.00071; Ding et al. 2024, 2402.13753).
+    llama.cpp multiplies by 1 + 0.1 ln(factor) for YaRN only. The defaults are those of transformers and
+    of the papers (Peng et al. 2023, arXiv 2309.00071; Ding et al. 2024, 2402.13753).
     """
     length = full["original_max_position_embeddings"]
     if scaling == "longrope":
@@ -151,7 +151,7 @@ def _magnitude(factor: float, scale: Any) -> float:
 
 
 def _llama3(config: Config, full: Mapping[str, Any]) -> np.ndarray:
-    """Return Llama 3's factors of a config, [dimensions / 2] float32."""
+    """Return Llama 3's divisors of a config's frequencies, [dimensions / 2] float32."""
     count = dimensions(config)
     frequencies = _base(config, full) ** -(np.arange(0, count, 2) / count)
     divisors = llama3_divisors(

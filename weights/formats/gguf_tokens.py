@@ -1,4 +1,4 @@
-"""Tokenizers as GGUF files have them: of which kind one is."""
+"""Choice of the converter of a tokenizer to GGUF: byte-level BPE, or BPE with bytes as fallback."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from agent_forge.weights.formats.byte_bpe import Tokens
 
 
 def of(tokenizer: Tokenizer, size: int) -> Tokens:
-    """Return a fast tokenizer of transformers for a model whose embedding has `size` rows.
+    """Return a tokenizer in GGUF's form, for a model whose embedding has `size` rows.
 
     Raises SourceError for a tokenizer that llama.cpp does not have.
     """

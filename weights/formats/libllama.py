@@ -1,17 +1,17 @@
-"""llama.cpp's own library (`llama-cpp-py-sync`) in a process that may abort: quantise, and measure.
+"""llama.cpp's library (`llama-cpp-py-sync`), for quantising and measuring, in a process that may abort.
 
-The package ships libllama and the declarations (cffi) that were made from its headers. The process is
-asked by lines: `python -m weights.formats.libllama` answers `quantise`, `open` and `nats`.
+The package ships libllama and the declarations (cffi) that were made from its headers. The process
+`python -m weights.formats.libllama` gets a request a line: `check`, `quantise`, `open` or `nats`.
 
-On a glibc older than 2.38 (Debian 12, Ubuntu 22.04) a rebound copy of the library is loaded. A compiler
-beside glibc 2.38 binds strtol, sscanf and their like to `__isoc23_strtol`, …: the same functions, which
-read binary numbers such as 0b11, too (C23). Older ones have the plain names only. The copy is bound to
-those, and its need for that version of glibc (ELF's .gnu.version_r, LSB 5) becomes weak.
+On a glibc older than 2.38 (Debian 12, Ubuntu 22.04) a rebound copy of the library is loaded. With glibc
+2.38 a compiler binds strtol, sscanf and similar functions to `__isoc23_strtol`, …: the same functions,
+which also read binary numbers such as 0b11 (C23). An older glibc has the plain names only. The copy is
+bound to the plain names, and its need for version 2.38 (ELF's .gnu.version_r, LSB 5) becomes weak.
 
-Importance matrices are read and written in the file format of `llama-imatrix`. For each matrix of a
-block, by its name in the model's GGUF file: the sum of the squares of each input, [columns] float32,
-and over how many tokens it was taken. A quantiser weighs the error of a column with their quotient. The
-quotients are the diagonal of the gram of the layer's inputs.
+Importance matrices are read and written in the file format of `llama-imatrix`. A file has, for each
+matrix of a block, by its name in the model's GGUF file, the sum of the squares of each input, [columns]
+float32, and the number of tokens of that sum. A quantiser weighs the error of a column with their
+quotient. The quotients are the diagonal of the gram of the layer's inputs.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from agent_forge.runs.system.linked_processes import tied
 PACKAGE = "llama_cpp_py_sync"
 #: Seconds that an answer may take: quantising a large model to a type of 2 bits takes hours.
 PATIENCE = 24 * 3600.0
-#: Numbers of a batch's logits, which llama.cpp keeps in memory: 32 MiB.
+#: Most logits of a batch, which llama.cpp keeps in memory: 32 MiB.
 LOGITS = 1 << 23
-#: Characters of what the library has said that an error repeats.
+#: Characters of the library's messages that an error repeats.
 SAID = 600
 
 
 def require(needed_by: str) -> None:
-    """Raise UnavailableError if the package is not installed; `needed_by` says what needs it."""
+    """Raise UnavailableError if the package is not installed; the text names `needed_by`."""
     packages.require(needed_by, PACKAGE)
 
 
 class Library:
-    """The library in a process of its own, which ends with this object."""
+    """The library in another process, which ends with this object."""
 
     def __init__(self, threads: int) -> None:
         """Start the process. Raises UnavailableError."""
@@ -74,19 +74,19 @@ class Library:
         self._ask("check")
 
     def quantise(self, source: Path, target: Path, type_: str, matrix: Path | None) -> None:
-        """Write `source` with quantised matrices; `matrix` is a file of an importance matrix.
+        """Write `target`, which is `source` quantised; `matrix` is a file of an importance matrix.
 
-        Raises UnavailableError with what the library says.
+        Raises UnavailableError with the library's messages.
         """
         words = (str(source), str(target), type_, matrix and str(matrix), self._threads)
         self._ask("quantise", *words)
 
     def open(self, file: Path, context: int) -> None:
-        """Load a file to measure it, in windows of at most `context` tokens. Raises as `quantise`."""
+        """Load a file for `nats`, with windows of at most `context` tokens. Raises as `quantise`."""
         self._ask("open", str(file), context, self._threads)
 
     def nats(self, window: Sequence[int]) -> float:
-        """Return Σ −log p of a window's tokens after the first. Raises as `quantise` does."""
+        """Return Σ −log p, nats, of a window's tokens after the first. Raises as `quantise`."""
         return self._ask("nats", [int(id_) for id_ in window])
 
     def _ask(self, what: str, *words: Any) -> Any:
@@ -99,7 +99,7 @@ class Library:
         return answer["value"]
 
     def _failure(self, why: str) -> str:
-        """Return a sentence with the errors, or else the end, of what the library has said."""
+        """Return a sentence with the errors, or else the last lines, of the library's messages."""
         self._said.seek(0)
         lines = self._said.read().decode(errors="replace").splitlines()
         errors = [
@@ -110,7 +110,7 @@ class Library:
 
 
 class Opened:
-    """The library in this process, and the model that it measures."""
+    """The library loaded in this process, and the opened model."""
 
     def __init__(self) -> None:
         """Load the library. Raises ImportError, RuntimeError."""
@@ -121,7 +121,7 @@ class Opened:
         self._batch, self._vocabulary = 0, 0
 
     def check(self) -> None:
-        """Raise RuntimeError if the declarations are not those of the library."""
+        """Raise RuntimeError if the package's declarations do not fit the library."""
         params = self._lib.llama_model_quantize_default_params()
         usual = int(gguf.LlamaFileType.MOSTLY_Q8_0)
         null = self._ffi.NULL
@@ -129,7 +129,7 @@ class Opened:
             raise RuntimeError("has other declarations than its package: install another version")
 
     def quantise(self, source: str, target: str, type_: str, matrix: str | None, threads: int) -> None:
-        """Quantise a file. Raises RuntimeError."""
+        """Write `target`, which is `source` quantised to `type_`. Raises RuntimeError."""
         self.check()
         params, null = self._lib.llama_model_quantize_default_params(), self._ffi.NULL
         params.nthread, params.ftype = threads, int(gguf.LlamaFileType[f"MOSTLY_{type_}"])
@@ -147,7 +147,7 @@ class Opened:
             raise RuntimeError("did not quantise the model")
 
     def open(self, file: str, context: int, threads: int) -> None:
-        """Load a model. Computes as transformers does: no flash attention, a cache of F32."""
+        """Load a model, to compute as transformers does: no flash attention, a cache of F32."""
         params = self._lib.llama_model_default_params()
         params.n_gpu_layers = 0
         if self._context is not None:
@@ -172,7 +172,7 @@ class Opened:
         self._memory = self._lib.llama_get_memory(self._context)
 
     def nats(self, window: Sequence[int]) -> float:
-        """Return Σ −log p of a window's tokens after the first; float32 logits, float64 sums."""
+        """Return Σ −log p, nats, of a window's tokens after the first: float32 logits, float64 sums."""
         self._lib.llama_memory_clear(self._memory, True)
         total, ids = 0.0, np.asarray(window, np.int64)
         batch = self._lib.llama_batch_init(self._batch, 0, 1)
@@ -201,22 +201,22 @@ class Opened:
 
 
 def _loaded(bindings: Any) -> Any:
-    """Return the package's library, or a copy of it for an older glibc. Raises RuntimeError."""
+    """Load and return the library, or a copy rebound for an older glibc. Raises RuntimeError."""
     try:
         return bindings.get_lib()
     except RuntimeError as error:
         if VERSION.decode() not in str(error):
             raise
-    with tempfile.TemporaryDirectory() as folder:  # what is loaded stays mapped
+    with tempfile.TemporaryDirectory() as folder:  # a loaded library stays mapped
         copy(Path(bindings.__file__).parent, Path(folder))
         return bindings.get_ffi().dlopen(f"{folder}/libllama.so")
 
 
 def main() -> None:
-    """Answer questions of standard input until it ends."""
+    """Answer each request line of standard input by a line of JSON, until the input ends."""
     opened: Opened | None = None
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what the library prints is no answer
+    os.dup2(2, 1)  # the library's prints are no answers
     for line in sys.stdin:
         number, (what, *words) = json.loads(line)
         try:
@@ -228,18 +228,18 @@ def main() -> None:
         answers.flush()
 
 
-#: The version, and the beginning of the names that are new in it.
+#: The version of glibc, and the prefix of the names that are new in it.
 VERSION, PREFIX = b"GLIBC_2.38", b"__isoc23_"
 #: Types of sections: symbols, versions of symbols, needed versions.
 DYNSYM, VERSYM, VERNEED = 11, 0x6FFFFFFF, 0x6FFFFFFE
 #: Version of a symbol that has none; flag of a needed version that may be missing.
 GLOBAL, WEAK = 1, 2
-#: Where a section is, its length, and the number of the section that it refers to.
+#: A section's offset, its length, and the number of the section that it refers to.
 Section = tuple[int, int, int]
 
 
 def copy(folder: Path, target: Path) -> None:
-    """Copy the libraries of a folder to another one, bound to the plain names.
+    """Copy the libraries of a folder to `target`, rebound to the plain names.
 
     Raises ValueError for a file that is no ELF of 64 bits in little-endian order.
     """
@@ -251,7 +251,7 @@ def copy(folder: Path, target: Path) -> None:
 
 
 def rebind(data: bytearray) -> None:
-    """Change a library in place. Raises ValueError as `copy` does."""
+    """Bind a library's bytes to the plain names, in place. Raises ValueError as `copy` does."""
     if data[:6] != b"\x7fELF\x02\x01":
         raise ValueError("no ELF file of 64 bits, little-endian")
     sections = _sections(data)
@@ -272,14 +272,14 @@ def rebind(data: bytearray) -> None:
 
 
 def _headers(data: bytearray) -> tuple[int, int, int]:
-    """Return where section headers are, the length of one, and how many there are."""
+    """Return (offset of the section headers, bytes of one, number of them)."""
     (begin,) = struct.unpack_from("<Q", data, 40)
     length, count = struct.unpack_from("<HH", data, 58)
     return begin, length, count
 
 
 def _sections(data: bytearray) -> dict[int, Section]:
-    """Return type → the section, of the types that a library has once."""
+    """Return type → section, for types that a library has once; of several, the last."""
     begin, length, count = _headers(data)
     sections = {}
     for number in range(count):
@@ -289,13 +289,13 @@ def _sections(data: bytearray) -> dict[int, Section]:
 
 
 def _place(data: bytearray, number: int) -> int:
-    """Return where the section of a number is."""
+    """Return the offset of the section with this number."""
     begin, length, _ = _headers(data)
     return struct.unpack_from("<Q", data, begin + length * number + 24)[0]
 
 
 def _needed(data: bytearray, section: Section) -> Iterator[tuple[int, bytes]]:
-    """Yield where each needed version is described, and its name."""
+    """Yield (offset of its entry, name) of each needed version."""
     at, _, link = section
     names, more = _place(data, link), True
     while more:
@@ -315,7 +315,7 @@ Means = Mapping[str, np.ndarray]
 
 
 def write(file: Path, means: Means, tokens: int, window: int, source: str) -> None:
-    """Write means over a number of tokens, read in windows; `source` names the text."""
+    """Write an importance matrix: means over `tokens` tokens in windows; `source` names the text."""
     writer = gguf.GGUFWriter(file, "")
     try:
         writer.kv_data[0].pop("general.architecture", None)  # the file is no model
@@ -335,7 +335,7 @@ def write(file: Path, means: Means, tokens: int, window: int, source: str) -> No
 
 
 def read(file: Path) -> dict[str, np.ndarray]:
-    """Return the means of a file. Raises SourceError for one that is no importance matrix."""
+    """Return name → means, [columns] float32, of an importance matrix. Raises SourceError."""
     try:
         tensors = {tensor.name: tensor.data for tensor in gguf.GGUFReader(file).tensors}
         names = [name.removesuffix(SQUARES) for name in tensors if name.endswith(SQUARES)]
@@ -353,7 +353,7 @@ def read(file: Path) -> dict[str, np.ndarray]:
 
 
 def _are_means(sums: np.ndarray, count: float) -> bool:
-    """Return True for sums of squares over at least one token."""
+    """Return True if the sums are finite and not negative, and the count is above 0."""
     return count > 0 and bool((np.isfinite(sums) & (sums >= 0)).all())
 
 

@@ -1,9 +1,9 @@
-"""Operations of `Transform` recipes: the table of their names, and how one is carried out.
+"""Operations of `Transform` recipes: the table of their names, and the functions that apply them.
 
 An operation is a class with `Params`, a pydantic model, and `apply(inputs, params, seed) -> Model`,
-where `inputs` maps roles to models. One with `reads_streams` set gets the run's streams of token ids as
-a fourth argument; its parameters name them by digest. A landed version never changes its result, its
-parameters or their defaults.
+where `inputs` maps roles to models. An operation with `reads_streams` set gets the run's streams of
+token ids as a fourth argument; its parameters name them by digest. A landed version never changes its
+result, its parameters or their defaults.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ OPERATIONS = {
 
 
 def of(name: str) -> Any:
-    """Return the class of an operation. Raises UnknownAlgorithmError."""
+    """Return the class of the operation NAME@VERSION. Raises UnknownAlgorithmError."""
     return algorithms.find(OPERATIONS, name, "operation")
 
 
@@ -56,7 +56,7 @@ def complete(recipe: Transform) -> Transform:
 def apply(
     recipe: Transform, inputs: Mapping[str, Model], streams: Callable[[], Mapping[str, Ids]] = dict
 ) -> Model:
-    """Carry out a transform: role → model in, a new model out.
+    """Return the new model that a transform makes of its inputs, role → model.
 
     `streams` returns token ids by name; it is called for an operation that reads text only. Raises
     ConfigError if a parameter is not written out, or roles are not those of the recipe.

@@ -1,10 +1,10 @@
 """Operation `average`: a weighted sum of models, such as the snapshots of one training.
 
-Averages of a training's own snapshots stand in place of a learning rate that falls. Pure. Source: Tian
-et al. 2025, "WSM: Decay-Free Learning Rate Schedule via Checkpoint Merging", arXiv 2507.17634, section
-3. A training whose rate stays at its peak has snapshots θ₀ … θₙ₋₁. The average Σ cⱼθⱼ is the last
-snapshot with the steps between θⱼ₋₁ and θⱼ scaled by wⱼ = cⱼ + … + cₙ₋₁, as a falling rate scales them
-(their gradients are those of the peak). So a decay w₁ ≥ … ≥ wₙ₋₁ gives
+An average of a training's snapshots replaces the decay of its learning rate. Pure. Source: Tian et al.
+2025, "WSM: Decay-Free Learning Rate Schedule via Checkpoint Merging", arXiv 2507.17634, section 3. A
+training whose rate stays at its peak has snapshots θ₀ … θₙ₋₁. The average Σ cⱼθⱼ is θ₀ plus the steps
+between θⱼ₋₁ and θⱼ, scaled by wⱼ = cⱼ + … + cₙ₋₁. A falling rate scales the steps in the same way,
+though its gradients differ. So a decay w₁ ≥ … ≥ wₙ₋₁ gives
 
     c₀ = 1 − w₁,   cⱼ = wⱼ − wⱼ₊₁,   cₙ₋₁ = wₙ₋₁
 
@@ -23,7 +23,7 @@ from agent_forge.runs.errors import ConfigError, SourceError
 from agent_forge.weights.recipes import Train, Transform
 from agent_forge.weights.tensors import Model
 
-#: Decay → the share of the peak that is left after a share of it has passed.
+#: Decay → function from the passed share of the decay to the rate's share of its peak.
 DECAYS: Mapping[str, Callable[[float], float]] = {
     "linear": lambda passed: 1.0 - passed,
     "cosine": lambda passed: 0.5 * (1.0 + math.cos(math.pi * passed)),
@@ -34,7 +34,7 @@ SPREAD = 0.2
 
 
 def factors(decay: str, count: int) -> tuple[float, ...]:
-    """Return the factors c of `count` snapshots, the earliest first; they add up to 1."""
+    """Return the factors cⱼ of `count` snapshots, the earliest first; they add up to 1."""
     if decay == "linear":
         return (1.0 / count,) * count
     left = [1.0, *(DECAYS[decay](place / count) for place in range(1, count)), 0.0]
@@ -42,9 +42,9 @@ def factors(decay: str, count: int) -> tuple[float, ...]:
 
 
 def snapshots(training: Train, count: int) -> list[Train]:
-    """Return the recipes of the snapshots to average: at even distances, the last at the end.
+    """Return the recipes of `count` evenly spaced snapshots, the earliest first, the last at the end.
 
-    Raise ConfigError if the training has too few steps.
+    Raises ConfigError if the training has too few steps.
     """
     steps = training.upto - training.first
     apart = max(1, round(steps * SPREAD / count))
@@ -62,13 +62,13 @@ def averaged(training: Train, count: int, decay: str) -> Transform:
 
 
 def of(models: Sequence[Train], shares: Sequence[float]) -> Transform:
-    """Return the recipe of the average of snapshots, the earliest first."""
+    """Return the recipe of Σ share · model, with the models in this order."""
     inputs = {role(place): model.id for place, model in enumerate(models)}
     return Transform(operation="average@1", inputs=inputs, params={"factors": list(shares)})
 
 
 def role(place: int) -> str:
-    """Return the role of the snapshot at a place, from 0: their order is that of their names."""
+    """Return the role of the snapshot at a place, from 0: "model-0000"; roles sort by place."""
     return f"model-{place:04}"
 
 
@@ -90,7 +90,7 @@ class Average:
     Params = Factors
 
     def apply(self, inputs: Mapping[str, Model], params: Factors, seed: int) -> Model:
-        """Return Σ factor · model.
+        """Return the model Σ factor · model, with the first model's config and dtypes.
 
         Raises ConfigError for other roles, SourceError for other tensors.
         """

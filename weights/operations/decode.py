@@ -1,4 +1,4 @@
-"""Operation `decode`: a model with some of its tensors as codecs give them back."""
+"""Operation `decode`: a model whose coded tensors are decoded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent_forge.weights.formats.coded_file import CodedTensor
 from agent_forge.weights.operations.encode import unpacked
 from agent_forge.weights.tensors import Model
 
-#: dtype of the tensors that no codec is given for; "own": the one that they have.
+#: dtype of the tensors that are not coded; "own": the dtype that they have.
 Rest = Literal["own", "float16"]
 
 
@@ -33,18 +33,18 @@ class Decode:
     Params = Decoding
 
     def apply(self, inputs: Mapping[str, Model], params: Decoding, seed: int) -> Model:
-        """Return the model. Raises ConfigError for inputs that are not those of `params`."""
+        """Return `model` with its coded tensors decoded. Raises ConfigError for other inputs."""
         weights = {t.name: coded_file.decode(t) for t in tensors(inputs, params)}
         return Model(inputs["model"].config, weights)
 
 
 def role(number: int) -> str:
-    """Return the role of the input with the coded tensor of this number, from 0."""
+    """Return the role of the coded tensor of this number, from 0: "0000"."""
     return f"{number:04}"
 
 
 def tensors(inputs: Mapping[str, Model], params: Decoding) -> Iterator[CodedTensor]:
-    """Yield every tensor of the model as it is coded, in order of name. Raises ConfigError."""
+    """Yield every tensor of the model in coded form, in order of name. Raises ConfigError."""
     coded = {name: role(number) for number, name in enumerate(params.tensors)}
     if set(inputs) != {"model", *coded.values()}:
         raise ConfigError(f"decode reads model and {len(coded)} coded tensors, not {len(inputs)}")
@@ -63,7 +63,7 @@ def tensors(inputs: Mapping[str, Model], params: Decoding) -> Iterator[CodedTens
 
 
 def plain(name: str, tensor: torch.Tensor, rest: Rest) -> CodedTensor:
-    """Return a tensor that is not coded, in 16 bits if those hold it and `rest` asks for it."""
+    """Return a tensor coded by `plain@1`, as float16 if `rest` asks for it and the range allows."""
     tensor_dtype = str(tensor.dtype).removeprefix("torch.")
     fits = rest == "float16" and bool(torch.isfinite(tensor.to(torch.float16)).all())
     dtype = "float16" if fits and tensor_dtype == "float32" else tensor_dtype

@@ -1,4 +1,4 @@
-"""Operation `encode`: one tensor of a model, as a codec writes it."""
+"""Operation `encode`: one tensor of a model, encoded by a codec."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from agent_forge.weights.formats.coded_file import CodedTensor
 from agent_forge.weights.recipes import Versioned
 from agent_forge.weights.tensors import Model, Weights
 
-#: Name of the tensor with what else a coded tensor has, as JSON in UTF-8 bytes.
+#: Name of the tensor with the other fields of a coded tensor, as JSON in UTF-8 bytes.
 HEADER = "header"
-#: What the names of a coded tensor's parts begin with.
+#: Prefix of the names of a coded tensor's parts.
 PART = "part/"
-#: What the name of a vector begins with that says how much each row of the matrix matters.
+#: Prefix of the name of a vector that says how much each row of the matrix matters.
 ROWS = "rows/"
 
 
@@ -36,7 +36,7 @@ class Encoding(BaseModel):
 
 
 class Encode:
-    """Encoding of the tensor of `model`.
+    """Encoding of one tensor of `model`.
 
     `grams` has the grams of its linear layers by name, and under ROWS how much an embedding's rows
     matter.
@@ -47,7 +47,7 @@ class Encode:
     Params = Encoding
 
     def apply(self, inputs: Mapping[str, Model], params: Encoding, seed: int) -> Model:
-        """Return the coded tensor. Raises ConfigError, NotFiniteError."""
+        """Return the coded tensor as a model of its parts. Raises ConfigError, NotFiniteError."""
         if not {"model"} <= set(inputs) <= {"model", "grams"}:
             raise ConfigError(f"encode reads the inputs model and grams, not {sorted(inputs)}")
         tensor = inputs["model"].weights.get(params.tensor)
@@ -60,7 +60,7 @@ class Encode:
 
 
 def packed(tensor: CodedTensor) -> dict[str, torch.Tensor]:
-    """Return a coded tensor as tensors by name."""
+    """Return name → tensor: the coded tensor's parts, and its other fields as "header", uint8."""
     coded = tensor.coded
     header = {
         "name": tensor.name,
@@ -77,7 +77,7 @@ def packed(tensor: CodedTensor) -> dict[str, torch.Tensor]:
 
 
 def unpacked(weights: Weights) -> CodedTensor:
-    """Return the coded tensor that `packed` was given."""
+    """Return the coded tensor of the result of `packed`."""
     header = json.loads(bytes(weights[HEADER].numpy()))
     rows, columns = header["matrix"]
     parts = {n.removeprefix(PART): t for n, t in weights.items() if n != HEADER}

@@ -1,4 +1,4 @@
-"""Operation `float32`: a given model as trainings read it."""
+"""Operation `float32`: a given model with its tensors in float32, as trainings read it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Nothing(BaseModel):
 
 
 class Float32:
-    """A model's tensors in float32, which holds every float16 and bfloat16 exactly.
+    """Conversion of a model's tensors to float32, which holds every float16 and bfloat16 exactly.
 
-    Trainings keep weights in float32. What a training starts from is thus a model of its own, with a
-    digest that can be compared, also where the given weights are of half precision.
+    Trainings keep weights in float32. So the start of a training is a model of its own, whose digest
+    can be compared even if the given weights are of half precision.
     """
 
     Params = Nothing

@@ -23,15 +23,15 @@ class Nothing(BaseModel):
 
 
 class Fresh:
-    """Initialisation by transformers, as the config of the given model says, with a seed.
+    """Initialisation by transformers, by the config of the given model and a seed.
 
-    The numbers are those of one version of torch and transformers, which the profile has.
+    The numbers depend on the versions of torch and transformers, which the profile records.
     """
 
     Params = Nothing
 
     def apply(self, inputs: Mapping[str, Model], params: Nothing, seed: int) -> Model:
-        """Return a model with the config of `of`, float32. Torch's global generator is restored.
+        """Return a newly drawn model with the config of `of`, float32; restore torch's generator.
 
         Raises ConfigError for other roles, SourceError for a config that describes no such model.
         """
@@ -41,9 +41,9 @@ class Fresh:
 
 
 def drawn(config: Mapping[str, Any], seed: int) -> Model:
-    """Return the model that a config.json describes with newly drawn weights, float32.
+    """Return the model of a config.json with newly drawn weights, float32; restore torch's generator.
 
-    Torch's global generator is restored. Raises SourceError for a config that describes no model.
+    Raises SourceError for a config that describes no model.
     """
     from agent_forge.weights.architectures.auto import AutoModelForCausalLM
     from agent_forge.weights.architectures.auto_config import AutoConfig

@@ -22,7 +22,7 @@ class Place(BaseModel):
 
 
 class Interpolate:
-    """Interpolation of all tensors in float32; each result has the dtype that it has in `start`.
+    """Interpolation of all tensors in float32; each result has the dtype of that tensor in `start`.
 
     Multiplications and additions are separate operations, so the bits are the same on every
     processor. Half-baking (arXiv 2409.13697) is `place` 0.5 between a model and its baked form.
@@ -31,7 +31,7 @@ class Interpolate:
     Params = Place
 
     def apply(self, inputs: Mapping[str, Model], params: Place, seed: int) -> Model:
-        """Return start + place · (end − start); at place 0 and 1 exactly the models themselves.
+        """Return the model start + place · (end − start); at 0 and 1 it is exactly `start` and `end`.
 
         Raises ConfigError for other roles, SourceError if names or shapes differ.
         """
@@ -46,7 +46,7 @@ class Interpolate:
 
 
 def _between(name: str, a: torch.Tensor, b: torch.Tensor, place: float) -> torch.Tensor:
-    """Return one tensor between `a` and `b`, in the dtype of `a`, computed from the nearer end."""
+    """Return a + place · (b − a) in the dtype of `a`, computed in float32 from the nearer end."""
     if a.shape != b.shape:
         raise SourceError(f"interpolate: tensor {name} has shapes {[*a.shape]} and {[*b.shape]}")
     low, high = a.float(), b.float()

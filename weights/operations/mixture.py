@@ -1,9 +1,9 @@
-"""Operation `mixture`: a model with experts and further models added to it, each by a factor.
+"""Operation `mixture`: a model plus experts and further models, each multiplied by a factor.
 
     W = of + Σ α · (model − of) + Σ β · U diag(s ∘ (z − 1)) Vᵀ
 
-An expert is its vectors z, which scale the singular values of `of` (`weights.svf`); a model is
-added as task arithmetic does (arXiv 2212.04089).
+An expert is its vectors z, which scale the singular values of `of` (`weights.svf`); models are added
+by task arithmetic (arXiv 2212.04089).
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ class Factors(BaseModel):
 
 
 def role(kind: str, number: int) -> str:
-    """Return the role of the model or expert of this number, from 0."""
+    """Return the role of the "model" or "expert" of this number, from 0: "expert-0000"."""
     return f"{kind}-{number:04}"
 
 
 class Mixture:
-    """Mixture in float32; a tensor that nothing is added to stays as it is, to the last bit."""
+    """Mixture in float32; a tensor without an addition stays as it is, to the last bit."""
 
     Params = Factors
 
     def apply(self, inputs: Mapping[str, Model], params: Factors, seed: int) -> Model:
-        """Return the model. Raises ConfigError for other roles, SourceError for what does not fit."""
+        """Return the mixture, float32. Raises ConfigError for other roles, SourceError for shapes."""
         models = [role("model", number) for number in range(len(params.models))]
         experts = [role("expert", number) for number in range(len(params.experts))]
         roles = {"of", *models, *experts, *(["svd"] if experts else [])}
@@ -57,10 +57,10 @@ class RoundedMixture(Mixture):
 
     @override
     def apply(self, inputs: Mapping[str, Model], params: Factors, seed: int) -> Model:
-        """Return the model.
+        """Return the mixture in the dtypes of `of`.
 
-        Raises ConfigError for other roles, SourceError for what does not fit, NotFiniteError for a
-        number beyond the range of its dtype.
+        Raises ConfigError for other roles, SourceError for other shapes, NotFiniteError for a number
+        beyond the range of its dtype.
         """
         mixed, base = super().apply(inputs, params, seed), inputs["of"].weights
         weights = {n: in_dtype(n, t, base[n].dtype) for n, t in mixed.weights.items()}
@@ -68,7 +68,7 @@ class RoundedMixture(Mixture):
 
 
 def _of_experts(inputs: Mapping[str, Model], roles: Sequence[str]) -> list[svf.Changes]:
-    """Return the changes of the experts."""
+    """Return each expert's changes (tensor name → what is added at factor 1), in the order of roles."""
     if not roles:
         return []
     factored = inputs["svd"].weights

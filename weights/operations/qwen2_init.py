@@ -50,15 +50,15 @@ def configuration(shape: Shape) -> Qwen2Config:
 class Qwen2Init:
     """Initialisation of a Qwen2 model by transformers, from torch's generator with a seed.
 
-    The numbers are those of one version of torch and transformers, which the profile has.
+    The numbers depend on the versions of torch and transformers, which the profile records.
     """
 
     Params = Shape
 
     def apply(self, inputs: Mapping[str, Model], params: Shape, seed: int) -> Model:
-        """Return the model, float32. Torch's global generator is restored afterwards.
+        """Return a newly drawn Qwen2 model, float32; restore torch's generator.
 
-        Raises ConfigError for inputs: the operation reads none.
+        Raises ConfigError if there are inputs.
         """
         if inputs:
             raise ConfigError(f"qwen2-init reads no inputs, not {sorted(inputs)}")

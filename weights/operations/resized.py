@@ -26,14 +26,14 @@ class Sizes(BaseModel):
 
 
 def resized(config: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:
-    """Return a config.json with other sizes; weights are drawn in float32."""
+    """Return a config.json with `changes` made and dtype float32, in which weights are drawn."""
     settings = {name: value for name, value in config.items() if name != "torch_dtype"}
     sizes = {n: list(v) if isinstance(v, tuple) else v for n, v in changes.items()}
     return {**settings, **sizes, "dtype": "float32"}
 
 
 def parameters(config: Mapping[str, Any]) -> int:
-    """Return how many parameters the model has that a config.json describes, tied ones once.
+    """Return the number of parameters of the model that a config.json describes, tied ones once.
 
     Raises SourceError for a config that describes no model.
     """
@@ -49,15 +49,15 @@ def parameters(config: Mapping[str, Any]) -> int:
 
 
 class Resized:
-    """Initialisation by transformers, as the config of `of` with other sizes says, with a seed.
+    """Initialisation by transformers, by the config of `of` with other sizes and a seed.
 
-    The numbers are those of one version of torch and transformers, which the profile has.
+    The numbers depend on the versions of torch and transformers, which the profile records.
     """
 
     Params = Sizes
 
     def apply(self, inputs: Mapping[str, Model], params: Sizes, seed: int) -> Model:
-        """Return the model, float32. Torch's global generator is restored.
+        """Return a newly drawn model of the new sizes, float32; restore torch's generator.
 
         Raises ConfigError for other roles, or for a setting that the config lacks; SourceError for
         sizes that describe no model.

@@ -23,7 +23,7 @@ class RoundedParams(BaseModel):
 
 
 class Rounded:
-    """Rounding of every tensor to the dtype that it has in `like`, to the nearest number, ties to even.
+    """Rounding of every tensor to its dtype in `like`, to the nearest number, ties to even.
 
     A tensor of integers stays as it is.
     """
@@ -44,9 +44,9 @@ class Rounded:
 
 
 def in_dtype(name: str, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Return a tensor in another floating-point dtype; one of integers as it is.
+    """Return the tensor in another floating-point dtype; a tensor of integers stays as it is.
 
-    Raises NotFiniteError if a number leaves the range of the dtype.
+    Raises NotFiniteError if a number is beyond the range of the dtype; `name` is for its text.
     """
     if not tensor.is_floating_point() or tensor.dtype == dtype:
         return tensor

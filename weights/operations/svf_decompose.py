@@ -25,13 +25,13 @@ class Decomposition(BaseModel):
 class SvfDecompose:
     """Decomposition of the matrices of `of` in float64, with fixed signs (`weights.svf`).
 
-    It is stored, because near-equal singular values may be turned otherwise by another library.
+    It is stored, because another library may return other vectors for near-equal singular values.
     """
 
     Params = Decomposition
 
     def apply(self, inputs: Mapping[str, Model], params: Decomposition, seed: int) -> Model:
-        """Return the factors. Raises ConfigError for other roles or no matrices, NotFiniteError."""
+        """Return a model of every NAME/u, /s and /vt, float64. Raises ConfigError, NotFiniteError."""
         if sorted(inputs) != ["of"]:
             raise ConfigError(f"svf-decompose reads the input of, not {sorted(inputs)}")
         return Model(inputs["of"].config, decomposed(inputs["of"].weights, params.parts))

@@ -1,4 +1,4 @@
-"""Operation `svf-ones`: the vectors of ones, which change nothing: what experts begin with."""
+"""Operation `svf-ones`: vectors of ones, which change nothing; experts begin with them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SvfOnes:
     Params = Nothing
 
     def apply(self, inputs: Mapping[str, Model], params: Nothing, seed: int) -> Model:
-        """Return the vectors. Raises ConfigError for other roles."""
+        """Return a model of matrix name → ones, float32 [rank]. Raises ConfigError for other roles."""
         if sorted(inputs) != ["svd"]:
             raise ConfigError(f"svf-ones reads the input svd, not {sorted(inputs)}")
         return Model(inputs["svd"].config, svf.ones(inputs["svd"].weights))

@@ -1,9 +1,9 @@
 """Operation `ternary-feedback`: ternary linear layers by rounding with error feedback, no training.
 
 GPTQ (arXiv 2210.17323, section 3) with one fixed scale for each tensor: columns are rounded one after
-the other, and the error of each is spread over those that are left, by the inverse of H = mean x xᵀ
-over the layer's inputs x on calibration text. The scale is `sigmas` standard deviations. It is
-the best rounding without training that was measured (docs/benchmarks.md): what a training has to beat.
+the other, and a column's error is spread over the columns that are left, by the inverse of
+H = mean x xᵀ over the layer's inputs x on calibration text. The scale is `sigmas` standard deviations.
+Of all measured roundings without training it is the best (docs/benchmarks.md): a training's baseline.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Feedback(BaseModel):
     #: Tokens of a window, and windows.
     context: int = Field(ge=1)
     windows: int = Field(default=256, ge=1)
-    #: Standard deviations that a tensor's scale is.
+    #: Scale of a tensor, in its standard deviations.
     sigmas: float = Field(default=1.8, gt=0)
     #: Share of H's mean diagonal that is added to the diagonal.
     damping: float = Field(default=0.01, gt=0)
@@ -52,11 +52,11 @@ class TernaryFeedback:
     def apply(
         self, inputs: Mapping[str, Model], params: Feedback, seed: int, streams: Mapping[str, Ids]
     ) -> Model:
-        """Return the model `of` with ternary matrices, as float32.
+        """Return the model `of` with the matrices of its linear layers ternary, as float32.
 
-        Raises ConfigError for other roles or streams that are missing, SourceChangedError for other
-        data than that of the digests, NotFiniteError for NaN or Inf in a matrix or in its inputs,
-        SourceError for a config that describes no such model.
+        Raises ConfigError for other roles or a missing stream, SourceChangedError if data does not
+        have its digest, NotFiniteError for NaN or Inf in a matrix or in its inputs, SourceError for
+        a config that describes no such model.
         """
         if sorted(inputs) != [ternary_pack.ROLE]:
             raise ConfigError(f"ternary-feedback reads the input of, not {sorted(inputs)}")
@@ -75,7 +75,7 @@ class TernaryFeedback:
 
 
 def _check(params: Feedback, streams: Mapping[str, Ids]) -> None:
-    """Raise ConfigError or SourceChangedError unless the streams are those of the digests."""
+    """Raise ConfigError if a stream is missing, SourceChangedError if it does not have its digest."""
     for name, digest in params.data.items():
         if name not in streams:
             raise ConfigError(f"ternary-feedback lacks the data {name}")
@@ -86,9 +86,9 @@ def _check(params: Feedback, streams: Mapping[str, Ids]) -> None:
 def fed_back(
     weight: torch.Tensor, scale: torch.Tensor, gram: torch.Tensor, damping: float
 ) -> torch.Tensor:
-    """Return trits [rows, columns] of a float32 matrix, given H [columns, columns] in float64.
+    """Return trits [rows, columns], float32, of a float32 matrix, by H = `gram` [columns, columns].
 
-    All in float64, column by column (`weights.codecs.feedback`). Raises ConfigError if H is no gram.
+    It works in float64, column by column (`weights.codecs.feedback`). Raises ConfigError for a bad H.
     """
     if not bool(gram.diagonal().any()):
         return ternary_pack.nearest(weight, scale)
@@ -107,7 +107,7 @@ def fed_back(
 def _grams(
     model: Model, params: Feedback, seed: int, streams: Mapping[str, Ids]
 ) -> dict[str, torch.Tensor]:
-    """Return matrix' name → mean of x xᵀ over the inputs of its layer, [columns, columns] float64."""
+    """Return matrix name → mean of x xᵀ over the inputs of its layer, [columns, columns] float64."""
     module = modules.build(model)
     even = dict.fromkeys(params.data, 1.0)
     rows = min(ROWS, params.windows)

@@ -1,11 +1,11 @@
 """Operation `ternary-pack`: a model with ternary linear layers, without any training or data.
 
-    absmean       γ = mean |W|, t = clip(round(W / (γ + ε)), −1, 1): what the objective `ternary` trains
-    least-squares the t and s of all with the least Σ (W − s t)²
+    absmean       s = γ = mean |W|, t = clip(round(W / (γ + ε)), −1, 1), as in the objective `ternary`
+    least-squares the t and s with the least Σ (W − s t)²
     sigma         s = `sigmas` standard deviations of the tensor, t = clip(round(W / s), −1, 1)
 
-Rounding a trained model by absmean ruins it, because mean |W| is far below the best scale for weights
-that were not trained so; the others are the honest alternatives without training.
+Absmean ruins a model that was not trained with it, because mean |W| is far below the best scale of such
+weights. The two other methods are the fair alternatives without training.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Packing(BaseModel):
     method: Literal["absmean", "least-squares", "sigma"] = "absmean"
     #: Columns of a row that share a scale; 0: one scale for each tensor.
     group: int = Field(default=0, ge=0)
-    #: Standard deviations that the scale is, by the method sigma; a tensor's, or a group's.
+    #: Scale of the method sigma, in standard deviations of a tensor or of a group.
     sigmas: float = Field(default=1.8, gt=0)
 
 
@@ -41,7 +41,7 @@ class TernaryPack:
     Params = Packing
 
     def apply(self, inputs: Mapping[str, Model], params: Packing, seed: int) -> Model:
-        """Return the model `of` with ternary matrices, as float32.
+        """Return the model `of` with the matrices of its linear layers ternary, as float32.
 
         Raises ConfigError for other roles or a group that does not fit, NotFiniteError for NaN or Inf,
         SourceError for a config that describes no such model.
@@ -61,7 +61,7 @@ class TernaryPack:
 
 
 def matrices(model: Model) -> list[str]:
-    """Return the names of a model's matrices that are ternary. Raises SourceError."""
+    """Return the names of the matrices to make ternary. Raises SourceError if the model lacks one."""
     names = linears.of_config(model.config)
     if lacking := sorted(set(names) - set(model.weights)):
         raise SourceError(f"the model lacks the tensor {lacking[0]}, which its config describes")
@@ -69,12 +69,12 @@ def matrices(model: Model) -> list[str]:
 
 
 def assembled(trits: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """Return t · s, float32, with no negative zeros."""
+    """Return the matrix t · s, float32 [rows, columns], without negative zeros."""
     return trits.to(torch.int8) * quantiser.spread(scale.float(), trits.shape[1])
 
 
 def rounded(weight: torch.Tensor, params: Packing) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return trits [rows, columns] and scale of a float32 matrix by a method."""
+    """Return (trits [rows, columns], scales [1, 1] or [rows, groups]) of a float32 matrix, float32."""
     if params.method == "least-squares":
         return least_squares(weight, params.group)
     if params.method == "absmean":
@@ -85,23 +85,23 @@ def rounded(weight: torch.Tensor, params: Packing) -> tuple[torch.Tensor, torch.
 
 
 def deviation(weight: torch.Tensor, group: int = 0) -> torch.Tensor:
-    """Return the standard deviation (of a population) of a tensor or of its groups, float32."""
+    """Return the population's standard deviation, float32 [1, 1], or [rows, groups] if grouped."""
     if not group:
         return weight.double().std(correction=0).reshape(1, 1).float()
     return weight.double().unflatten(1, (-1, group)).std(-1, correction=0).float()
 
 
 def nearest(weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """Return the trits with the least |w − s t|; zeros where the scale is 0."""
+    """Return the trits with the least |w − s t|, in the dtype of `weight`, [rows, columns]."""
     divisor = quantiser.spread(scale.clamp(min=quantiser.TINY), weight.shape[1])
     return (weight / divisor).round().clamp(-1, 1)
 
 
 def least_squares(weight: torch.Tensor, group: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the trits and scales of all with the least Σ (W − s t)².
+    """Return (trits [rows, columns], scales [1, 1] or [rows, groups]) with the least Σ (W − s t)².
 
-    With the n largest |w| not 0, the best s is their mean, and the error falls by (Σ |w|)² / n; so the
-    best n is where that is largest. It is found for all n by sums over the sorted |w|, in float64.
+    If the n largest |w| get trits other than 0, the best s is their mean, and the error falls by
+    (Σ |w|)² / n. The best n makes that largest; sums over the sorted |w| give it for all n, in float64.
     """
     rows = weight.unflatten(1, (-1, group)) if group else weight.reshape(1, 1, -1)
     sizes, order = torch.sort(rows.abs().double(), dim=-1, descending=True, stable=True)

@@ -1,4 +1,4 @@
-"""Operation `thoughts-init`: a model with the part that thinks (`weights/thoughts`), newly drawn."""
+"""Operation `thoughts-init`: a model plus a newly drawn part that thinks (`weights/thoughts`)."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class ThoughtsInitParams(BaseModel):
 
 
 class ThoughtsInit:
-    """The model `of` with vectors for start, end and pause, and a mixing head.
+    """Addition of vectors for start, end and pause, and of a mixing head, to the model `of`.
 
-    A vector is drawn from the normal distribution that has mean and deviation of the embeddings in each
-    dimension. The head's layers are uniform in ±1 / √in, but for the last, which is 0: its bias alone
-    gives `weight`.
+    A vector is drawn from the normal distribution with the embeddings' mean and deviation in each
+    dimension. The head's layers are uniform in ±1 / √in. The last layer is 0, and its bias gives
+    `weight`.
     """
 
     Params = ThoughtsInitParams
 
     def apply(self, inputs: Mapping[str, Model], params: ThoughtsInitParams, seed: int) -> Model:
-        """Return the model with tensors named `thoughts.…`. Raises ConfigError for other roles."""
+        """Return the model plus float32 tensors `thoughts.…`. Raises ConfigError for other roles."""
         if sorted(inputs) != ["of"]:
             raise ConfigError(f"thoughts-init reads the input of, not {sorted(inputs)}")
         model = inputs["of"]
@@ -65,7 +65,7 @@ class ThoughtsInit:
 
 
 def embedding_name(model: Model) -> str:
-    """Return the name of the tensor of the input embeddings. Raises SourceError."""
+    """Return the name of the tensor of the input embeddings. Raises SourceError for a bad config."""
     from agent_forge.weights.architectures.auto import AutoModelForCausalLM
     from agent_forge.weights.architectures.auto_config import AutoConfig
 

@@ -1,4 +1,4 @@
-"""Operation `thoughts-removed`: a model that thinks, as the ordinary one it is without thoughts."""
+"""Operation `thoughts-removed`: a model that thinks, without the part that thinks."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from agent_forge.weights.thoughts.parts import split
 
 
 class ThoughtsRemoved:
-    """The tensors of `of` without those of the part that thinks."""
+    """Removal of the tensors of the part that thinks."""
 
     Params = Nothing
 
     def apply(self, inputs: Mapping[str, Model], params: Nothing, seed: int) -> Model:
-        """Return the ordinary model. Raises ConfigError for other roles."""
+        """Return `of` without its tensors `thoughts.…`. Raises ConfigError for other roles."""
         if sorted(inputs) != ["of"]:
             raise ConfigError(f"thoughts-removed reads the input of, not {sorted(inputs)}")
         return Model(inputs["of"].config, split(inputs["of"].weights)[0])

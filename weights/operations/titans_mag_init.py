@@ -41,9 +41,9 @@ class Shape(BaseModel):
 
 
 def configuration(shape: Shape) -> TitansMagConfig:
-    """Return the shape as a configuration, which names the code of the architecture.
+    """Return the shape as a configuration, with `auto_map` naming the code of the architecture.
 
-    The inner step size of a two-layer memory is small: with larger ones trainings diverged.
+    The inner step size of a two-layer memory is small, because trainings diverged with larger ones.
     """
     deep = shape.memory == "two-layer"
     settings = {
@@ -76,15 +76,15 @@ def configuration(shape: Shape) -> TitansMagConfig:
 class TitansMagInit:
     """Initialisation of a titans_mag model, from torch's generator with a seed.
 
-    The numbers are those of one version of torch, which the profile has.
+    The numbers depend on the version of torch, which the profile records.
     """
 
     Params = Shape
 
     def apply(self, inputs: Mapping[str, Model], params: Shape, seed: int) -> Model:
-        """Return the model, float32. Torch's global generator is restored afterwards.
+        """Return a newly drawn titans_mag model, float32; restore torch's generator.
 
-        Raises ConfigError for inputs: the operation reads none.
+        Raises ConfigError if there are inputs.
         """
         if inputs:
             raise ConfigError(f"titans-mag-init reads no inputs, not {sorted(inputs)}")

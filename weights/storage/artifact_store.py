@@ -4,19 +4,18 @@
     data/NAME/ATTEMPT/FILE    one file, plain or sealed (`weights/storage/encryption.py`)
 
 An artifact's name is a digest of its content; whole models have the prefix `model-`
-(`weights/storage/inputs.py`), snapshots of trainings `snapshot-` and a digest of what they are
-(`studies/making/shared_snapshots.py`). Every upload writes into a folder of its own, an attempt,
-whose name starts with the Unix second at which it began, in hex. The upload then replaces the
-manifest in one step. So uploads and downloads never disturb each other, and an upload that died stays
-invisible. Its files are removed by `sweep`, or by a later `put` of the artifact, once they are a day
-old.
+(`weights/storage/inputs.py`), snapshots of trainings `snapshot-` and a digest of their identity
+(`studies/making/shared_snapshots.py`). Every upload writes into a new folder, an attempt, whose name
+starts with the Unix second at which it began, in hex. The upload then replaces the manifest in one
+step. So uploads and downloads never disturb each other, and an upload that died stays invisible. Once
+its files are a day old, `sweep` or a later `put` of the artifact removes them.
 
 A fetched artifact has the bytes that were put, or an error names the file that differs. Without
 keys this protects against accidents only: an attacker who can write to the store can change a file
-together with its manifest. With keys it protects against such an attacker too: an artifact is
+together with its manifest. With keys it protects against such an attacker, too: an artifact is
 accepted only if its manifest and every file are sealed under this name. With keys, an artifact that
-is not encrypted is refused, unless the vault is opened with `plain`: `rotate` so takes over, once,
-a store that was filled without keys. The caller checks that the files fit the artifact's name.
+is not encrypted is refused, unless the vault is opened with `plain`. In this way `rotate` encrypts,
+once, a store that was filled without keys. The caller checks that the files fit the artifact's name.
 
 The manifest is one stored file with the sizes and hashes of the artifact's files:
 
@@ -74,7 +73,7 @@ TRIES = 5
 
 
 class UnsealedError(ConfigError):
-    """An artifact is not encrypted although keys are set: a stranger may have written it."""
+    """An artifact that is not encrypted although keys are set: a stranger may have written it."""
 
 
 class Vault:
@@ -87,7 +86,7 @@ class Vault:
 
     @classmethod
     def open(cls, url: str, keys: Keys | None = None, plain: bool = False) -> Vault:
-        """Open the vault at a URL such as file:///dir or s3://bucket/prefix; nothing is written yet.
+        """Return the vault at a URL such as file:///dir or s3://bucket/prefix; write nothing yet.
 
         With keys, files are encrypted when they are put, and artifacts that are not encrypted are
         refused unless `plain`. Raises ConfigError for a bad URL or a missing package.
@@ -95,7 +94,7 @@ class Vault:
         return cls(connected(url), keys, plain)
 
     def put_folder(self, name: str, folder: Path) -> bool:
-        """Put all files of a folder except hidden ones, as `put` does."""
+        """Put all files of a folder but hidden ones; return False if the store has them. See `put`."""
         try:
             files = {p.name: p for p in folder.iterdir() if not p.name.startswith(".")}
         except OSError as error:
@@ -103,13 +102,13 @@ class Vault:
         return self.put(name, files)
 
     def put(self, name: str, files: Mapping[str, Path]) -> bool:
-        """Store files as the artifact of that name, unless the store has it complete.
+        """Store files as the artifact `name`; return False if the store has it complete already.
 
-        Return True if the artifact was stored. An artifact that lacks files or bytes, or that is
-        refused as not encrypted, is replaced. Raises ConfigError, UnavailableError.
+        It replaces an artifact that lacks files or bytes, or that is refused as not encrypted. False
+        also means that another process was faster. Raises ConfigError, UnavailableError.
         """
         _check(name, files)
-        before = self._found(name)
+        before = self._readable(name)
         if before is not None and self._is_whole(before):
             return False
         written = self._replace(name, before, {f: _chunks(files[f]) for f in sorted(files)})
@@ -119,9 +118,9 @@ class Vault:
     def fetch(self, name: str, folder: Path) -> bool:
         """Download an artifact as a folder, complete and checked; return False if there is none.
 
-        An existing folder is replaced. Raises TamperedError if a file has other bytes than were
-        put, ConfigError if its key is missing or it is not encrypted, and UnavailableError. After
-        an error no part of the download is left behind.
+        It replaces an existing folder. Raises TamperedError if a file has other bytes than were put,
+        ConfigError if its key is missing or it is not encrypted, and UnavailableError. After an error
+        no part of the download is left.
         """
         _check(name)
         existed = folder.is_dir()
@@ -160,9 +159,9 @@ class Vault:
         return self._store.size(f"manifests/{name}") is not None
 
     def remove(self, name: str) -> bool:
-        """Remove an artifact, also a damaged one; return True if it was there.
+        """Remove an artifact, even a damaged one; return True if the store had it.
 
-        Uploads of it that are under way fail.
+        Uploads of the artifact that are in progress fail.
         """
         there = self.has(name)
         self._store.drop(f"manifests/{name}")
@@ -170,12 +169,12 @@ class Vault:
         return there
 
     def rotate(self) -> int:
-        """Encrypt again, under the first key, all artifacts under other keys; return their number.
+        """Encrypt all artifacts of other keys again, under the first key; return their number.
 
         An artifact that is not encrypted counts as unreadable, unless the vault takes plain ones.
-        The call may be interrupted and repeated. An unreadable artifact is left as it is, and its
-        error is raised once all others are done. The older keys may be deleted if no error was
-        raised and no process puts with them.
+        The call may be interrupted and repeated. It leaves an unreadable artifact as it is, and raises
+        its error once all others are done. The older keys may be deleted if there was no error and no
+        process uses them for `put`.
         """
         if self._keys is None:
             raise ConfigError(f"encrypting again needs keys. Set {FILE_VARIABLE}.")
@@ -196,9 +195,9 @@ class Vault:
         return sum(self._sweep(n) for n in self._store.list("data") if re.fullmatch(NAME, n))
 
     def _rotated(self, name: str, key: str) -> bool:
-        """Encrypt one artifact under the first key, unless it is under that key already.
+        """Encrypt an artifact again, under the key `key`; return True if that was done.
 
-        Return False in that case, or if another process replaced the artifact meanwhile.
+        False: the artifact has that key already, or another process replaced it meanwhile.
         """
         before = self._manifest(name)
         if before is None or before.key == key:
@@ -225,7 +224,7 @@ class Vault:
         return len(dead)
 
     def _manifest(self, name: str) -> Manifest | None:
-        """Return the manifest, None if there is none. Raises TamperedError, ConfigError."""
+        """Return an artifact's manifest, None if there is none. Raises TamperedError, ConfigError."""
         place = f"manifests/{name}"
         try:
             size = self._store.size(place)
@@ -243,7 +242,7 @@ class Vault:
             )
         return manifest
 
-    def _found(self, name: str) -> Manifest | None:
+    def _readable(self, name: str) -> Manifest | None:
         try:
             return self._manifest(name)
         except (TamperedError, UnsealedError) as error:
@@ -257,7 +256,7 @@ class Vault:
     def _replace(
         self, name: str, before: Manifest | None, sources: Mapping[str, Iterable[bytes]]
     ) -> bool:
-        """Upload an artifact in the place of `before`; return False if another process was faster."""
+        """Upload an artifact in place of `before`; return False if another process was faster."""
         attempt = f"{int(time.time()):x}-{secrets.token_hex(8)}"
         dead: str | None = attempt
         try:
@@ -266,7 +265,7 @@ class Vault:
             manifest = Manifest(name=name, attempt=attempt, key=key, files=entries)
             self._store.write(manifest.place(".manifest"), [manifest.encode(self._keys)])
             failpoints.hit("vault-uploaded")
-            if self._found(name) != before:
+            if self._readable(name) != before:
                 return False
             if not self._is_whole(manifest):
                 raise UnavailableError(f"artifact {name} did not arrive whole. Try again.")
@@ -287,7 +286,7 @@ class Vault:
         return measured.entry()
 
     def _plain(self, manifest: Manifest, file: str) -> Iterator[bytes]:
-        """Yield the plain chunks of a file. Raises TamperedError, at the end of the file at latest."""
+        """Yield a file's plain chunks. Raises TamperedError, at the latest at the end of the file."""
         name, place, stored = manifest.name, manifest.place(file), manifest.stored(file)
         size = self._store.size(place)
         if size != stored:
@@ -313,7 +312,7 @@ class Vault:
 
 
 def _check(name: str, files: Iterable[str] = ("any",)) -> None:
-    """Raise ConfigError if an artifact or its files cannot have these names."""
+    """Raise ConfigError for a name that an artifact or its files cannot have, or if there are none."""
     if not re.fullmatch(NAME, name):
         raise ConfigError(
             f"{name!r} cannot name an artifact: give a digest of 64 hex digits, or one after "
@@ -336,9 +335,9 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 
 def _settle(hidden: Path, folder: Path, replace: bool) -> None:
-    """Rename a finished download to its folder.
+    """Rename a finished download to its folder; `replace`: first remove the folder that is there.
 
-    If another download was faster, its folder stays: it has the same bytes.
+    If another download was faster, its folder stays, because it has the same bytes.
     """
     aside = hidden.with_suffix(".old")
     if replace:
@@ -354,7 +353,7 @@ def _settle(hidden: Path, folder: Path, replace: bool) -> None:
 
 
 def open_vault(home: Home, plain: bool = False) -> Vault:
-    """Open the store that FORGE_ARTIFACT_STORE names, with the environment's keys.
+    """Return the vault that FORGE_ARTIFACT_STORE names, with the environment's keys.
 
     Raises ConfigError.
     """
@@ -395,7 +394,7 @@ class Manifest(BaseModel, frozen=True):
     files: dict[Annotated[str, Field(pattern=FILE)], Entry] = Field(min_length=1)
 
     def encode(self, keys: Keys | None) -> bytes:
-        """Encode the manifest as stored bytes, sealed under the first key if there is one."""
+        """Return the manifest's bytes in the store, sealed under the first key if there is one."""
         body = b"".join(seal(split(self.model_dump_json().encode()), keys, self.name, MANIFEST))
         key = "plain" if self.key is None else f"key {self.key}"
         rest = f"forge manifest {FORMAT} {key}\n".encode() + body
@@ -403,7 +402,7 @@ class Manifest(BaseModel, frozen=True):
 
     @classmethod
     def decode(cls, data: bytes, keys: Keys | None, name: str) -> Manifest:
-        """Read the stored bytes of the manifest of artifact `name`.
+        """Return the manifest of artifact `name` from its stored bytes.
 
         Raises TamperedError if they are not those that were put, and ConfigError if the key is not
         among `keys` or another version of the program wrote them.
@@ -434,7 +433,7 @@ class Manifest(BaseModel, frozen=True):
         return manifest
 
     def place(self, file: str) -> str:
-        """Return the place of a file in the store."""
+        """Return a file's path in the store: data/NAME/ATTEMPT/FILE."""
         return f"data/{self.name}/{self.attempt}/{file}"
 
     def stored(self, file: str) -> int:
@@ -443,7 +442,7 @@ class Manifest(BaseModel, frozen=True):
 
 
 class Measured:
-    """An iterable that passes chunks on, and counts and hashes their bytes."""
+    """Iterator over chunks that counts and hashes their bytes."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = chunks
@@ -462,5 +461,5 @@ class Measured:
 
 
 def split(data: bytes) -> Iterator[bytes]:
-    """Return an iterator over the bytes in chunks of `CHUNK` bytes."""
+    """Return an iterator over the data in chunks of `CHUNK` bytes, the last of which may be shorter."""
     return (data[start : start + CHUNK] for start in range(0, len(data), CHUNK))

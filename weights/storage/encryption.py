@@ -2,7 +2,7 @@
 
     sealed file    header of 24 bytes, then each chunk as a message of its plain bytes and 17 more
     construction   crypto_secretstream_xchacha20poly1305 (libsodium manual, "Encrypted streams")
-    bound data     artifact, NUL, file: given to the library with every message
+    bound data     artifact, NUL, file: authenticated with every message
 
 Every message holds `CHUNK` plain bytes. The last message may hold fewer and has the library's tag
 for the end of a stream; an empty file is one empty message. So files of any size stream, and chunks
@@ -44,7 +44,7 @@ CHUNK = 2**20
 #: Number of chunks that are read at once.
 READ_AHEAD = 4
 
-#: Name that an artifact's manifest is sealed as; no file can have it.
+#: File name under which an artifact's manifest is sealed; no file can have it.
 MANIFEST = "/manifest"
 
 #: Reads the stored bytes from one position up to another, which is excluded.
@@ -61,15 +61,15 @@ def damaged(name: str, file: str, why: str) -> TamperedError:
 
 
 def stored_size(plain: int, key_id: str | None) -> int:
-    """Return the stored bytes of a file with `plain` plain bytes."""
+    """Return how many bytes a file of `plain` bytes has in the store; `key_id` None: unencrypted."""
     return plain if key_id is None else HEADER + plain + TAG * max(1, -(-plain // CHUNK))
 
 
 def seal(chunks: Iterable[bytes], keys: Keys | None, name: str, file: str) -> Iterator[bytes]:
     """Yield the bytes to store for a file's plain chunks, all of `CHUNK` bytes except the last.
 
-    `name` is the file's artifact, `file` its name. The sealed bytes can be read as this file only.
-    They are encrypted under the first key; without keys the chunks are stored as they are.
+    `name` is the file's artifact, `file` its name; the sealed bytes can be read only under both. They
+    are encrypted under the first key; without keys the chunks are stored as they are.
     """
     if keys is None:
         yield from chunks
@@ -90,8 +90,8 @@ def unseal(
 ) -> Iterator[bytes]:
     """Yield the plain chunks of a stored file of `size` stored bytes.
 
-    `key_id` is the id of the file's key, None for a file that is not encrypted: its chunks are not
-    checked. A sealed chunk is checked before it is yielded, the end of the file after the last.
+    `key_id` is the id of the file's key; None: the file is not encrypted, and its chunks are not
+    checked. A sealed chunk is checked before it is yielded, the end of the file after the last chunk.
     Raises TamperedError if the bytes are not those that were put under this name, and ConfigError
     if the file's key is not among `keys`.
     """
@@ -160,7 +160,7 @@ class Keys:
 
     @staticmethod
     def find(keys: Keys | None, id_: str, name: str) -> bytes:
-        """Return the key of that id, which artifact `name` needs. Raises ConfigError."""
+        """Return the key, 32 bytes, with this id, which artifact `name` needs. Raises ConfigError."""
         lacking = f"artifact {name} is encrypted under key {id_}"
         if keys is None:
             raise ConfigError(f"{lacking} and no key was given. Set {VARIABLE} or {FILE_VARIABLE}.")
@@ -190,12 +190,12 @@ class Keys:
 
 
 def key_id(key: bytes) -> str:
-    """Return the id of a key that was given none: 16 hex digits that do not reveal the key."""
+    """Return the id of a key without a given id: 16 hex digits that do not reveal the key."""
     return hashlib.sha256(b"forge vault key id\0" + key).hexdigest()[:16]
 
 
 def _key(text: str, where: str) -> bytes:
-    """Return the key of 32 bytes that is in base64 text. Raises ConfigError.
+    """Return the 32 bytes of a key in base64. Raises ConfigError.
 
     The error's message never holds the text, which may be a key with a typing error.
     """
@@ -236,7 +236,7 @@ def _text(file: str) -> str:
 
 
 def _parsed(text: str) -> dict[str, bytes]:
-    """Return id → key, in the order of the lines. Raises ConfigError."""
+    """Return id → key, 32 bytes, in the order of the file's lines. Raises ConfigError."""
     keys: dict[str, bytes] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()

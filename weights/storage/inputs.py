@@ -10,13 +10,12 @@ before any use, the digests that `started` records, as it does for files of its 
 A run reads its own copy of a model, so that later changes of the files do no harm:
 
     FOLDER/ADDRESS/           weights, config, tokenizer and templates, named by their content address
-    FOLDER/.HASH.incoming/    a copy being made; HASH is of the path of the copied folder
-    FOLDER/.HASH.lock         held by the process that makes the copy
+    FOLDER/.HASH.incoming/    a copy being made; HASH is that of the copied folder's path
+    FOLDER/.HASH.lock         locked by the process that makes the copy
 
 The copies are a cache: a missing copy is made again from the files that the user named, and a run
-refuses the new copy if its address is not the pinned one. The user's files are only read, never
-memory-mapped; only the copies are. A foreign file that is truncated under a memory map would kill
-the process.
+refuses the new copy if its address is not the pinned one. Only copies are memory-mapped, not the user's
+files: a file that is truncated under a memory map would kill the process.
 """
 
 from __future__ import annotations
@@ -66,12 +65,12 @@ log = logging.getLogger(__name__)
 
 
 def stored(address: str) -> str:
-    """Return the name in the store of the whole model with this content address."""
+    """Return the artifact name of the whole model with this content address: "model-ADDRESS"."""
     return f"model-{address}"
 
 
 def _difference(reference: ModelReference, pinned: SourceRecord, place: Path) -> str:
-    """Return the error text that says which files of a model differ from the pinned ones."""
+    """Return an error text that names the files of a model that differ from the pinned ones."""
     digests = companions.digests(place)
     changed = [n for n in {**pinned.files, **digests} if pinned.files.get(n) != digests.get(n)]
     what = f": {', '.join(changed)} differ" if changed else ""
@@ -82,9 +81,9 @@ def _difference(reference: ModelReference, pinned: SourceRecord, place: Path) ->
 
 
 def check_named(reference: ModelReference, weights_digest: str, place: Path) -> None:
-    """Raise SourceError if a model was submitted with a digest and its weights have another now.
+    """Raise SourceError if a model was submitted with a digest and its weights have another one now.
 
-    `weights_digest` is the digest of the weights as the run reads them, `place` the model's copy.
+    `weights_digest` is the digest of the weights that the run reads, `place` the model's copy.
     """
     if reference.digest in (None, weights_digest):
         return
@@ -96,7 +95,7 @@ def check_named(reference: ModelReference, weights_digest: str, place: Path) -> 
 
 
 def recorded(reference: ModelReference, place: Path, opened: Checkpoint) -> SourceRecord:
-    """Return the record of a model as a run starts with it, by reading all of its weights.
+    """Return the record of a model for the event `started`; it reads all of the model's weights.
 
     `place` is the model's copy, `opened` its checkpoint. Raises SourceError by `check_named`.
     """
@@ -114,21 +113,21 @@ def recorded(reference: ModelReference, place: Path, opened: Checkpoint) -> Sour
 
 
 class Supply:
-    """A run's inputs on this machine: model copies, and what is exchanged with the shared store."""
+    """A run's inputs on this machine: model copies, and their exchange with the shared store."""
 
     def __init__(self, folder: Path, vault: Vault | None, cache: Any = None) -> None:
-        #: The folder for what a run pinned and this machine keeps.
+        #: The folder of pinned inputs, such as items, that this machine keeps.
         self.folder = folder
         self._vault = vault
-        #: The weight cache that this is part of; the log of its home says which runs made an input.
+        #: The weight cache of this supply; the log of its home tells which runs made an input.
         self._cache = cache
         self._copies = Copies(folder.parent / "models")
 
     def model(self, reference: ModelReference, pinned: SourceRecord | None) -> Path:
-        """Return this machine's own copy of a model; `pinned` is its record in `started`.
+        """Return the path of this machine's copy of a model; `pinned` is its record in `started`.
 
-        Raises UnavailableError if the model is not here (another machine may have it),
-        SourceChangedError if the model that is here is not the pinned one.
+        Raises UnavailableError if this machine lacks the model (another one may have it),
+        SourceChangedError if this machine's model is not the pinned one.
         """
         if pinned is None or not pinned.model:  # no model is pinned, or only its weights are
             return self._copies.take(self._given(reference))
@@ -149,9 +148,9 @@ class Supply:
         return place
 
     def checked(self, place: Path, pinned: SourceRecord | None) -> Model:
-        """Return the model of a copy; `pinned` is its record in `started`.
+        """Return the model (config and tensors) of a copy; `pinned` is its record in `started`.
 
-        Raises SourceChangedError, and forgets the copy, if it has other weights than those.
+        Raises SourceChangedError, and removes the copy, if its weights are not the pinned ones.
         """
         opened = checkpoint.open_checkpoint(place)
         if pinned is not None and checkpoint.digest(opened.tensors()) != pinned.digest:
@@ -163,12 +162,12 @@ class Supply:
         return opened.model()
 
     def forget(self, place: Path) -> None:
-        """Remove a copy whose weights turned out to be damaged."""
+        """Remove a copy whose weights are damaged, and log a warning."""
         log.warning("the copy %s of a model is damaged: it is made again", place.name[:12])
         self._copies.drop(place)
 
     def _fetched(self, pinned: SourceRecord) -> tuple[Path | None, str]:
-        """Return a copy fetched from the store; or None, and why the store's copy was refused."""
+        """Return (path of a copy fetched from the store, ""), or (None, reason of a refusal or "")."""
         try:
             if self.fetch(stored(pinned.model), self._copies.place(pinned.model), companions.CONFIG):
                 return self._copies.find(pinned.model, pinned.files), ""
@@ -177,9 +176,9 @@ class Supply:
         return None, ""
 
     def _given(self, reference: ModelReference, refused: str = "") -> Path:
-        """Return the folder that the user named, a download of it from the Hub, or one made again.
+        """Return the path of the user's folder, of a download from the Hub, or of a folder made again.
 
-        Raises UnavailableError.
+        Raises UnavailableError; `refused` is added to its text.
         """
         if adapter_folders.exists(Path(reference.path)):
             return Path(reference.path)
@@ -204,9 +203,9 @@ class Supply:
         self.put(stored(place.name), files)
 
     def items_again(self, file: Path) -> bool:
-        """Make a file of items again that another run pinned among this machine's inputs.
+        """Make a missing file of items, which another run pinned, again; return True if it is there.
 
-        Returns False if it was none, or if no run of the log pinned it.
+        False: it is no such file of this machine's inputs, or no run of the log pinned it.
         """
         if self._home is None or file.parent.parent != self.folder:
             return False
@@ -220,13 +219,13 @@ class Supply:
 
     @property
     def shares(self) -> bool:
-        """Return True if there is a store to share with."""
+        """True if there is a store to share with."""
         return self._vault is not None
 
     def put(self, name: str, files: dict[str, Path]) -> None:
-        """Put files into the store, if there is one; a failure is only logged.
+        """Put files into the store, if there is one, as artifact `name`; only log a failure.
 
-        Sharing helps other machines: this run does not need it.
+        Sharing helps other machines; this run does not need it.
         """
         if self._vault is None:
             return
@@ -236,10 +235,10 @@ class Supply:
             log.warning("not shared with other machines: %s", error)
 
     def fetch(self, name: str, place: Path, needed: str) -> bool:
-        """Download an artifact if it has a file named `needed`; return False if the store has none.
+        """Download an artifact to `place` if it has a file `needed`; return True if that was done.
 
-        A damaged artifact is removed from the store. Raises ConfigError if this machine's keys do
-        not fit the artifact.
+        It removes a damaged artifact from the store. Raises ConfigError if this machine's keys do not
+        fit the artifact.
         """
         if self._vault is None:
             return False
@@ -251,14 +250,14 @@ class Supply:
             return False
 
 
-#: File in a copy's folder with the folder that was copied and the stamps of its files.
+#: File in a copy with the path of the copied folder and the stamps of its files.
 ORIGIN = "origin.json"
 
 Stamps = dict[str, list[int]]
 
 
 class Copies:
-    """The copies of models that this machine keeps."""
+    """Cache of model copies on this machine."""
 
     def __init__(self, folder: Path, disk_bytes: int = DISK_BYTES) -> None:
         self._folder = folder
@@ -267,14 +266,14 @@ class Copies:
         self._locks: dict[Path, int] = {}
 
     def place(self, address: str) -> Path:
-        """Return the folder that the copy with this address has or would have."""
+        """Return the path that the copy with this address has or would have."""
         return self._folder / checked(address)
 
     def find(self, address: str, files: Mapping[str, str]) -> Path | None:
-        """Return the copy with this address whose companions have these digests, or None.
+        """Return the path of the copy with this address and these companions' digests, or None.
 
-        A damaged copy is removed. The caller checks the weights. Raises UnavailableError if the
-        copy cannot be read.
+        It removes a damaged copy. The caller checks the weights. Raises UnavailableError if the copy
+        cannot be read.
         """
         place = self.place(address)
         if not place.is_dir():
@@ -294,10 +293,10 @@ class Copies:
         return place
 
     def take(self, source: Path) -> Path:
-        """Copy a model folder; return the copy, which is named by its content address.
+        """Copy a model folder; return the path of the copy, whose name is its content address.
 
-        The copy of BASE+ADAPTER has both files of the adapter beside the base's. Its weights are those
-        of a copy of the base, if there is one: the same files on the disk under two names.
+        The copy of BASE+ADAPTER has both files of the adapter beside the base's. If there is a copy of
+        the base, its weight files are linked, not copied.
 
         Raises SourceError if the folder is not a model, SourceChangedError if the folder is written
         to meanwhile, UnavailableError if the disk lacks space.
@@ -325,12 +324,12 @@ class Copies:
         return place
 
     def _twins(self, source: Path) -> dict[str, Path]:
-        """Return the weights of a copy of BASE, for BASE+ADAPTER: name → file; empty if none fits."""
+        """Return name → weight file of a copy of BASE, for BASE+ADAPTER; {} if there is no copy."""
         base, adapter = adapter_folders.parts(source)
         if adapter is None:
             return {}
         for place in self._folder.iterdir():
-            if place.name[0] != "." and _made_of(place) == (str(base), stamps(model_files(base))):
+            if place.name[0] != "." and _origin_of(place) == (str(base), stamps(model_files(base))):
                 self._use(place)
                 return {file.name: place / file.name for file in weight_files(base)}
         return {}
@@ -381,7 +380,7 @@ class Copies:
             )
 
     def _use(self, place: Path) -> None:
-        """Hold the copy until this process ends, or this `Copies` object is deleted."""
+        """Lock the copy against eviction until this process ends or this object is deleted."""
         touch(place)
         if place not in self._locks:
             self._locks[place] = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
@@ -392,7 +391,7 @@ class Copies:
             os.close(descriptor)
 
     def drop(self, place: Path) -> None:
-        """Remove a copy; for other processes it is gone at once.
+        """Remove a copy, so that no process finds it any more.
 
         Processes that have its files open can still read them.
         """
@@ -403,7 +402,7 @@ class Copies:
 
 
 def model_files(model: Path) -> dict[str, Path]:
-    """Return the files of a model, which may be BASE+ADAPTER: name in a copy → file.
+    """Return name in a copy → path of each file of a model, which may be BASE+ADAPTER.
 
     Raises SourceError.
     """
@@ -415,14 +414,14 @@ def model_files(model: Path) -> dict[str, Path]:
 
 
 def stamps(files: Mapping[str, Path]) -> Stamps:
-    """Return name → inode, size, mtime and ctime in ns: a write to the file changes some of them."""
+    """Return name → [inode, size, mtime, ctime], in ns; a write to the file changes some of them."""
     stats = {name: file.stat() for name, file in files.items()}
     return {name: [s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns] for name, s in stats.items()}
 
 
 def written_since(place: Path, source: Path) -> bool:
-    """Return True if a copy was made of this folder and its files were written to since."""
-    folder, before = _made_of(place)
+    """Return True if a copy was made of `source` and the files of `source` were written to since."""
+    folder, before = _origin_of(place)
     if folder != str(source) or not adapter_folders.exists(source):
         return False
     try:
@@ -431,8 +430,8 @@ def written_since(place: Path, source: Path) -> bool:
         return True
 
 
-def _made_of(place: Path) -> tuple[str, Stamps]:
-    """Return the folder that a copy was made of, and the stamps of its files; empty if unknown."""
+def _origin_of(place: Path) -> tuple[str, Stamps]:
+    """Return (path of the copied folder, stamps of its files); ("", {}) if unknown."""
     try:
         note = json.loads((place / ORIGIN).read_text("utf-8"))
         return note["folder"], note["stamps"]
@@ -441,7 +440,7 @@ def _made_of(place: Path) -> tuple[str, Stamps]:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file's bytes; if the file system can, both files share blocks until one is written."""
+    """Copy a file's bytes, sharing blocks on the disk if the file system can."""
     with source.open("rb") as read, target.open("xb") as write:
         try:
             while os.copy_file_range(read.fileno(), write.fileno(), 1 << 30):

@@ -1,6 +1,6 @@
-"""Inputs of a run that other runs made: made again by those runs, where their files are gone.
+"""Rebuilding of a run's missing inputs that other runs made, by the log.
 
-The log knows who made them. This takes as long as the other run's own work did, if its cache is empty.
+If the other run's cache is empty, this takes as long as that run's own work.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def model(home: Home, reference: ModelReference) -> Path | None:
-    """Return a folder with the model that was given with this digest; None if no run made it."""
+    """Return the path of a folder with the model, rebuilt if missing; None if no run made it."""
     origin = _origin(home, reference.digest) if reference.digest else None
     if origin is None:
         return None
@@ -35,7 +35,7 @@ def model(home: Home, reference: ModelReference) -> Path | None:
 
 
 def _origin(home: Home, digest: str) -> Origin | None:
-    """Return the model of the run that made these weights; None if the log knows of none."""
+    """Return the origin of the weights with this digest; None if no run in the log made them."""
     store = home.open_store()
     try:
         run = family.said(store, digest)
@@ -50,7 +50,7 @@ def _origin(home: Home, digest: str) -> Origin | None:
 
 
 def items(home: Home, cache: object, address: str) -> Path | None:
-    """Return the file of the items below this address, which a run pinned; None if no run did."""
+    """Return the file of the items with this address, which a run pinned; None if no run did."""
     store = home.open_store()
     try:
         for name in kinds.table():

@@ -1,15 +1,14 @@
-"""Find a model by its origin: a run, a candidate of a run, or an entry of the registry.
+"""Lookup of models by their origin: a run, a candidate of a run, or an entry of the registry.
 
     RUN                  the result of a run; also RUN:champion and RUN/champion
     RUN:ROLE, RUN/ROLE   a model of a run: a role, a candidate by the beginning of its recipe's id
     ID or NAME           a registered model
 
-`find` reads the log alone. The command `python -m weights.storage.model_origin` then locates the
-weights, in a process of its own, because it reads or builds whole models; with the word `serve` it does
-so for one request after the other. It takes a folder that
-still has the weights with the recorded digest, and the config and tokenizer that the run pinned or
-wrote. If no folder has them, it takes this machine's own copy of a source, or builds a merge into
-`models/DIGEST` of the home folder. It prints the folder.
+`find` reads the log only. The command `python -m weights.storage.model_origin` then finds the weights,
+in another process, because it reads or builds whole models; with the word `serve` it answers one
+request after the other. It takes a folder that still has the weights with the recorded digest, and the
+config and tokenizer that the run pinned or wrote. If no folder has them, it takes this machine's copy
+of a source, or builds a merge into `models/DIGEST` of the home folder. It prints the folder.
 """
 
 from __future__ import annotations
@@ -46,14 +45,14 @@ T = TypeVar("T")
 #: The command that finds or builds a model's folder; see `main`.
 COMMAND = (sys.executable, "-m", "agent_forge.weights.storage.model_origin")
 SERVE = "serve"
-#: Seconds that a model may take to be built; nothing tells how long a training lasts.
+#: Seconds that the build of a model may take; it may be a training of any length.
 PATIENCE = 30 * 24 * 3600.0
 
 
 def find(store: EventStore, text: str) -> Origin | None:
-    """Return the model that a text names; None if the text names no run and no registered model.
+    """Return the origin of the model that a text names; None if it names no run or registered model.
 
-    Raise SourceError if the run has no such model, or if the text is ambiguous.
+    Raises SourceError if the run has no such model, or if the text is ambiguous.
     """
     try:
         reference = finding.find(store, text)
@@ -68,9 +67,9 @@ def find(store: EventStore, text: str) -> Origin | None:
 
 
 def _registered_or_begun(store: EventStore, text: str) -> Origin | None:
-    """Return a registered model, or the result of the run whose name begins so; None for neither.
+    """Return the origin of a registered model, or of the result of a run whose name begins with `text`.
 
-    Raise AmbiguousError; NotFoundError if the run has no result.
+    None if there is neither. Raises AmbiguousError; NotFoundError if the run has no result.
     """
     origin = _registered(store, text)
     if origin is not None:
@@ -87,7 +86,7 @@ def _registered_or_begun(store: EventStore, text: str) -> Origin | None:
 def entry(store: EventStore, text: str) -> dict[str, Any]:
     """Return the registry's entry of a model, by any name of the log (`find`).
 
-    Raise NotFoundError, AmbiguousError or SourceError.
+    Raises NotFoundError, AmbiguousError or SourceError.
     """
     try:
         return model_registry.find(store, text)
@@ -101,12 +100,12 @@ def entry(store: EventStore, text: str) -> dict[str, Any]:
 
 
 def model(store: EventStore, run: str, name: str = "") -> Origin:
-    """Return a model of a run by its name; without a name, the run's result. Raise NotFoundError."""
+    """Return the origin of a run's model by name; "" is the run's result. Raises NotFoundError."""
     return _origin(store, *repository.opened(store, run), name)
 
 
 def _origin(store: EventStore, state: Any, rows: Any, name: str) -> Origin:
-    """Return a model's origin, in words by the run's name; the registry's folder comes first."""
+    """Return a model's origin, described by the run's name; the registry's folder comes first."""
     kind = kinds.of(state.kind)
     origin = finding.looked_up(lambda model: kind.origin(state, rows, model), name)
     run = origin.run or state.run
@@ -119,7 +118,7 @@ def _origin(store: EventStore, state: Any, rows: Any, name: str) -> Origin:
 
 
 def _registered(store: EventStore, text: str) -> Origin | None:
-    """Return a model of the registry; None if it has no such entry. Raise AmbiguousError."""
+    """Return the origin of a model of the registry; None without an entry. Raises AmbiguousError."""
     try:
         row = model_registry.find(store, text)
     except AmbiguousError:
@@ -143,20 +142,20 @@ def _registered(store: EventStore, text: str) -> Origin | None:
 
 
 class Finder:
-    """Finds the models of a home's log by name, for `weights.folders.sources.resolve`.
+    """Finder of models of a home's log by name, for `weights.folders.sources.resolve`.
 
-    `tell` hears of each model that is found, and of its folder. One process serves all names.
+    It calls `tell` with a sentence about each found model and its folder. One process serves all names.
     """
 
     def __init__(self, home: Home, tell: Callable[[str], None]) -> None:
         self._home, self._tell, self._settler = home, tell, _Settler(home)
 
     def __call__(self, text: str) -> ModelReference | None:
-        """Return the model that a text names, its folder built if need be; None if it names none.
+        """Return the reference of the model that a text names, its folder built if missing; or None.
 
-        Raise SourceError, UnavailableError.
+        Raises SourceError, UnavailableError.
         """
-        origin = self._asked(lambda store: find(store, text))
+        origin = self._ask_log(lambda store: find(store, text))
         if origin is None:
             return None
         folder = self._settler.folder(origin)
@@ -164,23 +163,23 @@ class Finder:
         return origin.reference(folder)
 
     def hidden_by(self, text: str, folder: Path) -> None:
-        """Tell the user if a folder is taken although its name is that of a run's model, too.
+        """Tell the user that `folder` is taken, if its name is also that of a run's model.
 
-        A log that cannot be read now hides nothing: the folder needs no log.
+        If the log cannot be read now, nothing is told, because the folder needs no log.
         """
         run, _, model = finding.split(text)
         run_name = None
         if streams.NAME.fullmatch(run):
             with suppress(UnavailableError):
-                run_name = self._asked(lambda store: finding.whole_name(store, run))
+                run_name = self._ask_log(lambda store: finding.whole_name(store, run))
         if run_name is None:
             return
         known_as = f"{run}:{model or finding.RESULT}"
         other = f"write {known_as} for that" if text != known_as else "move the folder for that"
         self._tell(f"{text} is the folder {folder}, not the model of run {run}: {other}")
 
-    def _asked(self, question: Callable[[EventStore], T | None]) -> T | None:
-        """Return the log's answer; None if the home has no log yet: a look-up creates none."""
+    def _ask_log(self, question: Callable[[EventStore], T | None]) -> T | None:
+        """Return `question(log)`; None if the home has no log yet, and none is created."""
         if self._home.url is None and not self._home.database.exists():
             return None
         store = self._home.open_store()
@@ -191,7 +190,7 @@ class Finder:
 
 
 class _Settler:
-    """The process that finds or builds the folders of models; it is started for the first."""
+    """The process that finds or builds the folders of models; the first request starts it."""
 
     def __init__(self, home: Home) -> None:
         places = {"FORGE_HOME": str(home.folder), "FORGE_DATABASE_URL": home.url or ""}
@@ -201,9 +200,9 @@ class _Settler:
         self._said: IO[bytes]
 
     def folder(self, origin: Origin) -> str:
-        """Return the folder with the model's weights, built if need be.
+        """Return the path of a folder with the model's weights, built if missing.
 
-        Raise SourceError, or UnavailableError: later it may be there.
+        Raises SourceError, or UnavailableError if it may be there later.
         """
         if self._process is None or not self._process.living:
             self._said = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
@@ -223,9 +222,9 @@ class _Settler:
 
 
 def settle(home: Home, request: dict[str, Any]) -> str:
-    """Return a folder with the model of the digest asked for; build it if need be.
+    """Return the path of a folder with the requested model; build it if it is missing.
 
-    `request` is the request of `Origin.request`. Raise SourceError.
+    `request` is that of `Origin.request`. Raises SourceError.
     """
     from agent_forge.weights.folders.made_folders import touch
 
@@ -257,7 +256,7 @@ def settle(home: Home, request: dict[str, Any]) -> str:
 
 
 def gone(what: str, tried: Sequence[str], digest: str) -> str:
-    """Return the error text for a registered model that none of the folders `tried` has."""
+    """Return the error text about a registered model that is in none of the folders `tried`."""
     places = ", ".join(tried) or "no folder that may be read"
     return (
         f"{what} is not where it was ({places}), or its weights have changed: its digest was "
@@ -266,9 +265,9 @@ def gone(what: str, tried: Sequence[str], digest: str) -> str:
 
 
 def _serve() -> int:
-    """Answer requests, a line each, until there are no more (`runs.system.line_process`).
+    """Answer each request line of stdin until the input ends (`runs.system.line_process`); return 0.
 
-    What libraries print goes to stderr: stdout has answers only.
+    Libraries print to stderr, because stdout has answers only.
     """
     out, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:
@@ -285,9 +284,9 @@ def _serve() -> int:
 
 
 def main() -> int:
-    """Read a request from stdin and print the folder; or serve.
+    """Read a request from stdin and print the folder, or serve; return the exit code.
 
-    Return 0, or an exit code with the reason on stderr.
+    If the code is not 0, the reason is on stderr.
     """
     if sys.argv[1:] == [SERVE]:
         return _serve()

@@ -1,4 +1,4 @@
-"""The check, before any work, that an output folder may be written; without torch."""
+"""Checks, before any work, that an output folder may be written; without torch."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from pathlib import Path
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, ConflictError, UnavailableError
 
-#: Files that mark a folder as a champion's, as written by `forge merge`, as that of a trained model.
+#: Files that mark the folder of a champion, of a result of `forge merge`, of a trained model.
 MARK, MERGED, TRAINED = "evomerge_recipe.json", "evomerge_merge.json", "training.json"
 
 
 def mark_of(kind: str) -> str:
-    """Return the file that marks the folder of a result of this kind of run: its report."""
+    """Return the name of the file, a report, that marks a result's folder of this kind: "KIND.json"."""
     return f"{kind}.json"
 
 
 def _ours(place: Path) -> bool:
-    """Return True if the folder holds what this program wrote: a result, which may be replaced."""
+    """Return True if the folder holds a result of this program, which may be replaced."""
     marks = (MARK, MERGED, TRAINED, *map(mark_of, kinds.table()))
     return any((place / mark).is_file() for mark in marks)
 
 
 def check_target(folder: Path, replaceable: Callable[[Path], bool] = _ours) -> Path:
-    """Return the absolute folder if results may be written there; change nothing.
+    """Return the folder's absolute path if results may be written there; change nothing.
 
-    The folder must be missing, be empty, or satisfy `replaceable`, by default: hold an earlier result.
-    Raises ConfigError, ConflictError, UnavailableError.
+    The folder must be missing or empty, or `replaceable(folder)` must be True; by default it must hold
+    an earlier result. Raises ConfigError, ConflictError, UnavailableError.
     """
     place = folder.resolve()
     if place.exists() and not place.is_dir():
@@ -58,9 +58,9 @@ def _check_elsewhere(folder: Path) -> None:
 
 
 def check_apart(folder: Path, inputs: Iterable[str]) -> None:
-    """Raise ConflictError if writing the folder would replace a model or data that is to be read.
+    """Raise ConflictError if writing the folder would replace a model or data that the run reads.
 
-    `inputs`: their absolute paths; other texts are passed over. Raises ConfigError for the current
+    `inputs` are their absolute paths; other texts are ignored. Raises ConfigError for the current
     folder, and those above it.
     """
     _check_elsewhere(folder)

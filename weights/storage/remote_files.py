@@ -1,4 +1,4 @@
-"""The file system below a vault, at any URL that fsspec knows; its errors become ForgeErrors."""
+"""File operations below a vault, at any URL that fsspec knows; all errors become ForgeErrors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 
 
 class GoneError(UnavailableError):
-    """The requested file or folder is not in the store."""
+    """A requested file or folder that is not in the store."""
 
 
 class StoredFiles:
@@ -29,7 +29,7 @@ class StoredFiles:
         self._is_local = getattr(fs, "local_file", False)
 
     def size(self, place: str) -> int | None:
-        """Return the bytes of a file, None if there is no such file."""
+        """Return a file's size in bytes; None if there is no such file."""
         info: dict[str, Any] = {"type": "none"}
         with contextlib.suppress(GoneError), self._doing("look for", place) as path:
             self._fs.invalidate_cache()
@@ -50,7 +50,7 @@ class StoredFiles:
         return sorted({str(path).rstrip("/").rpartition("/")[2] for path in entries})
 
     def write(self, place: str, pieces: Iterable[bytes]) -> None:
-        """Write a file that does not exist yet; on a local disk it is synced."""
+        """Write the pieces to a file that does not exist yet; sync it on a local disk."""
         with self._doing("write", place) as path:
             opening = partial(self._fs.open, path, "wb", block_size=8 * CHUNK)
             with self._below(path, opening) as file:
@@ -67,9 +67,9 @@ class StoredFiles:
             self._below(path, lambda: move(f"{self._root}/{old}", path))
 
     def _below(self, path: str, act: Callable[[], _T]) -> _T:
-        """Call `act`; if the path's folder is missing, make it and call `act` again.
+        """Return `act()`; if the path's folder is missing, make it and call `act` again.
 
-        Only stores that have folders can miss one.
+        This happens only in stores that have folders.
         """
         try:
             return act()
@@ -84,7 +84,7 @@ class StoredFiles:
 
     @contextlib.contextmanager
     def _doing(self, what: str, place: str) -> Iterator[str]:
-        """Yield the path of a place; turn errors of the `with` block into ForgeErrors."""
+        """Yield the full path of a place; turn errors of the `with` block into ForgeErrors."""
         path = f"{self._root}/{place}"
         failed = f"vault {self._address.shown} cannot {what} {place}"
         try:
@@ -100,7 +100,7 @@ class StoredFiles:
 
 
 def connected(url: str) -> StoredFiles:
-    """Return the files at a URL; errors never show its user and password.
+    """Return the file operations at a URL; errors never show its user and password.
 
     Raises ConfigError, UnavailableError.
     """

@@ -39,12 +39,12 @@ COST = "seconds.txt"
 SNAPSHOTS = "snapshots"
 #: File in a snapshot's folder if no run goes on with it.
 ENDED = "ended"
-#: Seconds after which a snapshot counts as one that no process works on.
+#: Seconds after its last use during which a snapshot is not removed.
 LATELY = 3600
 
 
 def size(weights: Weights) -> int:
-    """Return the bytes of all tensors."""
+    """Return the total bytes of all tensors."""
     return sum(t.numel() * t.element_size() for t in weights.values())
 
 
@@ -60,7 +60,7 @@ class Artifacts:
         home: Home | None = None,
     ) -> None:
         self.folder = folder
-        #: The home that the cache is part of; None: not known.
+        #: The home of the cache; None: not known.
         self.home = home
         #: The store shared with machines that do not have this disk.
         self._vault = vault
@@ -71,7 +71,7 @@ class Artifacts:
 
     @classmethod
     def of(cls, home: Home) -> Artifacts:
-        """Return the cache of a home, with the shared store that the environment names if any.
+        """Return the cache of a home, with its shared store if the environment names one.
 
         Raises ConfigError.
         """
@@ -83,7 +83,7 @@ class Artifacts:
 
     @property
     def vault(self) -> Vault | None:
-        """The store shared with machines that do not have this disk; None: there is none."""
+        """The store shared with machines that do not have this disk; None if there is no store."""
         return self._vault
 
     @cached_property
@@ -94,7 +94,7 @@ class Artifacts:
         return Supply(self.folder / "supply", self._vault, self)
 
     def get(self, digest_: str) -> Weights | None:
-        """Return the weights with this digest, or None if they must be rebuilt."""
+        """Return the weights with this digest, from memory, disk or store; None if all lack them."""
         weights = self._memory.get(digest_)
         if weights is None:
             weights = self._read(digest_)
@@ -112,16 +112,16 @@ class Artifacts:
         return self._memory.get(digest_)
 
     def put(self, digest_: str, weights: Weights) -> None:
-        """Hold weights in memory; drop the longest unused weights beyond the budget."""
+        """Keep weights in memory; drop the least recently used weights beyond the budget."""
         self._memory[digest_] = weights
         self._memory.move_to_end(digest_)
         while len(self._memory) > 1 and sum(map(size, self._memory.values())) > self._memory_bytes:
             self._memory.popitem(last=False)
 
     def release(self) -> None:
-        """Hold no weights in memory any more, and give the system back what is free.
+        """Drop all weights in memory, and return free memory to the system, the buffer pool's, too.
 
-        The buffer pool keeps the memory of weights for further ones.
+        Otherwise the buffer pool keeps the memory of dropped weights for the next ones.
         """
         from agent_forge.weights import buffer_pool
 
@@ -131,10 +131,10 @@ class Artifacts:
         open_files.give_back()
 
     def keep(self, digest_: str, weights: Weights, seconds: float = 0.0) -> None:
-        """Write weights to disk too, and into the shared store.
+        """Write weights to disk, and into the shared store.
 
-        `seconds` is what it takes to make them again: what is cheap for its size is removed first.
-        A full disk only leads to a warning: the weights can be rebuilt.
+        `seconds` is the time to make them again; weights that are cheap for their size are removed
+        first. A full disk only leads to a warning, because the weights can be rebuilt.
         """
         from agent_forge.weights.folders import safetensors_places
         from agent_forge.weights.folders.checkpoint import SHARD_BYTES, publish
@@ -159,7 +159,7 @@ class Artifacts:
     def _fetched(self, digest_: str) -> bool:
         """Fetch weights from the shared store to disk; return True if the store had them.
 
-        A damaged artifact is removed from the store; its weights are built again.
+        It removes a damaged artifact from the store, and the weights are built again.
         """
         if self._vault is None:
             return False
@@ -176,19 +176,19 @@ class Artifacts:
         return self.folder / digest_[:2] / checked(digest_)
 
     def check(self, digest_: str) -> bool | None:
-        """Return True if the weights on disk have this digest; None if the disk has none under it."""
+        """Return True if the weights on disk have this digest, False if not; None if there are none."""
         place = self._place(digest_)
         return read_weights(place, digest_) is not None if place.exists() else None
 
     def files(self, digest_: str) -> list[Path]:
-        """Return the weight files on disk under this digest."""
+        """Return the sorted paths of the weight files on disk under this digest."""
         return sorted(self._place(digest_).glob("*.safetensors"))
 
     def adopt(self, folder: Path, seconds: float = 0.0) -> bool:
-        """Take in a folder of weights that is named by their digest.
+        """Copy a folder of weights, whose name is their digest, into the cache; return True if done.
 
-        `seconds` is what it takes to make them again, if the folder does not say that. Return False if
-        the weights do not have this digest. Raises UnavailableError if the cache cannot be written.
+        `seconds` is the time to make them again, if the folder does not have it. False: the weights do
+        not have this digest. Raises UnavailableError if the cache cannot be written.
         """
         weights = read_weights(folder, folder.name)
         if weights is None:
@@ -215,11 +215,11 @@ class Artifacts:
         return None
 
     def shrink(self, spared: Path | None = None) -> None:
-        """Remove folders until the disk budget holds, but for `spared`.
+        """Remove folders, but not `spared`, until the disk budget holds.
 
-        Snapshots of runs that do not go on come first, then what is cheapest to make again for its
-        bytes, and of what costs alike the longest unused. Snapshots that were written or read lately
-        stay.
+        Snapshots of runs that do not go on come first. Then come folders by the time to make them again
+        for each byte, the cheapest first, and of equally cheap ones the least recently used. Snapshots
+        that were written or read within `LATELY` seconds stay.
         """
         places = [*self.folder.glob("??/*"), *self.folder.glob(f"{SNAPSHOTS}/*/*")]
         entries = sorted(filter(None, map(_measured, places)))
@@ -235,7 +235,7 @@ class Artifacts:
 
 
 def read_weights(place: Path, digest_: str) -> Weights | None:
-    """Return the weights in a folder; None if they are missing, unreadable or of another digest."""
+    """Return name → tensor of a folder's weights; None if missing, unreadable or of another digest."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -254,9 +254,9 @@ def read_weights(place: Path, digest_: str) -> Weights | None:
 
 
 def _measured(place: Path) -> tuple[bool, float, float, Path, int] | None:
-    """Return (True unless no run needs it, seconds to make again a byte, last use, folder, bytes).
+    """Return (True if a run may need it, seconds to make a byte again, last use, folder, bytes).
 
-    Return None for a hidden folder, or if another process just removed the folder.
+    None for a hidden folder, or if another process just removed the folder.
     """
     try:
         if place.name.startswith(".") or not place.is_dir():
@@ -269,7 +269,7 @@ def _measured(place: Path) -> tuple[bool, float, float, Path, int] | None:
 
 
 def _seconds(place: Path) -> float:
-    """Return what it took to make cached weights, in seconds; 0 if that is not noted."""
+    """Return how many seconds the making of cached weights took; 0 if that is not recorded."""
     try:
         return float((place / COST).read_text("utf-8"))
     except (OSError, ValueError):

@@ -1,15 +1,15 @@
 """Linear layers of a module that compute with ternary weights and int8 activations.
 
-A layer keeps its parameters and their names: what changes is its `forward`. Embedding and head stay
-as they are (arXiv 2402.17764, section 2). No norm is added before a layer; the paper's own models have
-one there, so that the inputs of `o_proj` and `down_proj` are quantised here without one.
+A layer keeps its parameters and their names; only its `forward` changes. Embedding and head stay as
+they are (arXiv 2402.17764, section 2). The paper's models have a norm before each layer. This module
+adds no norm, so the inputs of `o_proj` and `down_proj` are quantised without one.
 
 With one scale for each tensor, products are of whole numbers, and scaled afterwards:
 
     y = (q tᵀ) / (k / s) + b,  q = round(k x),  t = trits of W
 
-Sums of up to 2²⁴ / 127 of them are exact in float32 in any order. So the trained forward, that
-of packed weights, and that of transformers' BitLinear give the same bits.
+Sums of up to 2²⁴ / 127 such products are exact in float32 in any order. So the forward passes of a
+training, of packed weights and of transformers' BitLinear give the same bits.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from agent_forge.weights.ternary import quantiser
 
 
 class Share:
-    """The share λ of quantisation that layers compute with; 1 is all of it."""
+    """The share λ of quantisation that layers compute with, from 0 to 1; it can be changed."""
 
     def __init__(self, value: float = 1.0) -> None:
-        """Begin with a share."""
+        """Begin with the share `value`."""
         self.value = value
 
 
@@ -42,12 +42,12 @@ def linears(module: torch.nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 def names(module: torch.nn.Module) -> list[str]:
-    """Return the names of the matrices that are ternary in a module, sorted."""
+    """Return the sorted names of the matrices of a module's linear layers but the head."""
     return sorted(f"{name}.weight" for name, _ in linears(module))
 
 
 def of_config(settings: Mapping[str, Any]) -> list[str]:
-    """Return `names` of the causal language model that a config.json describes. Raises SourceError."""
+    """Return the sorted matrix names of `names` for the model of a config.json. Raises SourceError."""
     from agent_forge.weights.architectures.auto import AutoModelForCausalLM
     from agent_forge.weights.architectures.auto_config import AutoConfig
 
@@ -57,7 +57,7 @@ def of_config(settings: Mapping[str, Any]) -> list[str]:
 
 
 def train_ternary(module: torch.nn.Module, group: int, int8: bool) -> Share:
-    """Let a module's linear layers compute with ternary weights; return the λ that they read.
+    """Make a module's linear layers compute with ternary weights; return the λ that they read.
 
     Gradients pass to the full-precision parameters (straight-through). If `int8`, the layers' inputs
     are quantised as well. Raises ConfigError for a module without linear layers, or a group that does
@@ -74,9 +74,9 @@ def train_ternary(module: torch.nn.Module, group: int, int8: bool) -> Share:
 
 
 def compute_packed(module: torch.nn.Module, group: int, int8: bool) -> None:
-    """Let a module's linear layers compute with ternary weights as they are, as after a training.
+    """Make a module's linear layers compute with weights that are ternary already.
 
-    The weights must hold {−s, 0, s} of each tensor or group (`quantiser.parts`) when it computes.
+    A tensor or group must hold {−s, 0, s} only (`quantiser.parts`) when the module computes.
     """
     for _, layer in linears(module):
         layer.forward = _packed(layer, group, int8)

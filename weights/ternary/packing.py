@@ -1,10 +1,10 @@
-"""Ternary matrices in two bits a weight, and models in a container of such matrices.
+"""Packing of ternary matrices in two bits a weight, and of models in a container of such matrices.
 
     neighbours   our container: bits 0-1, 2-3, 4-5, 6-7 of a byte are four columns in a row
     strided      transformers' BitLinear: byte row r has the rows r, r + R, r + 2R, r + 3R, R = rows / 4
 
-Both store t + 1, which is 0, 1 or 2. The container is tensors by name: `NAME` + `.trits` and `.scale`
-for a ternary matrix, anything else as it is, so `unpack(pack(weights))` has the same bits.
+Both store t + 1, which is 0, 1 or 2. The container is tensors by name: `NAME.trits` and `NAME.scale`
+for a ternary matrix, other tensors as they are. So `unpack(pack(weights))` has the same bits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PER_BYTE = 4
 
 
 def neighbours(trits: torch.Tensor) -> torch.Tensor:
-    """Return uint8 [rows, ⌈columns / 4⌉] of int8 trits [rows, columns]; rows are filled with 0."""
+    """Return int8 trits [rows, columns] packed as uint8 [rows, ⌈columns / 4⌉]; zeros fill the rows."""
     rows, columns = trits.shape
     filled = torch.zeros(rows, -(-columns // PER_BYTE) * PER_BYTE, dtype=torch.uint8)
     filled[:, :columns] = (trits + 1).to(torch.uint8)
@@ -30,7 +30,7 @@ def neighbours(trits: torch.Tensor) -> torch.Tensor:
 
 
 def from_neighbours(packed: torch.Tensor, columns: int) -> torch.Tensor:
-    """Return int8 trits [rows, columns] of what `neighbours` packed. Raises SourceError."""
+    """Return the int8 trits [rows, columns] that `neighbours` packed. Raises SourceError."""
     if packed.dtype != torch.uint8 or packed.dim() != 2 or packed.shape[1] != -(-columns // PER_BYTE):
         raise SourceError(f"packed trits of {columns} columns have another shape or dtype")
     trits = torch.stack(_separated(packed), 2).flatten(1)
@@ -38,19 +38,19 @@ def from_neighbours(packed: torch.Tensor, columns: int) -> torch.Tensor:
 
 
 def strided(trits: torch.Tensor) -> torch.Tensor:
-    """Return uint8 [rows / 4, columns] of int8 trits [rows, columns]. Raises ConfigError."""
+    """Return int8 trits [rows, columns] packed as uint8 [rows / 4, columns]. Raises ConfigError."""
     if trits.shape[0] % PER_BYTE:
         raise ConfigError(f"{trits.shape[0]} rows are no multiple of {PER_BYTE}")
     return _combined((trits + 1).to(torch.uint8).unflatten(0, (PER_BYTE, -1)).unbind(0))
 
 
 def from_strided(packed: torch.Tensor) -> torch.Tensor:
-    """Return int8 trits [4 · rows, columns] of what `strided` packed. Raises SourceError."""
+    """Return the int8 trits [4 · rows, columns] that `strided` packed. Raises SourceError."""
     return _checked(torch.cat(_separated(packed), 0))
 
 
 def _combined(quarters: Collection[torch.Tensor]) -> torch.Tensor:
-    """Return bytes of four tensors of 0, 1 and 2, the first in the lowest bits."""
+    """Return four uint8 tensors of 0, 1 and 2 packed in one of their shape, the first lowest."""
     packed = torch.zeros_like(next(iter(quarters)))
     for place, quarter in enumerate(quarters):
         packed |= quarter << 2 * place
@@ -62,7 +62,7 @@ def _separated(packed: torch.Tensor) -> list[torch.Tensor]:
 
 
 def _checked(values: torch.Tensor) -> torch.Tensor:
-    """Return the trits of 0, 1 and 2. Raises SourceError for a 3, which nothing is packed as."""
+    """Return values 0, 1 and 2 as trits −1, 0 and 1, int8. Raises SourceError for a value 3."""
     if values.numel() and int(values.max()) > 2:
         raise SourceError("packed trits hold the value 3: the bytes are damaged")
     return values.to(torch.int8) - 1
@@ -71,9 +71,9 @@ def _checked(values: torch.Tensor) -> torch.Tensor:
 def pack(
     weights: Mapping[str, torch.Tensor], matrices: Collection[str], group: int = 0
 ) -> dict[str, torch.Tensor]:
-    """Return the container of a model whose `matrices` are ternary.
+    """Return the container (name → tensor) of a model whose `matrices` are ternary.
 
-    A negative zero comes back as 0. Raises SourceError for a matrix that is not ternary.
+    A negative zero becomes 0. Raises SourceError for a matrix that is not ternary.
     """
     packed: dict[str, torch.Tensor] = {}
     for name, tensor in weights.items():
@@ -86,7 +86,7 @@ def pack(
 
 
 def unpack(packed: Mapping[str, torch.Tensor], columns: Mapping[str, int]) -> dict[str, torch.Tensor]:
-    """Return the weights of a container, float32; `columns` has the width of each ternary matrix.
+    """Return name → tensor of a container; ternary matrices are float32, of the widths `columns`.
 
     Raises SourceError for a container that lacks a part, or damaged bytes.
     """
@@ -104,12 +104,12 @@ def unpack(packed: Mapping[str, torch.Tensor], columns: Mapping[str, int]) -> di
 
 
 def bytes_of(packed: Mapping[str, torch.Tensor]) -> int:
-    """Return the bytes of a container's tensors."""
+    """Return the total bytes of a container's tensors."""
     return sum(tensor.numel() * tensor.element_size() for tensor in packed.values())
 
 
 def packed_bytes(weights: Mapping[str, torch.Tensor], matrices: Collection[str], group: int = 0) -> int:
-    """Return `bytes_of` the container of a model that is not ternary yet, by its shapes alone."""
+    """Return the bytes of the container that a model with these shapes has once it is ternary."""
     total = bytes_of({name: t for name, t in weights.items() if name not in matrices})
     for name in matrices:
         rows, columns = weights[name].shape

@@ -15,7 +15,7 @@ import torch
 from agent_forge.runs.errors import ConfigError, SourceError
 
 EPSILON = 1e-5
-#: Smallest scale of weights that is divided by: a matrix of zeros has the scale 0.
+#: Smallest divisor: a scale is divided by, and a matrix of zeros has the scale 0.
 TINY = torch.finfo(torch.float32).tiny
 
 
@@ -29,39 +29,39 @@ def check_group(name: str, columns: int, group: int) -> None:
 
 
 def mean_scale(weight: torch.Tensor, group: int = 0) -> torch.Tensor:
-    """Return γ of a [rows, columns] matrix."""
+    """Return γ = mean |W| of a [rows, columns] matrix, [1, 1] or [rows, columns / group]."""
     if not group:
         return weight.abs().mean().reshape(1, 1)
     return weight.abs().unflatten(1, (-1, group)).mean(-1)
 
 
 def largest(weight: torch.Tensor, group: int = 0) -> torch.Tensor:
-    """Return max |W| of a [rows, columns] matrix: the scale of one that is ternary already."""
+    """Return max |W|, [1, 1] or [rows, columns / group]: the scale of a matrix that is ternary."""
     if not group:
         return weight.abs().max().reshape(1, 1)
     return weight.abs().unflatten(1, (-1, group)).amax(-1)
 
 
 def spread(scale: torch.Tensor, columns: int) -> torch.Tensor:
-    """Return a scale that multiplies a matrix of `columns` columns, element by element."""
+    """Return a scale as [1, 1] or [rows, columns], to multiply a matrix element by element."""
     if scale.numel() == 1:
         return scale
     return scale.repeat_interleave(columns // scale.shape[1], 1)
 
 
 def trits(weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """Return clip(round(W / (scale + ε)), −1, 1) in the dtype of `weight`."""
+    """Return clip(round(W / (scale + ε)), −1, 1) in the dtype and shape of `weight`."""
     return (weight / (spread(scale, weight.shape[1]) + EPSILON)).round().clamp(-1, 1)
 
 
 def quantise(weight: torch.Tensor, group: int = 0) -> torch.Tensor:
-    """Return W̃ by the mean of absolute values, in the dtype and shape of `weight`."""
+    """Return the quantised matrix W̃, with values −γ, 0 and γ, in the dtype and shape of `weight`."""
     scale = mean_scale(weight, group)
     return trits(weight, scale) * spread(scale, weight.shape[1])
 
 
 def int8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (whole numbers −128 … 127 in float32, k [..., 1]) of [..., features] activations."""
+    """Return (x · k rounded to −128 … 127, float32, k [..., 1]) of [..., features] activations."""
     x = x.float()
     factor = 127 / x.abs().amax(-1, keepdim=True).clamp(min=EPSILON)
     return (x * factor).round().clamp(-128, 127), factor
@@ -70,7 +70,7 @@ def int8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def straight_through(x: torch.Tensor, quantised: torch.Tensor, share: float) -> torch.Tensor:
     """Return x + share · (quantised − x), whose gradient by `x` is 1 (Bengio et al., arXiv 1308.3432).
 
-    At share 1 the value is `quantised` to the last bit: x − x is 0, and x + (quantised − x) is not.
+    At share 1 the value is `quantised` to the last bit, which x + (quantised − x) would not be.
     """
     value = quantised if share == 1.0 else torch.lerp(x.detach(), quantised, share)
     return (x - x.detach()) + value.detach()
@@ -79,7 +79,7 @@ def straight_through(x: torch.Tensor, quantised: torch.Tensor, share: float) -> 
 def parts(name: str, weight: torch.Tensor, group: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """Return (trits int8 [rows, columns], scale) of a matrix whose values are {−s, 0, s} already.
 
-    s is that of each group, 0 for one of zeros. Raises SourceError for a matrix that is not ternary.
+    The scale has the s of each group, 0 for a group of zeros. Raises SourceError for other values.
     """
     weight = weight.float()
     check_group(name, weight.shape[1], group)

@@ -1,21 +1,21 @@
 """A causal language model that thinks before each token (Quiet-STaR, arXiv 2403.09629).
 
-A thought of t tokens stands between a token and the next: start, T_1 … T_t, end. What follows is
-predicted twice, without the thought (the base) and after it, and both are mixed:
+A thought of t tokens stands between a token and the next: start, T_1 … T_t, end. The model predicts the
+next token twice, without the thought (the base) and after it, and mixes both:
 
     p = w · p(after the thought) + (1 − w) · p(base),    w = σ(head(h_base, h_thought))
 
 `start`, `end` and `pause` are vectors in the place of embeddings, not tokens of the vocabulary.
 
-Thoughts after all positions of a row are computed at once. Layer k of the rows below has the k-th token
-of every thought, and sees the text up to its own position and its own thought alone:
+Thoughts after all positions of a row are computed at once. Layer k below has the k-th token of every
+thought. A token sees the text up to the position of its thought, and the earlier tokens of its thought:
 
     text       x_0  x_1  x_2  …        position j
     layer 0    s    s    s             position j + 1
     layer 1    T    T    T             position j + 2, and so on
 
-This file needs torch, transformers and safetensors and nothing else, so that it can lie in the folder
-of a model. There it is used without `trust_remote_code`:
+This file needs only torch, transformers and safetensors, so that it can lie in the folder of a model.
+There it is used without `trust_remote_code`:
 
     from modeling_thoughts import Thinker
 
@@ -47,7 +47,7 @@ class Thoughts(nn.Module):
     """Parameters that thinking needs: the vectors around a thought, and the mixing head."""
 
     def __init__(self, hidden: int, pause: bool = False) -> None:
-        """Make parameters of zeros for a model of this hidden size; `pause`: with a pause vector."""
+        """Make the parameters for a model of this hidden size, with a pause vector if `pause`."""
         super().__init__()
         self.start = nn.Parameter(torch.zeros(hidden))
         self.end = nn.Parameter(torch.zeros(hidden))
@@ -57,14 +57,14 @@ class Thoughts(nn.Module):
         self.last = nn.Linear(hidden, 1)
 
     def logit(self, base: Tensor, thought: Tensor) -> Tensor:
-        """Return the logit of w from hidden states [.., hidden] without and with the thought, [..]."""
+        """Return the logit of w, [..], of hidden states [.., hidden] without and with the thought."""
         x = F.relu(self.first(torch.cat([base, thought], -1)))
         return self.last(F.relu(self.second(x))).squeeze(-1)
 
 
 @dataclass(frozen=True)
 class ThoughtPass:
-    """A forward pass over a text and the thoughts after all its positions."""
+    """Result of a forward pass over a text and the thoughts after all its positions."""
 
     #: Logits [rows, 1 + layers, tokens, vocabulary] and last hidden states [.., hidden]: 0 is the text,
     #: then the layers of the thoughts.
@@ -73,7 +73,7 @@ class ThoughtPass:
 
 
 def mask(tokens: int, layers: int, dtype: torch.dtype, device: Any = None) -> Tensor:
-    """Return what is added to attention's scores, [1, 1, n, n] with n = tokens · (1 + layers).
+    """Return the additive attention mask, 0 or lowest, [1, 1, n, n] with n = tokens · (1 + layers).
 
     Text sees the text before it. A token of a thought sees the text up to the thought's position, and
     the thought so far (the diagonals).
@@ -87,23 +87,23 @@ def mask(tokens: int, layers: int, dtype: torch.dtype, device: Any = None) -> Te
 
 
 def positions(tokens: int, layers: int, device: Any = None) -> Tensor:
-    """Return the positions of a text and its thoughts, [1, tokens · (1 + layers)]."""
+    """Return the position ids of a text and its thoughts, [1, tokens · (1 + layers)] int64."""
     first = torch.arange(tokens, device=device)
     return torch.cat([first + layer for layer in range(1 + layers)])[None]
 
 
 def embedded(model: Any, thoughts: Thoughts, ids: Tensor, ahead: Tensor) -> Tensor:
-    """Return the embeddings of start, thought, end and the text after it.
+    """Return embeddings of start, thought, end and the text ahead, [rows, layers, tokens, hidden].
 
-    `ids` are the thoughts [rows, length, tokens], `ahead` the tokens of the text that follow each,
-    [rows, count, tokens]; the embeddings are [rows, layers, tokens, hidden].
+    `ids` are the thoughts [rows, length, tokens]; `ahead` are the tokens of the text after each,
+    [rows, count, tokens]. There are length + count + 2 layers.
     """
     embed = model.get_input_embeddings()
     return _around(thoughts, embed(ids), embed(ahead))
 
 
 def paused(model: Any, thoughts: Thoughts, length: int, ahead: Tensor) -> Tensor:
-    """Return what `embedded` returns, with `length` pause vectors in the place of a thought."""
+    """Return `embedded` with `length` pause vectors as a thought, [rows, layers, tokens, hidden]."""
     assert thoughts.pause is not None
     rows, _, tokens = ahead.shape
     inner = thoughts.pause.expand(rows, length, tokens, -1)
@@ -116,7 +116,7 @@ def _around(thoughts: Thoughts, inner: Tensor, ahead: Tensor) -> Tensor:
 
 
 def forward(model: Any, text: Tensor, layers: Tensor) -> ThoughtPass:
-    """Pass a text and its thoughts at once.
+    """Return logits and last hidden states of one forward pass over a text and its thoughts.
 
     `text` are ids [rows, tokens], `layers` embeddings [rows, layers, tokens, hidden].
     """
@@ -143,7 +143,7 @@ def sampled(
     draws: Tensor | None = None,
     temperature: float = 1.0,
 ) -> Tensor:
-    """Return a thought of `length` tokens after each position of a text, [rows, length, tokens] ids.
+    """Return the ids, [rows, length, tokens], of a thought of `length` tokens after each position.
 
     `text` are ids [rows, tokens]; `draws` are numbers in (0, 1), [rows, length, tokens]: each takes the
     token at that place of the cumulated probabilities. Without draws, each token is the likeliest.
@@ -173,13 +173,13 @@ def sampled(
 
 
 def _cache_name(model: Any) -> str:
-    """Return the name by which a model takes keys and values: transformers has changed it."""
+    """Return the name of a model's argument for its cache: "cache" or "past_key_values"."""
     parameters = inspect.signature(model.forward).parameters
     return "cache" if "cache" in parameters else "past_key_values"
 
 
 def _taken(logits: Tensor, draws: Tensor | None, temperature: float) -> Tensor:
-    """Return a token for each of the logits [rows, tokens, vocabulary], [rows, tokens]."""
+    """Return a token id for each of the logits [rows, tokens, vocabulary], [rows, tokens] int64."""
     if draws is None:
         return logits.argmax(-1)
     sums = (wide(logits) / temperature).softmax(-1).cumsum(-1)
@@ -188,29 +188,29 @@ def _taken(logits: Tensor, draws: Tensor | None, temperature: float) -> Tensor:
 
 
 def wide(values: Tensor) -> Tensor:
-    """Return numbers in float32, or in float64 if they are."""
+    """Return the values in float32, or unchanged if they are float64."""
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 def mixed(base: Tensor, thought: Tensor, logit: Tensor) -> Tensor:
-    """Return log(w p + (1 − w) q) of log-probabilities q (base) and p (thought) and the logit of w."""
+    """Return log(w p + (1 − w) q) of log q (base), log p (thought) and w's logit, of their shape."""
     return torch.logaddexp(F.logsigmoid(logit) + thought, F.logsigmoid(-logit) + base)
 
 
 class Thinker(nn.Module):
-    """A causal language model of transformers with the parameters that thinking needs."""
+    """A causal language model of transformers together with the parameters of thinking."""
 
     def __init__(self, model: Any, thoughts: Thoughts, length: int, temperature: float = 1.0) -> None:
-        """Keep the model, how many tokens a thought has, and the temperature of sampled thoughts."""
+        """Store the model, how many tokens a thought has, and the temperature of sampled thoughts."""
         super().__init__()
         self.model, self.thoughts = model, thoughts
         self.length, self.temperature = length, temperature
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> Thinker:
-        """Read a model's folder, with the two files of thoughts beside its weights.
+        """Return the model of a folder that also has the two files of thoughts.
 
-        It computes in float32, in which thoughts were measured, also where the weights have 16 bits.
+        It computes in float32, as when thoughts were measured, even if the weights have 16 bits.
         """
         from safetensors.torch import load_file
         from transformers import AutoModelForCausalLM
@@ -222,10 +222,10 @@ class Thinker(nn.Module):
 
     @torch.no_grad()
     def next_token(self, ids: Tensor, think: bool = True, draws: Tensor | None = None) -> Tensor:
-        """Return log p of the token after the ids [1, tokens], [vocabulary].
+        """Return log p, [vocabulary], of the token after the ids [1, tokens].
 
-        There is one thought, computed token by token; the text never has its tokens. `draws` are
-        numbers in [0, 1) that it is sampled by, [length]; without them it is the likeliest.
+        There is one thought, computed token by token; its tokens are not added to the text. It is
+        sampled by `draws`, numbers in [0, 1), [length]; without draws each token is the likeliest.
         """
         embed = self.model.get_input_embeddings()
         text = embed(ids)
@@ -250,7 +250,7 @@ class Thinker(nn.Module):
     def generate(
         self, ids: Tensor, count: int, think: bool = True, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Return the ids [1, tokens] and `count` further ones, each the likeliest.
+        """Return `ids` [1, tokens] and `count` new ids, each the likeliest, [1, tokens + count].
 
         With a generator, thoughts are sampled, as they were when they were measured.
         """
@@ -263,7 +263,7 @@ class Thinker(nn.Module):
 
 
 def loaded(tensors: Mapping[str, Tensor]) -> Thoughts:
-    """Return the module of some parameters by name. Raises RuntimeError for other names or shapes."""
+    """Return a `Thoughts` with these parameters. Raises RuntimeError for other names or shapes."""
     thoughts = Thoughts(tensors["start"].numel(), "pause" in tensors)
     thoughts.load_state_dict(dict(tensors))
     return thoughts.to(tensors["start"].dtype)

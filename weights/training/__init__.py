@@ -1,6 +1,6 @@
-"""Training of models step by step, as `Train` recipes say; the same bits however it is cut.
+"""Training of models step by step, by `Train` recipes; cutting it into segments changes no bit.
 
-`complete` writes out the defaults of a recipe; `loop.segment` carries out some steps of it.
+`complete` writes out the defaults of a recipe; `loop.segment` carries out some of its steps.
 """
 
 from __future__ import annotations

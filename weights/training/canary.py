@@ -1,6 +1,6 @@
-"""Canary: the digest of three fixed steps, which two equal machines agree on.
+"""Canary: the digest of three fixed steps, which is equal on two equal machines.
 
-The profile says what ought to matter for the bits of a training; the canary says if that was all.
+The profile lists all that should matter for the bits of a training; the canary tests it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ def canary(
     device: str = "cpu",
     team: Team = Team(),
 ) -> tuple[str, float]:
-    """Do the first three steps from `start`; return BLAKE3 over weights and optimiser, and seconds.
+    """Do the first three steps from `start`; return (BLAKE3 of weights and optimiser, seconds).
 
-    `inputs` are the models that the objective reads, by role. The optimiser begins without state, also
-    where the recipe carries one on. A training of fewer
-    than three steps does those that it has.
+    `inputs` are the models that the objective reads, by role. The optimiser begins without state, even
+    if the recipe carries one on. A shorter training does all its steps.
     """
     fresh = recipe.model_copy(update={"carries": False})
     last = min(recipe.first + STEPS, recipe.upto)

@@ -1,7 +1,7 @@
 """Cross-entropy method: a normal distribution that follows the best of its points.
 
 Rubinstein & Kroese 2004, "The Cross-Entropy Method", for continuous optimisation. Each round draws
-points from independent normal distributions, and mean and deviation become those of the best of them
+points from independent normal distributions. The next mean and deviation are those of the best points
 (the elite). It suits a handful of numbers: with thousands it fits the noise of a small sample. Pure:
 points come from keys, and a distribution follows from the recorded values.
 """
@@ -14,20 +14,20 @@ from dataclasses import dataclass
 
 from agent_forge.weights import randomness
 
-#: Digits after the point of a drawn number: what is recorded is what was measured.
+#: Decimals of a drawn number, so that the recorded number is the measured one.
 DIGITS = 6
 
 
 @dataclass(frozen=True)
 class Normal:
-    """Independent normal distributions, one for each number."""
+    """Independent normal distributions, one for each number, by means and standard deviations."""
 
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
 
 
 def drawn(normal: Normal, count: int, *key: str | int) -> list[tuple[float, ...]]:
-    """Return `count` points; the first is the mean itself."""
+    """Return `count` points: the mean, then points drawn by `key`, rounded to `DIGITS`."""
     n = len(normal.mean)
     noise = randomness.gaussian((count - 1) * n, *key).reshape(count - 1, n).tolist()
     pairs = list(zip(normal.mean, normal.deviation, strict=True))
@@ -38,9 +38,9 @@ def drawn(normal: Normal, count: int, *key: str | int) -> list[tuple[float, ...]
 def followed(
     points: Sequence[Sequence[float]], losses: Sequence[float], elite: int, least: float
 ) -> Normal:
-    """Return the distribution of the `elite` points with the smallest losses, the earlier of equals.
+    """Return mean and deviation of the `elite` points with the smallest losses, the earlier of equals.
 
-    A deviation is at least `least`. Raises ValueError for more elites than points, or none.
+    A deviation is at least `least`. Raises ValueError for an elite below 1 or above the points' number.
     """
     if not 1 <= elite <= len(points):
         raise ValueError(f"the best {elite} of {len(points)} points cannot be taken")

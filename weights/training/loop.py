@@ -1,16 +1,16 @@
 """The training loop: carries out some steps of a `Train` recipe.
 
 All that lives longer than a step is in the weights and in named tensors (optimiser, objective,
-watch), so a training that is cut after any step and carried on in another process gives the same
-bits. What the machine imposes (threads, processor, versions) is the profile. Flags of torch that change
-numbers are pinned while a training computes and restored afterwards.
+watch). So a training that is cut after any step and carried on in another process gives the same bits.
+The machine's part (threads, processor, versions) is the profile. Flags of torch that change numbers are
+pinned while a training computes and restored afterwards.
 
 The watch ends a training when loss or gradient is not finite, or the loss leaps.
 
-Several processes can share each step (data-parallel): every process computes a part of its rows.
+Several processes can share each step (data-parallel): every process computes a part of the step's rows.
 Gradients are averaged over a process group of torch (gloo on processors), so all processes hold the
-same weights after every step. The number of processes changes the order of sums: it belongs to the
-profile, as the number of threads does, and not to the recipe.
+same weights after every step. The number of processes changes the order of sums. So it belongs to the
+profile, like the number of threads, and not to the recipe.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from agent_forge.weights.training.windows import Ids
 
 @dataclass(frozen=True)
 class Step:
-    """One step that was done."""
+    """Figures of one step that was done."""
 
     #: Its number, from 0.
     number: int
@@ -59,12 +59,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """State of a training after `step` steps, and what was measured in the segment before it."""
+    """State of a training after `step` steps, and the figures of the segment before it."""
 
     step: int
     #: Copies, in the processor's memory: float32 parameters by name, tied ones once.
     weights: dict[str, torch.Tensor]
-    #: All else that the next step depends on, by name: "optimiser/…", "objective/…", "divergence/…".
+    #: Other tensors that the next step needs, by name: "optimiser/…", "objective/…", "divergence/…".
     optimiser: dict[str, torch.Tensor]
     #: A value for each step of the segment.
     losses: tuple[float, ...] = ()
@@ -100,17 +100,17 @@ def segment(
     group: ProcessGroup | None = None,
     sharded: bool = False,
 ) -> Snapshot:
-    """Do the steps `first` … `last` − 1 of a training and return the snapshot after them.
+    """Do the steps `first` … `last` − 1 of a training; return the snapshot after the last one done.
 
     `start` is the model after `first` steps, `optimiser` the tensors of that snapshot: None only at
     the recipe's own first step. `streams` are token ids by name, `inputs` models by role. `report`
-    is called after every step. `should_stop` is asked after every step but the last; if it returns
-    True, the snapshot of that step is returned. With a process `group` of torch, every process of it
-    calls this with the same arguments, computes its share of each step's rows, and returns the same
-    snapshot; if `sharded`, it holds a part of the weights only (`sharding.py`).
+    is called after every step. `should_stop` is called after every step but the last; if it returns
+    True, the segment ends there. With a process `group` of torch, every process of the group calls this
+    function with the same arguments, computes its share of each step's rows, and returns the same
+    snapshot; if `sharded`, a process holds a part of the weights only (`sharding.py`).
 
-    Raises TrainingDivergedError naming the step, ConfigError for a recipe that is not complete or
-    for steps that it has not, SourceError for weights that do not fit their architecture.
+    Raises TrainingDivergedError with the step's number, ConfigError for a recipe that is not complete
+    or lacks the steps, SourceError for weights that do not fit their architecture.
     """
     check(recipe, first, last)
     _check_state(recipe, optimiser, first)
@@ -137,15 +137,15 @@ def _check_state(recipe: Train, optimiser: Weights | None, first: int) -> None:
 
 
 def _carried(optimiser: Weights) -> Weights:
-    """Return the tensors that a training takes over from another: its data may be others.
+    """Return the optimiser's tensors without those of the watch, for a training that takes them over.
 
-    The loss may leap where the data change, so the watch over it begins again.
+    The data may change there and the loss leap, so the watch begins again.
     """
     return {name: t for name, t in optimiser.items() if not name.startswith("divergence/")}
 
 
 class Training:
-    """A module with its objective, optimiser, schedule and watch. Torch's flags must be pinned."""
+    """Training in progress: module, objective, optimiser, schedule, watch. Flags must be pinned."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class Training:
         group: ProcessGroup | None = None,
         sharded: bool = False,
     ) -> None:
-        """Build the module with copies of the weights, and take back the optimiser's tensors."""
+        """Build the module with copies of the weights, and load the optimiser's tensors."""
         self._recipe = recipe
         self._device = torch.device(device)
         objective, chosen = objectives.of(recipe.objective), optimisers.of(recipe.optimiser.name)
@@ -188,7 +188,7 @@ class Training:
 
     @property
     def _parts(self) -> dict[str, Any]:
-        """Everything but the weights that lives longer than a step, by name."""
+        """Name → part whose state, beside the weights, lives longer than a step."""
         return {
             "optimiser": self._optimiser,
             "objective": self._objective,
@@ -202,7 +202,7 @@ class Training:
         report: Callable[[Step], None] = ignore,
         should_stop: Callable[[], bool] = _never,
     ) -> Snapshot:
-        """Do the steps and return the snapshot after them; see `segment`."""
+        """Do the steps `first` … `last` − 1; return the snapshot after the last one; see `segment`."""
         return self.snapshot(first, self.advance(first, last, report, should_stop))
 
     def advance(
@@ -212,7 +212,7 @@ class Training:
         report: Callable[[Step], None] = ignore,
         should_stop: Callable[[], bool] = _never,
     ) -> list[Step]:
-        """Do the steps in place and return those that were done; see `segment`."""
+        """Do the steps in place; return the figures of each step that was done; see `segment`."""
         began, done = time.perf_counter(), []
         freed = began
         for number in range(first, last):
@@ -229,7 +229,7 @@ class Training:
         return done
 
     def snapshot(self, first: int, done: Sequence[Step]) -> Snapshot:
-        """Return the state after the steps that `advance` has done, the first of them `first`."""
+        """Return the state after the steps `done`, which began with number `first`, as copies."""
         return Snapshot(
             step=first + len(done),
             weights=modules.weights(self.module),
@@ -242,10 +242,10 @@ class Training:
         )
 
     def step(self, number: int) -> tuple[float, float, float]:
-        """Do one step in place; return its loss, learning rate and norm of the gradient.
+        """Do one step in place; return (loss, learning rate, norm of the gradient).
 
-        Raises TrainingDivergedError before the weights are touched. An objective that moves the
-        parameters itself has no rate and a distance for the norm, and is checked after it has moved.
+        Raises TrainingDivergedError before it changes the weights. If the objective moves parameters
+        itself, the rate is 0, the norm is a distance, and the check follows the move.
         """
         if move := getattr(self._objective, "move", None):
             loss, norm = move(number)
@@ -262,7 +262,7 @@ class Training:
         return loss, rate, norm
 
     def _backward(self, batch: Batch) -> torch.Tensor:
-        """Compute the gradients of a step's mean loss, part after part; return the loss."""
+        """Compute the gradients of a step's mean loss, part after part; return the loss, a scalar."""
         parts = self._recipe.accumulation
         rows = self._recipe.batch // parts
         bf16 = self._recipe.precision == "bfloat16"
@@ -276,14 +276,14 @@ class Training:
         return self._processes.average(self._trained, total)
 
     def _clip(self) -> torch.Tensor:
-        """Clip the gradient if the recipe says so; return its norm before."""
+        """Clip the gradient if the recipe says so; return its norm before that, a scalar."""
         if self._recipe.clip is None:
             gradients = [p.grad for p in self._trained if p.grad is not None]
             return sharding.whole(torch.nn.utils.get_total_norm(gradients))
         return sharding.whole(torch.nn.utils.clip_grad_norm_(self._trained, self._recipe.clip))
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return copies of all that the next step depends on beside the weights."""
+        """Return copies, as "optimiser/NAME", of all tensors but weights that the next step needs."""
         return {
             f"{name}/{key}": sharding.whole(tensor).to("cpu").contiguous()
             for name, part in self._parts.items()
@@ -298,7 +298,7 @@ def _check_whole(recipe: Train, sharded: bool) -> None:
 
 
 def _below(tensors: Weights, name: str) -> dict[str, torch.Tensor]:
-    """Return the tensors of one part, by the names that it gave them."""
+    """Return the tensors below "NAME/", under their names without that prefix."""
     start = f"{name}/"
     return {key.removeprefix(start): t for key, t in tensors.items() if key.startswith(start)}
 
@@ -312,12 +312,12 @@ class DivergenceWatch:
     """Moving average and variance of the loss, in float64; part of every snapshot."""
 
     def __init__(self, sigmas: float | None) -> None:
-        """Keep the limit in standard deviations; None: only numbers that are not finite end it."""
+        """Store the limit in standard deviations; None: only numbers that are not finite end it."""
         self._sigmas = sigmas
         self._count, self._mean, self._variance = 0.0, 0.0, 0.0
 
     def check(self, step: int, loss: float, norm: float) -> None:
-        """Raise TrainingDivergedError if the step must not be done; else count its loss."""
+        """Raise TrainingDivergedError for a loss or norm that ends a training; else count the loss."""
         if not math.isfinite(loss):
             raise TrainingDivergedError(step, f"the loss is {loss}")
         if not math.isfinite(norm):
@@ -331,10 +331,10 @@ class DivergenceWatch:
                 f"the loss {loss:.4f} is above {limit:.4f}, its moving average {self._mean:.4f} and "
                 f"{self._sigmas:g} standard deviations (setting divergence)",
             )
-        self._take(loss)
+        self._count_loss(loss)
 
-    def _take(self, loss: float) -> None:
-        """Count a loss: mean and variance with exponential weights, 1 / count in the beginning."""
+    def _count_loss(self, loss: float) -> None:
+        """Update mean and variance by a loss, with exponential weights, at first 1 / count."""
         self._count += 1.0
         weight = max(1.0 - DECAY, 1.0 / self._count)
         difference = loss - self._mean
@@ -342,23 +342,23 @@ class DivergenceWatch:
         self._variance = (1.0 - weight) * (self._variance + weight * difference * difference)
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return "loss": count, mean and variance, float64; nothing if the watch is off."""
+        """Return {"loss": [count, mean, variance] float64}; {} if the watch is off."""
         if self._sigmas is None:
             return {}
         statistics = [self._count, self._mean, self._variance]
         return {"loss": torch.tensor(statistics, dtype=torch.float64)}
 
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Take back what `state` returned."""
+        """Restore count, mean and variance from the result of `state`."""
         if self._sigmas is not None and "loss" in tensors:
             self._count, self._mean, self._variance = tensors["loss"].tolist()
 
 
 class Processes:
-    """One process's place in a group; alone without a group."""
+    """One process's place in a process group; without a group there is one process."""
 
     def __init__(self, group: ProcessGroup | None, rows: int) -> None:
-        """Keep a process group of torch, or None. Raises ConfigError if it cannot share `rows`."""
+        """Store a process group of torch, or None. Raises ConfigError if it cannot share `rows`."""
         self._group = group
         self._count = 1 if group is None else distributed.get_world_size(group)
         self._rank = 0 if group is None else distributed.get_rank(group)
@@ -369,16 +369,16 @@ class Processes:
             )
 
     def own(self, part: Batch) -> Batch:
-        """Return the rows of a part that this process computes: consecutive ones, by rank."""
+        """Return this process's rows of a part: consecutive rows, by rank."""
         if self._group is None:
             return part
         rows = len(next(iter(part.values()))) // self._count
         return {name: t[self._rank * rows : (self._rank + 1) * rows] for name, t in part.items()}
 
     def average(self, parameters: Sequence[torch.nn.Parameter], loss: torch.Tensor) -> torch.Tensor:
-        """Replace the gradients by their mean over all processes; return the mean loss.
+        """Replace the gradients by their mean over all processes; return the mean loss, a scalar.
 
-        They travel with the loss as one float32 vector, so each process gets the same bits. Gradients
+        Gradients and loss travel as one float32 vector, so each process gets the same bits. Gradients
         of sharded parameters are averaged already (`sharding.py`).
         """
         if self._group is None:
@@ -395,7 +395,7 @@ class Processes:
         return whole[0]
 
     def agree(self, stop: bool) -> bool:
-        """Return True in every process if it is True in any: they stop after the same step."""
+        """Return True in every process if `stop` is True in any, so that all stop after one step."""
         if self._group is None:
             return stop
         vote = torch.tensor([float(stop)])
@@ -406,7 +406,7 @@ class Processes:
 _matmul = torch.backends.cuda.matmul
 _deterministic: Any = torch.utils.deterministic
 
-#: What is pinned: name → (read it, write it, value in a training).
+#: Name of a pinned flag → (its reader, its writer, its value in a training).
 FLAGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Any]] = {
     "deterministic algorithms": (
         lambda: (
@@ -456,15 +456,15 @@ FLAGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Any]] = {
 
 
 def flags() -> dict[str, Any]:
-    """Return the present value of every flag, and the number of threads."""
+    """Return name → present value of every flag, and "threads" → the number of threads."""
     return {name: read() for name, (read, _, _) in FLAGS.items()} | {"threads": torch.get_num_threads()}
 
 
 @contextmanager
 def pinned(threads: int | None = None) -> Iterator[None]:
-    """Pin all flags, and the number of threads if it is given; restore them at the end.
+    """Pin all flags, and the number of threads if it is given, for the block; then restore them.
 
-    They are restored after an error too: one process does tasks of several runs in turn.
+    They are restored after an error, too, because one process does tasks of several runs in turn.
     """
     before = flags()
     reproducible_products()

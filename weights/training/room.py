@@ -1,7 +1,7 @@
-"""Room in memory: a bound below which an allocation that does not fit raises, instead of a kill.
+"""Room in memory: a limit at which an allocation raises an error, before the kernel kills the process.
 
-A process that fills the machine's memory is killed by the kernel, and others with it. Within `bounded`
-the process may take what is available now; a larger allocation raises `OutOfMemoryError`.
+The kernel kills a process that fills the machine's memory, and others with it. Within `bounded` the
+process can take only the memory that was available; a larger allocation raises `OutOfMemoryError`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 
 from agent_forge.runs.errors import UnavailableError
 
-#: Share of what is available that may be taken: others need some.
+#: Share of the available memory that may be taken; other processes need the rest.
 SHARE = 0.9
 #: A container's limit and use of memory (cgroup v2); the limit is "max" if there is none.
 CGROUP = Path("/sys/fs/cgroup")
@@ -26,11 +26,11 @@ KEPT_BYTES = 1 << 30
 
 
 class OutOfMemoryError(UnavailableError):
-    """The work does not fit in memory."""
+    """Work that does not fit in memory."""
 
 
 def available(cgroup: Path = CGROUP, meminfo: Path = Path("/proc/meminfo")) -> int:
-    """Return the bytes of memory that this process can still take, by machine and container."""
+    """Return how many more bytes of memory this process can take, by machine and container."""
     lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
     free_bytes = int(lines["MemAvailable"].split()[0]) << 10
     try:
@@ -50,9 +50,9 @@ def _data() -> int:
 
 @contextmanager
 def bounded() -> Iterator[None]:
-    """Bound the memory of this process for the block to what is available now.
+    """Limit the memory of this process for the block to what is available now.
 
-    Raises OutOfMemoryError for an allocation that does not fit, on the processor and on a GPU.
+    Raises OutOfMemoryError for an allocation that does not fit, on the processor or on a GPU.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     bound = _data() + int(available() * SHARE)
@@ -71,9 +71,9 @@ def bounded() -> Iterator[None]:
 
 @contextmanager
 def kept_below(limit: int = KEPT_BYTES) -> Iterator[None]:
-    """Raise OutOfMemoryError as soon as a forward pass keeps more than `limit` bytes for its gradients.
+    """Raise OutOfMemoryError as soon as a forward pass in the block keeps more than `limit` bytes.
 
-    Counted are activations, each memory once, since the last backward pass; no parameters.
+    It counts activations since the last backward pass, each memory once, and no parameters.
     """
     places: set[int] = set()
     kept_bytes = 0
@@ -99,7 +99,7 @@ def kept_below(limit: int = KEPT_BYTES) -> Iterator[None]:
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """Return True if an error says that memory was not enough, on the processor or on a GPU."""
+    """Return True if an error means too little memory, on the processor or on a GPU."""
     error_types = (MemoryError, torch.OutOfMemoryError)
     return isinstance(error, error_types) or "can't allocate memory" in str(error)
 

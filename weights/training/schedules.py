@@ -73,5 +73,5 @@ SCHEDULES = {
 
 
 def of(name: str) -> Any:
-    """Return the class of a schedule. Raises UnknownAlgorithmError."""
+    """Return the class of the schedule NAME@VERSION. Raises UnknownAlgorithmError."""
     return algorithms.find(SCHEDULES, name, "schedule")

@@ -1,11 +1,11 @@
 """Snapshots of trainings on disk: a folder each, named by the id of the snapshot's recipe.
 
     ID/model.safetensors        the weights
-    ID/optimiser.safetensors    all else that the next step depends on
-    ID/snapshot.json            stem, step, digests of both, and what the segment measured
+    ID/optimiser.safetensors    the other tensors that the next step needs
+    ID/snapshot.json            stem, step, digests of both files, and the figures of the segment
 
 A folder appears whole or not at all: it is filled under another name, synced and renamed. Snapshots
-are a cache: what is missing or damaged is made again from an earlier one.
+are a cache: a missing or damaged one is made again from an earlier one.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Snapshots:
         self.folder = folder
 
     def write(self, recipe: Train, snapshot: Snapshot) -> Facts:
-        """Write a snapshot, synced, under the id of `recipe.to(snapshot.step)`; return its facts.
+        """Write a snapshot, synced, under the id of `recipe.to(snapshot.step)`; return snapshot.json.
 
         Raises UnavailableError if the disk is full or the folder cannot be written.
         """
@@ -86,7 +86,7 @@ class Snapshots:
         return facts
 
     def read(self, recipe: Train) -> Snapshot | None:
-        """Return the snapshot after `recipe.upto` steps, copied into memory; None if there is none.
+        """Return the snapshot after `recipe.upto` steps, read into memory; None if there is none.
 
         Raises SnapshotDamagedError if a file is missing, truncated or changed.
         """
@@ -108,14 +108,14 @@ class Snapshots:
         )
 
     def files(self, recipe: Train) -> dict[str, Path]:
-        """Return name → path of the files of the snapshot after `recipe.upto` steps."""
+        """Return file name → path of the snapshot after `recipe.upto` steps, even if it is missing."""
         return {name: self.folder / recipe.id / name for name in (WEIGHTS, OPTIMISER, FACTS)}
 
     def nearest(self, recipe: Train) -> Snapshot | None:
-        """Return the latest whole snapshot of the training after at most `recipe.upto` steps.
+        """Return the training's latest whole snapshot after at most `recipe.upto` steps, else None.
 
-        Damaged ones are deleted: they are made again from an earlier one. None if no snapshot is
-        left, so that the training begins at its first step.
+        It deletes damaged snapshots, which are made again from an earlier one. None means that the
+        training begins at its first step.
         """
         for step in reversed(self.steps(recipe)):
             if step > recipe.upto:
@@ -128,15 +128,15 @@ class Snapshots:
         return None
 
     def steps(self, recipe: Train) -> list[int]:
-        """Return the steps of the training that have a snapshot here, ascending."""
+        """Return the step numbers of the training that have a snapshot here, ascending."""
         training_facts = (facts for _, facts in self._all() if facts.stem == recipe.stem)
         inside = range(recipe.first, recipe.steps + 1)
         return sorted(facts.step for facts in training_facts if facts.step in inside)
 
     def keep_newest(self, recipe: Train, spared_ids: Collection[str] = ()) -> None:
-        """Delete all snapshots of the training but the newest, and those with an id in `spared_ids`.
+        """Delete all snapshots of the training but the newest and those with an id in `spared_ids`.
 
-        To be called once the newest is recorded; an interrupted call leaves more, never less.
+        Call it once the newest is recorded. An interrupted call leaves too many, never too few.
         """
         steps = self.steps(recipe)
         for step in steps[:-1]:
@@ -145,7 +145,7 @@ class Snapshots:
                 shutil.rmtree(self.folder / id_, ignore_errors=True)
 
     def _all(self) -> Iterator[tuple[Path, Facts]]:
-        """Yield the folders of snapshots whose facts can be read."""
+        """Yield (folder, facts) of the snapshots whose facts can be read, of any training."""
         for file in sorted(self.folder.glob(f"*/{FACTS}")):
             try:
                 yield file.parent, self._facts(file.parent)
@@ -154,7 +154,7 @@ class Snapshots:
 
     @staticmethod
     def _facts(folder: Path) -> Facts:
-        """Return a snapshot's facts. Raises SnapshotDamagedError."""
+        """Return the content of a folder's snapshot.json. Raises SnapshotDamagedError."""
         try:
             return Facts.model_validate_json((folder / FACTS).read_bytes())
         except (OSError, ValidationError) as error:
@@ -162,7 +162,7 @@ class Snapshots:
 
 
 def _tensors(file: Path, expected: str) -> dict[str, torch.Tensor]:
-    """Return a file's tensors in torch's own memory. Raises SnapshotDamagedError."""
+    """Return copies of a file's tensors. Raises SnapshotDamagedError for another digest."""
     try:
         tensors = {name: tensor.clone() for name, tensor in load_file(file).items()}
     except (OSError, SafetensorError, ForgeError) as error:

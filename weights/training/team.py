@@ -1,10 +1,10 @@
-"""A segment that several processes of this machine share: this one, and members that it starts.
+"""A segment that several processes of this machine share: this process and members that it starts.
 
-    python -m weights.training.team FOLDER RANK    what a member runs
+    python -m weights.training.team FOLDER RANK    the command of a member
 
 Members get recipe, weights and streams as files of a folder and meet there. Each computes its share of
 every step's rows (`processes`) and holds all weights, or a part of them (`sharding`). A member ends
-with the process that started it; if one is killed, the segment fails and is done again.
+with the process that started it. If a process is killed, the segment fails and is done again.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from agent_forge.weights.training.loop import Snapshot, Step
 from agent_forge.weights.training.room import OutOfMemoryError, lacks_memory
 from agent_forge.weights.training.windows import Ids
 
-#: Kind of device → what carries collectives: gloo between processors, NCCL between GPUs.
+#: Kind of device → torch's backend of collectives: gloo between processors, NCCL between GPUs.
 BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
-#: Variables that name the network interface on which gloo and NCCL listen. Neither asks who connects.
+#: Variables that name the network interface on which gloo and NCCL listen, without authentication.
 INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 #: How long processes wait for one another: importing torch takes seconds, on a busy machine more.
 WAIT = timedelta(minutes=10)
@@ -78,7 +78,7 @@ def segment(
     device: str = "cpu",
     team: Team = Team(),
 ) -> Snapshot:
-    """Do some steps of a training in the processes of a team, as `loop.segment` does in one.
+    """Do the steps `first` … `last` − 1 in the processes of a team; return the snapshot after them.
 
     On GPUs, process n computes on the n-th GPU from `device` on. Raises the errors of `loop.segment`,
     and UnavailableError if a process was killed.
@@ -100,17 +100,17 @@ def segment(
             except RuntimeError as error:
                 if lacks_memory(error):
                     raise
-                raise _ended(folder, members, error) from error
+                raise _end_error(folder, members, error) from error
 
 
 def placed(device: str, rank: int) -> str:
-    """Return the device of a process: the n-th GPU from `device` on, or the processor."""
+    """Return the device of process `rank`: "cpu", or "cuda:N" with N that of `device` plus `rank`."""
     kind, _, number = device.partition(":")
     return device if kind == "cpu" else f"{kind}:{int(number or 0) + rank}"
 
 
 def check_shares(batch: int, processes: int, device: str, elsewhere: bool = False) -> None:
-    """Raise ConfigError if processes cannot share a batch, or there are fewer GPUs here."""
+    """Raise ConfigError if processes cannot share a batch, or if there are too few GPUs for them."""
     if batch % processes:
         raise ConfigError(
             f"{processes} processes cannot share a batch of {batch}: set one that is a multiple."
@@ -131,7 +131,7 @@ def _write(
     device: str,
     team: Team,
 ) -> None:
-    """Write what members need. Raises UnavailableError for a full disk."""
+    """Write recipe, models and streams into `folder` for members. Raises UnavailableError."""
     order = {
         "recipe": recipe.model_dump(mode="json"),
         "config": dict(start.config),
@@ -157,7 +157,7 @@ def _write(
 
 @contextmanager
 def _members(folder: Path, processes: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Start the other processes; kill those that are left at the end."""
+    """Yield the other processes, started for the block; kill those that still run at its end."""
     started = []
     try:
         for rank in range(1, processes):
@@ -183,7 +183,7 @@ def _members(folder: Path, processes: int) -> Iterator[list[subprocess.Popen[byt
 
 @contextmanager
 def _group(folder: Path, device: str, rank: int, processes: int) -> Iterator[ProcessGroup | None]:
-    """Join the group of all processes for the block."""
+    """Yield torch's group of all processes, which this process joins for the block."""
     meeting = f"file://{folder / MEETING}"
     # All members are on this machine. Otherwise gloo listens where the host's name points to.
     before = {name: os.environ.get(name) for name in INTERFACES}
@@ -191,7 +191,7 @@ def _group(folder: Path, device: str, rank: int, processes: int) -> Iterator[Pro
     try:
         backend = BACKENDS[device.partition(":")[0]]
         if device.startswith("cuda"):
-            torch.cuda.set_device(device)  # what shards weights takes the process' present device
+            torch.cuda.set_device(device)  # sharding takes the process' present device
         distributed.init_process_group(backend, meeting, rank=rank, world_size=processes, timeout=WAIT)
         try:
             yield distributed.group.WORLD
@@ -211,23 +211,23 @@ def _loopback() -> str:
 
 
 def _await(folder: Path, members: list[subprocess.Popen[bytes]]) -> None:
-    """Wait until every member has come to the meeting. Raises UnavailableError if one has ended.
+    """Wait until every member has started. Raises UnavailableError if one has ended.
 
-    A group waits for a process that has ended as long as for a slow one.
+    Otherwise torch's group would wait for an ended process as long as for a slow one.
     """
     until = time.monotonic() + WAIT.total_seconds()
     while not all((folder / f"{rank}.here").exists() for rank in range(1, len(members) + 1)):
         if any(member.poll() is not None for member in members):
-            raise _ended(folder, members, "one ended before the first step")
+            raise _end_error(folder, members, "one ended before the first step")
         if time.monotonic() > until:
             raise UnavailableError("the processes of the training did not start in ten minutes.")
         time.sleep(0.05)
 
 
-def _ended(folder: Path, members: list[subprocess.Popen[bytes]], error: object) -> UnavailableError:
-    """Return the error to raise when the collective of a segment has failed.
+def _end_error(folder: Path, members: list[subprocess.Popen[bytes]], error: object) -> UnavailableError:
+    """Return the error to raise when a segment's processes lost each other, by the members' ends.
 
-    A connection is closed a moment before its process can be seen to have ended.
+    It waits, because a process's connection closes a moment before its end shows.
     """
     until = time.monotonic() + ENDING
     while time.monotonic() < until and not any(member.poll() for member in members):
@@ -243,7 +243,7 @@ def _ended(folder: Path, members: list[subprocess.Popen[bytes]], error: object) 
 
 
 def member(folder: Path, rank: int) -> None:
-    """Carry out one member's share of a segment."""
+    """Carry out the segment in `folder` as the process `rank`; its snapshot is dropped."""
     order = json.loads((folder / ORDER).read_text("utf-8"))
     optimiser = load_file(folder / OPTIMISER) if (folder / OPTIMISER).exists() else None
     torch.set_num_threads(order["threads"])

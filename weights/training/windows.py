@@ -2,15 +2,15 @@
 
 One numpy generator with the training's key serves a training from its first step on. A reader that
 begins at step n draws the rows of the steps before and drops them (measured: 0.02 ms a step of 16
-rows), so the rows of step n depend on nothing else.
+rows). So the rows of step n depend on key and n only.
 
-Trajectories are texts that a model wrote after two forms of a beginning. A training reads streams that
-its recipe names by digest, so a set of trajectories is one stream:
+A trajectory is a model's reply with two forms of its beginning. A recipe names streams by digest, so a
+set of trajectories is one stream:
 
-    number of the prompt, tokens of the prompted beginning, of the plain one, of the reply,
+    the prompt's number, the lengths of prompted beginning, plain beginning and reply, in tokens,
     then the ids of all three; and so on for every trajectory
 
-The prompted beginning is what the writer read; the plain one is what the trained model reads instead.
+The writer read the prompted beginning; the trained model reads the plain one instead.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def stream_digest(ids: Ids) -> str:
 
 
 def seeded(seed: int, purpose: str) -> np.random.Generator:
-    """Return a random generator for one purpose only; draws for other purposes do not change it."""
+    """Return a generator keyed by seed and purpose; draws for other purposes do not change it."""
     key = int.from_bytes(hashlib.sha256(f"cognate/{seed}/{purpose}".encode()).digest()[:16], "big")
     return np.random.Generator(np.random.Philox(key=key))
 
@@ -46,7 +46,7 @@ def seeded(seed: int, purpose: str) -> np.random.Generator:
 def drawn(
     recipe: Train, step: int, edges: NDArray[np.float64], items: Sequence[Sequence[T]]
 ) -> Iterator[T]:
-    """Yield items of streams without end, drawn for a step; `edges`: cumulative weights of streams."""
+    """Yield random items without end, keyed by the step; `edges`: cumulative shares of the streams."""
     draws = seeded(recipe.seed, f"{recipe.purpose}/{step}")
     while True:
         for of, which in draws.random((recipe.batch, 2)):
@@ -55,7 +55,7 @@ def drawn(
 
 
 class Windows:
-    """Rows of `context` + 1 token ids: each from a stream drawn by share, at a random place."""
+    """Source of rows of `context` + 1 token ids; each is at a random place of a stream, by share."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Windows:
         context: int,
         key: tuple[int, str],
     ) -> None:
-        """Keep the streams. `key` is seed and purpose. Raises DataError if a stream is too short."""
+        """Store the streams. `key` is (seed, purpose). Raises DataError if a stream is too short."""
         self._names = sorted(shares)
         total = sum(shares.values())
         self._shares = [shares[name] / total for name in self._names]
@@ -84,7 +84,7 @@ class Windows:
         self._next = 0
 
     def _draw(self) -> list[tuple[int, int]]:
-        """Return the next step's rows as (stream, place of the first token)."""
+        """Return the next step's rows as (stream's number, place of the first token); advance."""
         self._next += 1
         return [
             (int(i), int(self._rng.integers(0, len(self._streams[int(i)]) - self._context - 1)))
@@ -92,7 +92,7 @@ class Windows:
         ]
 
     def rows(self, step: int) -> NDArray[np.int64]:
-        """Return [batch, context + 1] token ids: the rows of a step."""
+        """Return the token ids of a step's rows, [batch, context + 1] int64."""
         if step < self._next:
             self._restart()
         while self._next < step:
@@ -102,8 +102,8 @@ class Windows:
         return np.stack(rows).astype(np.int64)
 
 
-#: Streams of a bake's data that hold trajectories: after the prompt, and after other prompts. All
-#: other streams are ordinary text.
+#: Streams of a bake's data that hold trajectories, after the prompt and after other prompts. All other
+#: streams are ordinary text.
 BAKED, OTHERS = "bake/trajectories", "bake/others"
 #: Numbers before the ids of a trajectory.
 HEADER = 4
@@ -111,7 +111,7 @@ HEADER = 4
 
 @dataclass(frozen=True)
 class Trajectory:
-    """A reply, and the two beginnings that it is read after: ids [tokens] int32 each."""
+    """A reply, and the two beginnings before it: ids, [tokens] int32 each."""
 
     #: Number of the prompt, from 0.
     prompt: int
@@ -121,12 +121,12 @@ class Trajectory:
 
     @property
     def length(self) -> int:
-        """Tokens of the longer of the two sequences."""
+        """Tokens of the reply and the longer beginning."""
         return max(len(self.prompted), len(self.plain)) + len(self.reply)
 
 
 def pack(trajectories: Iterable[Trajectory]) -> Ids:
-    """Return trajectories as one stream of int32."""
+    """Return the trajectories as one int32 stream, which `unpack` reads."""
     parts: list[Ids] = [np.zeros(0, np.int32)]
     for trajectory in trajectories:
         sizes = (

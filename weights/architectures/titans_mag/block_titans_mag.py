@@ -28,7 +28,7 @@ class Sight:
 
 
 def rotary(positions: torch.Tensor, size: int, theta: float) -> Rotary:
-    """Return cosines and sines [batch, tokens, size] of positions [batch, tokens]."""
+    """Return (cosines, sines), [batch, tokens, size] float32 each, of positions [batch, tokens]."""
     powers = torch.arange(0, size, 2, device=positions.device, dtype=torch.float32) / size
     angles = positions[..., None].float() * theta**-powers
     angles = torch.cat([angles, angles], dim=-1)
@@ -38,7 +38,7 @@ def rotary(positions: torch.Tensor, size: int, theta: float) -> Rotary:
 def apply_rotary_pos_emb(
     query: torch.Tensor, key: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rotate queries and keys [batch, heads, tokens, size] by their positions."""
+    """Return (query, key), [batch, heads, tokens, size] each, rotated by their positions."""
 
     def rotated(x: torch.Tensor) -> torch.Tensor:
         first, second = x.chunk(2, dim=-1)
@@ -77,7 +77,7 @@ class TitansMagAttention(nn.Module):
         real: torch.Tensor | None,
         state: BlockState | None,
     ) -> torch.Tensor:
-        """Return the block's change of the stream, [batch, tokens, width]; bring `state` up to date."""
+        """Return the block's change of the stream, [batch, tokens, width]; update `state`."""
         persistent_pair = self._persistent(x)
         query, key, value = (self._heads(proj(x)) for proj in (self.q_proj, self.k_proj, self.v_proj))
         plain, (query, key) = query, apply_rotary_pos_emb(query, key, *position_embeddings)
@@ -93,11 +93,11 @@ class TitansMagAttention(nn.Module):
         return self.o_proj(output.transpose(1, 2).flatten(2))
 
     def _heads(self, x: torch.Tensor) -> torch.Tensor:
-        """Return [batch, heads, tokens, size] of [batch, tokens, width]."""
+        """Return [batch, tokens, width] split into heads, [batch, heads, tokens, size]."""
         return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
 
     def _persistent(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """Return keys and values of the persistent tokens for each row; None without any."""
+        """Return (keys, values) of the persistent tokens for each row; None if there are none."""
         if not self.config.persistent_tokens:
             return None
         tokens = self.persistent[None].to(x.dtype)
@@ -107,7 +107,7 @@ class TitansMagAttention(nn.Module):
     def _windowed(
         self, key: torch.Tensor, value: torch.Tensor, state: BlockState
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return keys and values with those of the window before, and keep the window's last."""
+        """Return (keys, values) after those of the last window; store the newest ones in `state`."""
         if state.key is not None and state.value is not None:
             key = torch.cat([state.key, key], dim=2)
             value = torch.cat([state.value, value], dim=2)
@@ -128,7 +128,7 @@ class TitansMagAttention(nn.Module):
         """Return attention's output [batch, heads, tokens, size].
 
         Persistent tokens have no position: their logits come from queries that are not rotated. So
-        queries and keys are two vectors side by side, of which one is zero in each key.
+        queries and keys are two vectors side by side, and one of a key's vectors is zero.
         """
         if persistent_pair is not None:
             query = torch.cat([query, plain], dim=-1)
@@ -158,12 +158,12 @@ class TitansMagMLP(nn.Module):
         self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the block's change of the stream."""
+        """Return the MLP's change of the stream, [batch, tokens, width]."""
         return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
 
 
 class TitansMagBlock(GradientCheckpointingLayer):
-    """A pre-norm block."""
+    """A pre-norm block: attention with memory, then an MLP."""
 
     def __init__(self, config: TitansMagConfig) -> None:
         """Make the parameters."""

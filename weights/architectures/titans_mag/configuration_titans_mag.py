@@ -51,14 +51,14 @@ DEFAULTS: dict[str, Any] = {
 class TitansMagConfig(PretrainedConfig):
     """Settings of a titans_mag model.
 
-    `sliding_window`: tokens that attention sees, the own one included. `persistent_tokens`: learned
-    vectors of each block that attention always sees. `memory`: "linear", "two-layer" or "none";
+    `sliding_window`: how many tokens a token's attention sees, itself included. `persistent_tokens`:
+    learned vectors of each block that attention always sees. `memory`: "linear", "two-layer" or "none";
     `memory_chunk`: tokens whose gradients are taken at the same weights; `memory_width`: hidden units
     of a head's two-layer memory; `memory_step`: the largest inner learning rate; `memory_bound`: the
     largest norm of a token's inner gradient. `gate`: "sum" adds the gated memory to attention's
     output, "product" multiplies both. `convolution`: tokens that the causal convolution of the memory's
     inputs covers. `recursions`: how often the blocks are applied, with the same weights; with `halting`
-    each token learns how much every application counts.
+    the model learns how much each application counts for a token.
     """
 
     model_type = "titans_mag"
@@ -89,14 +89,14 @@ class TitansMagConfig(PretrainedConfig):
         use_cache: bool
 
     def __init__(self, *, tie_word_embeddings: bool = True, **settings: Any) -> None:
-        """Set and check the settings; those that are left out are `DEFAULTS`. Raises ValueError."""
+        """Set and check the settings; missing ones are those of `DEFAULTS`. Raises ValueError."""
         for name, default in DEFAULTS.items():
             setattr(self, name, settings.pop(name, default))
         self._check_settings()
         super().__init__(**{"tie_word_embeddings": tie_word_embeddings, **settings})
 
     def _check_settings(self) -> None:
-        """Raise ValueError naming a setting that no model can have."""
+        """Raise ValueError, with the setting's name, for a value that no model can have."""
         for name, choices in (("memory", MEMORIES), ("gate", GATES)):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} is one of {', '.join(choices)}")

@@ -10,7 +10,7 @@ from .configuration_titans_mag import TitansMagConfig
 from .neural_memory import Rates, begin, read
 from .state_titans_mag import BlockState
 
-#: What the learned rates of a memory begin with, as logits: gate, step size, momentum, forgetting.
+#: First values of a memory's learned rates, as logits: gate, step size, momentum, forgetting.
 RATES = (0.0, 0.0, 0.0, -6.0)
 
 
@@ -18,7 +18,7 @@ class TitansMagRMSNorm(nn.RMSNorm):
     """RMSNorm, computed in float32."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Normalise the last dimension."""
+        """Return x, normalised over its last dimension, in its shape and dtype."""
         assert self.eps is not None
         wide = x.float()
         scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
@@ -26,7 +26,7 @@ class TitansMagRMSNorm(nn.RMSNorm):
 
 
 class NeuralMemory(nn.Module):
-    """Neural memory of a block: projections, convolution and rates; `neural_memory` has the rule."""
+    """Neural memory of a block: projections, convolution, rates. `neural_memory` has its rule."""
 
     def __init__(self, config: TitansMagConfig) -> None:
         """Make the parameters; the network begins as zeros if it is linear."""
@@ -49,10 +49,10 @@ class NeuralMemory(nn.Module):
     def forward(
         self, x: torch.Tensor, real: torch.Tensor | None, state: BlockState | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Read tokens [batch, tokens, width]; return memory [batch, heads, tokens, size] and gate.
+        """Return (memory's answer [batch, heads, tokens, size], gate [batch, heads, tokens, 1]).
 
-        The gate is [batch, heads, tokens, 1]. `state` is brought up to date. Padding on the left is
-        moved to the right, so that chunks begin with a text's first token.
+        `x` is [batch, tokens, width]. It updates `state`. It moves padding from the left to the right,
+        so that chunks begin with a text's first token.
         """
         first = state is None or state.memory is None
         shift, lengths = None, None
@@ -79,7 +79,7 @@ class NeuralMemory(nn.Module):
         lengths: torch.Tensor | None,
         state: BlockState | None,
     ) -> torch.Tensor:
-        """Return what the memory answers, [batch, heads, tokens, size] float32."""
+        """Return the memory's answers, [batch, heads, tokens, size] float32; update `state`."""
         rows = projected.shape[0]
         if real is not None:
             projected = projected * real[..., None]
@@ -105,7 +105,7 @@ class NeuralMemory(nn.Module):
         return answer
 
     def _initial(self, like: torch.Tensor) -> list[torch.Tensor]:
-        """Return the network's matrices before the first token, [heads, out, in]."""
+        """Return the network's matrices before the first token, [heads, out, in] float32 each."""
         if self.config.memory == "linear":
             return [torch.zeros(self.heads, self.size, self.size, device=like.device)]
         first = self.initial_first.float().unflatten(0, (self.heads, self.config.memory_width))
@@ -114,7 +114,7 @@ class NeuralMemory(nn.Module):
     def _convolved(
         self, x: torch.Tensor, lengths: torch.Tensor | None, state: BlockState | None
     ) -> torch.Tensor:
-        """Return each token's causal mean over the last tokens by channel, after SiLU."""
+        """Return SiLU of the causal convolution by channel, in the shape of `x`; update `state`."""
         back = self.config.convolution - 1
         before = state.tail if state is not None else None
         if before is None:
@@ -133,7 +133,7 @@ class NeuralMemory(nn.Module):
 
 
 def _moved(x: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
-    """Return rows [batch, tokens, …] moved to the left by `shift` [batch], zeros behind."""
+    """Return rows [batch, tokens, …] moved to the left by `shift` [batch], with zeros at the end."""
     at = torch.arange(x.shape[1], device=x.device)[None] + shift[:, None]
     inside = (at >= 0) & (at < x.shape[1])
     at = at.clamp(0, x.shape[1] - 1)

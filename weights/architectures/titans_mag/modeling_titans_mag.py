@@ -5,11 +5,11 @@ Behrouz, Zhong, Mirrokni 2025, "Titans: Learning to Memorize at Test Time", arXi
 attention over a window and the block's persistent tokens, with a memory that has read all tokens.
 
 With `recursions` T > 1 the blocks are applied T times with the same weights, each time to the state so
-far plus the embeddings. This takes over the refinement of a latent state from "Less is More: Recursive
-Reasoning with Tiny Networks" (arXiv 2510.04871), which is no language model, as depth: causally.
-With `halting`, each application says with which probability a token stops there (Graves 2016, "Adaptive
+far plus the embeddings. This refinement of a latent state is that of "Less is More: Recursive Reasoning
+with Tiny Networks" (arXiv 2510.04871), here causal, because that paper has no language model.
+With `halting`, each application gives the probability that a token stops there (Graves 2016, "Adaptive
 Computation Time", arXiv 1603.08983, without its penalty), and a token's state is the mean over its
-applications. All of them are computed.
+applications. All applications are computed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .state_titans_mag import TitansMagCache
 
 @dataclass
 class TitansMagOutput(ModelOutput):
-    """Loss of labels, logits [batch, tokens, vocabulary], and the state, if they were asked for."""
+    """Output of a pass: logits [batch, tokens, vocabulary]; loss and cache if they were asked for."""
 
     loss: torch.Tensor | None = None
     logits: torch.Tensor | None = None
@@ -39,7 +39,7 @@ class TitansMagOutput(ModelOutput):
 
 
 class TitansMagPreTrainedModel(PreTrainedModel):
-    """Weights and their initialisation."""
+    """Base of the titans_mag models: their initialisation, and what transformers asks of a model."""
 
     config: TitansMagConfig
     config_class = TitansMagConfig
@@ -52,7 +52,7 @@ class TitansMagPreTrainedModel(PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Draw the first weights of a module."""
+        """Draw the first weights of a module, in place."""
         std = self.config.initializer_range
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=std)
@@ -92,10 +92,10 @@ class TitansMagModel(TitansMagPreTrainedModel):
         position_ids: torch.Tensor | None = None,
         cache: TitansMagCache | None = None,
     ) -> torch.Tensor:
-        """Return the states [batch, tokens, width] of embeddings of that shape.
+        """Return the last hidden states, [batch, tokens, width], of embeddings `x` of that shape.
 
         `attention_mask` [batch, tokens so far] is 0 for padding, which must be on the left if there is
-        a cache. `position_ids` say, without a mask and a cache, where texts begin that share a row.
+        a cache. Without mask and cache, `position_ids` tell where texts that share a row begin.
         """
         if attention_mask is not None and attention_mask.dim() != 2:
             raise ValueError("titans_mag models take masks [batch, tokens]: the memory reads in order")
@@ -108,7 +108,7 @@ class TitansMagModel(TitansMagPreTrainedModel):
     def _applied(
         self, x: torch.Tensor, mask: torch.Tensor | None, cache: TitansMagCache | None
     ) -> torch.Tensor:
-        """Apply the blocks, as often as the config says, and the final norm."""
+        """Return the states after all applications of the blocks and the final norm, shaped as `x`."""
         sight = self._sight(x, mask, cache)
         embedded, states = x, []
         for turn in range(self.config.recursions):
@@ -120,7 +120,7 @@ class TitansMagModel(TitansMagPreTrainedModel):
         return self.norm(self._halted(states) if self.config.halting else x)
 
     def _halted(self, states: list[torch.Tensor]) -> torch.Tensor:
-        """Return each token's mean state over the applications, by its halting probabilities."""
+        """Return each token's mean of `states`, weighted by its halting probabilities."""
         left, mean = torch.ones_like(states[0][..., :1]), torch.zeros_like(states[0])
         for number, state in enumerate(states):
             last = number == len(states) - 1
@@ -129,7 +129,7 @@ class TitansMagModel(TitansMagPreTrainedModel):
         return mean
 
     def _sight(self, x: torch.Tensor, mask: torch.Tensor | None, cache: TitansMagCache | None) -> Sight:
-        """Return positions, visible tokens and padding of a pass; tell the cache of its tokens."""
+        """Return positions, visible tokens and padding of a pass; count its tokens in the cache."""
         tokens = x.shape[1]
         past = cache.seen if cache is not None else 0
         window = min(past, self.config.sliding_window - 1)
@@ -156,10 +156,10 @@ class TitansMagModel(TitansMagPreTrainedModel):
 def _packed(
     positions: torch.Tensor,
 ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor, tuple[torch.Tensor, ...]] | None:
-    """Return how texts that share rows become rows of their own; None if none do.
+    """Return (sources of new tokens, mask, places of old tokens) for a row a text; None if it is so.
 
-    A text begins where the position is not one more than that before. Returned are the (row, place) of
-    each token of the new rows, their mask [texts, longest], and the (text, place) of each old token.
+    A text begins where a position is not the previous one plus 1. The parts are (row, place) of each
+    token of the new rows, their mask [texts, longest], and (text, place) of each old token.
     """
     starts = torch.ones_like(positions, dtype=torch.bool)
     starts[:, 1:] = positions[:, 1:] != positions[:, :-1] + 1
@@ -202,7 +202,7 @@ class TitansMagForCausalLM(TitansMagPreTrainedModel, GenerationMixin):
         logits_to_keep: int | torch.Tensor = 0,
         **options: Any,
     ) -> TitansMagOutput:
-        """Return logits of the last `logits_to_keep` tokens (0: all), and the loss of labels.
+        """Return logits of the last `logits_to_keep` tokens (0: all), and the loss if there are labels.
 
         With `use_cache` the output has a state that the next pass takes as `cache`.
         """
@@ -222,7 +222,7 @@ class TitansMagForCausalLM(TitansMagPreTrainedModel, GenerationMixin):
 
     @classmethod
     def _supports_default_dynamic_cache(cls) -> bool:
-        """Return False: the state is of a class of its own, which the first pass makes."""
+        """Return False: the first pass makes the state, of the class TitansMagCache."""
         return False
 
     def prepare_inputs_for_generation(
@@ -234,7 +234,7 @@ class TitansMagForCausalLM(TitansMagPreTrainedModel, GenerationMixin):
         logits_to_keep: int | torch.Tensor = 1,
         **options: Any,
     ) -> dict[str, Any]:
-        """Return the inputs of a pass over the tokens that the state has not read."""
+        """Return the arguments of `forward` for the tokens that the cache has not read."""
         if cache is not None:
             input_ids = input_ids[:, cache.seen :]
         return {
@@ -248,7 +248,7 @@ class TitansMagForCausalLM(TitansMagPreTrainedModel, GenerationMixin):
     def _update_model_kwargs_for_generation(
         self, outputs: Any, model_kwargs: dict[str, Any], *args: Any, **options: Any
     ) -> dict[str, Any]:
-        """Return the arguments of the next pass, with the state."""
+        """Return the arguments of the next pass, with the cache of `outputs`."""
         arguments = super()._update_model_kwargs_for_generation(outputs, model_kwargs, *args, **options)
         return {**arguments, "cache": outputs.cache}
 

@@ -1,4 +1,4 @@
-"""Neural memory: a small network per head whose weights are learned while a text is read.
+"""Neural memory: a small network per head that learns its weights while it reads a text.
 
 Behrouz, Zhong, Mirrokni 2025, "Titans: Learning to Memorize at Test Time", arXiv 2501.00663, section 3.
 For keys k, values v and the loss ℓ(M; k, v) = ½‖M(k) − v‖²:
@@ -7,14 +7,13 @@ For keys k, values v and the loss ℓ(M; k, v) = ½‖M(k) − v‖²:
     M_t = (1 − α_t) M_{t−1} + S_t                forgetting α
     y_t = M_t(q_t)
 
-θ, η and α depend on the token. The gradient is taken at the weights that the chunk of the token began
-with (section 3.2), so a chunk is a few matrix products: with p_t = Π (1 − α), m_t = Π η,
+θ, η and α depend on the token. The gradient is taken at the weights at the beginning of the token's
+chunk (section 3.2), so a chunk is a few matrix products: with p_t = Π (1 − α), m_t = Π η,
 
     M_t = p_t M_0 + c_t S_0 − Σ_s W_ts θ_s g_s,   W_ts = Σ_{s ≤ j ≤ t} (p_t / p_j) (m_j / m_s)
 
-and every g_s is an outer product for each matrix of the network. The norm of a token's gradient is
-bounded: it is scaled down to `bound` where it is larger. It is computed in the dtype that
-it is given: float32 in models.
+and every g_s is an outer product for each matrix of the network. A token's gradient is scaled down to
+the norm `bound` if its norm is larger. All is computed in the dtype of the inputs, float32 in models.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ Network = list[torch.Tensor]
 
 @dataclass
 class Rates:
-    """Logarithms of what a chunk's tokens keep, and their step sizes, all [batch, heads, tokens]."""
+    """Rates of tokens: step size, log of momentum and of keeping, [batch, heads, tokens] each."""
 
     step: torch.Tensor
     log_momentum: torch.Tensor
     log_keep: torch.Tensor
-    #: 1 for a token that is read, 0 for padding: it changes nothing. None: all are read.
+    #: 1 for a token that is read, 0 for padding, which changes nothing. None: all are read.
     real: torch.Tensor | None = None
 
     def part(self, first: int, last: int) -> Rates:
-        """Return the rates of some tokens."""
+        """Return the rates of the tokens `first` … `last` − 1."""
         step, momentum, keep = (
             rate[..., first:last] for rate in (self.step, self.log_momentum, self.log_keep)
         )
@@ -51,7 +50,7 @@ class Rates:
 class MemoryState:
     """State of a memory between tokens."""
 
-    #: Weights, their momenta, and the weights that the running chunk began with.
+    #: Weights, their momenta, and the weights at the beginning of the current chunk.
     weights: Network
     momenta: Network
     anchor: Network
@@ -59,7 +58,7 @@ class MemoryState:
     count: torch.Tensor
 
     def selected(self, rows: torch.Tensor) -> MemoryState:
-        """Return a copy with these rows of the batch."""
+        """Return a copy with these rows of the batch, in this order."""
         weights, momenta, anchor = (
             [tensor[rows] for tensor in part] for part in (self.weights, self.momenta, self.anchor)
         )
@@ -83,11 +82,11 @@ def read(
     bound: float,
     lengths: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, MemoryState]:
-    """Read tokens; return what the memory answers, [batch, heads, tokens, size], and the state.
+    """Return (answers [batch, heads, tokens, size], new state) after reading tokens.
 
-    `query`, `key`, `value` are [batch, heads, tokens, size]. `lengths` are the rows' real
-    tokens, [batch], if padding follows them; only the memory of a new text may be given padding. Rows
-    that are at different places of their chunks are read token by token.
+    `query`, `key`, `value` are [batch, heads, tokens, size]. `lengths`, [batch], are the rows' numbers
+    of real tokens if padding follows them; only a new text may have padding. Rows at different places
+    of their chunks are read token by token.
     """
     total, count = query.shape[2], state.count
     first = int(count[0])
@@ -113,7 +112,7 @@ def read(
 
 
 def _anchored(state: MemoryState, fresh: torch.Tensor) -> MemoryState:
-    """Return the state with the present weights as anchor of the rows that begin a chunk."""
+    """Return the state with the present weights as anchor in the rows where `fresh` is True."""
     pairs = zip(state.weights, state.anchor, strict=True)
     where = fresh[:, None, None, None]
     anchor = [torch.where(where, now, before) for now, before in pairs]
@@ -128,7 +127,7 @@ def _chunk(
     rates: Rates,
     bound: float,
 ) -> tuple[torch.Tensor, MemoryState]:
-    """Read tokens of one chunk."""
+    """Return (answers [batch, heads, tokens, size], new state) after tokens of one chunk."""
     keep, carry, write, momentum_end = _decays(rates)
     inputs, errors = surprise(state.anchor, key, value, bound)
     activations, weights, momenta = query, [], []
@@ -152,7 +151,7 @@ def _chunk(
 def surprise(
     network: Network, key: torch.Tensor, value: torch.Tensor, bound: float
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Return inputs x and errors e of each matrix: the gradient of ℓ by the matrix is e xᵀ.
+    """Return (inputs x, errors e) of each matrix of the network; its gradient of ℓ is e xᵀ.
 
     The gradient of each token is scaled down to the norm `bound` if it is larger.
     """
@@ -172,9 +171,9 @@ def surprise(
 
 
 def _decays(rates: Rates) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return p_t and c_t, [..., tokens, 1], W_ts, [..., tokens, tokens], and the last momentum's share.
+    """Return (p_t and c_t [..., tokens, 1], W_ts [..., tokens, tokens], shares [..., 1 + tokens]).
 
-    That share, [..., 1 + tokens], is of S_0 and of each token's step in S at the end.
+    The shares are those of S_0 and of each token's step in S at the end of the chunk.
     """
     log_decay, carried = rates.log_keep.cumsum(-1), rates.log_momentum.cumsum(-1)
     later = torch.ones(
@@ -190,6 +189,6 @@ def _decays(rates: Rates) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, tor
 
 
 def _ratios(logarithm: torch.Tensor, later: torch.Tensor) -> torch.Tensor:
-    """Return exp(l_t − l_s) where t is s or later, else 0."""
+    """Return exp(l_t − l_s) where t is s or later, else 0, [..., tokens t, tokens s]."""
     difference = logarithm[..., :, None] - logarithm[..., None, :]
     return difference.masked_fill(~later, -torch.inf).exp()

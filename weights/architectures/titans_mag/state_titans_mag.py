@@ -21,7 +21,7 @@ class BlockState:
     tail: torch.Tensor | None = None
 
     def selected(self, rows: torch.Tensor) -> BlockState:
-        """Return a copy with these rows of the batch."""
+        """Return a copy with these rows of the batch, in this order."""
         key, value, tail = (
             None if tensor is None else tensor[rows] for tensor in (self.key, self.value, self.tail)
         )
@@ -36,19 +36,19 @@ class TitansMagCache:
     def __init__(self, applications: int) -> None:
         """Begin without tokens."""
         self.layers = [BlockState() for _ in range(applications)]
-        #: Tokens read, padding included, and 1 for those of the window that are real.
+        #: Number of tokens read, padding included; and 1 for real tokens of the window, 0 for padding.
         self.seen = 0
         self.real: torch.Tensor | None = None
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Return the tokens read, padding included."""
+        """Return the number of tokens read, padding included."""
         return self.seen
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """Keep these rows of the batch, in this order."""
+        """Replace the state by that of these rows of the batch, in this order."""
         self.layers = [layer.selected(indices) for layer in self.layers]
         self.real = None if self.real is None else self.real[indices]
 
     def reorder_cache(self, beam_idx: torch.Tensor) -> None:
-        """Put the rows of beams in another order."""
+        """Replace the state by that of these rows: the beams that a beam search goes on with."""
         self.batch_select_indices(beam_idx)

@@ -1,1 +1,1 @@
-"""Error feedback of the codecs: grams of a layer's inputs, and what makes up for a rounding error."""
+"""Error feedback of the codecs: grams of a layer's inputs, and the correction of rounding errors."""

@@ -1,8 +1,8 @@
 """Collection of grams: the mean of x xᵀ over the inputs x of each linear layer of a model.
 
 A forward hook on each layer adds up xᵀ x of its inputs in float64, window by window, so the same
-windows give the same grams on one machine. A gram takes 8 · columns² bytes; `names` bounds how many
-there are at a time. A head that is the embedding (tied) has its gram under the embedding's name.
+windows give the same grams on one machine. A gram takes 8 · columns² bytes; `names` limits how many
+there are at a time. The gram of a tied head has the embedding's name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agent_forge.runs.errors import ConfigError, NotFiniteError
 
 
 class Grams:
-    """Sums of x xᵀ by the name of the layer's weight."""
+    """Collector of the sums of x xᵀ, by the name of the layer's weight."""
 
     def __init__(
         self, module: torch.nn.Module, names: Collection[str] | None, diagonal: bool = False
@@ -32,7 +32,7 @@ class Grams:
         self._counts: dict[str, int] = {}
         self._hooks: list[RemovableHandle] = []
         self._diagonal = diagonal
-        #: The last input and its product: query, key and value layers have one input in common.
+        #: The last input and its product, because query, key and value layers share their input.
         self._last: tuple[torch.Tensor, torch.Tensor] | None = None
         for layer in module.modules():
             if not isinstance(layer, torch.nn.Linear):
@@ -68,7 +68,7 @@ class Grams:
         self._last = None
 
     def means(self) -> dict[str, torch.Tensor]:
-        """Return the grams of layers that had inputs, in order of name. Raises NotFiniteError."""
+        """Return name → mean of x xᵀ, float64, of layers that had inputs. Raises NotFiniteError."""
         means = {n: s for n, s in sorted(self._sums.items()) if self._counts[n]}
         for name, total in means.items():
             total /= self._counts[name]  # in place: a model's grams take as much as its weights
@@ -84,9 +84,9 @@ def grams(
 ) -> dict[str, torch.Tensor]:
     """Return name of a layer's weight → its gram, [columns, columns] float64.
 
-    `module` is called with each window, [tokens], or batch of windows, [windows, tokens], in order;
-    layers that no window reaches are left out. Raises ConfigError without windows or for a name that
-    is no linear layer's, NotFiniteError.
+    It calls `module` with each window, [tokens], or batch of windows, [windows, tokens], in order.
+    Layers that no window reaches are left out. Raises ConfigError without windows or for a name that
+    no linear layer has, NotFiniteError.
     """
     return _collected(Grams(module, names), module, windows, lambda count: None)
 
@@ -98,7 +98,7 @@ def squares(
 ) -> dict[str, torch.Tensor]:
     """Return name of a layer's weight → the diagonal of its gram, [columns] float64.
 
-    `after` is called with the number of windows that are done. Raises as `grams` does.
+    `after` is called with the number of finished windows. Raises the errors of `grams`.
     """
     return _collected(Grams(module, None, diagonal=True), module, windows, after)
 
@@ -126,10 +126,10 @@ def _collected(
 
 
 def token_counts(windows: Sequence[NDArray[np.int64]], vocabulary: int) -> torch.Tensor:
-    """Return how often each token stands in windows, plus one, [vocabulary] float64.
+    """Return how often each token occurs in the windows, plus one, [vocabulary] float64.
 
-    That is how much the rows of an embedding, and of a head, matter. Raises ConfigError for ids that
-    are not below `vocabulary`.
+    The counts weigh the rows of an embedding and of a head. Raises ConfigError for ids that are not
+    below `vocabulary`.
     """
     ids = np.concatenate([*windows, np.zeros(0, np.int64)])
     if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < vocabulary:

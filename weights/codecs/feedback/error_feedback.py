@@ -1,10 +1,10 @@
-"""Error feedback: each column's rounding error is made up for by the columns that are not rounded yet.
+"""Error feedback: the columns that are not yet rounded make up for each column's rounding error.
 
 GPTQ (Frantar et al. 2023, arXiv 2210.17323, algorithm 1). Rounding of column j to q_j leaves the
 error e = (w_j − q_j) / U_jj; the later columns k become w_k − e U_jk, where H⁻¹ = Uᵀ U is the
-Cholesky decomposition of the inverse of the damped gram H. That is the least-squares answer of the
-later columns to the error, in tr((W − Q) H (W − Q)ᵀ). Columns are updated at once within a block,
-and beyond it by one matrix product a block (section 3.3, step 2).
+Cholesky decomposition of the inverse of the damped gram H. With these changes the later columns make
+tr((W − Q) H (W − Q)ᵀ) least. Columns are updated immediately within a block, and beyond it by one
+matrix product a block (section 3.3, step 2).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Quantise = Callable[[int, torch.Tensor], torch.Tensor]
 
 
 def inverse_factor(gram: torch.Tensor, damping: float) -> torch.Tensor:
-    """Return U, upper triangular float64, with Uᵀ U the inverse of the damped gram.
+    """Return U, upper triangular [columns, columns] float64, with Uᵀ U the inverse of the damped gram.
 
-    `damping` times the mean of the diagonal is added to the diagonal; ten times more as long as
-    rounding makes the gram not positive definite. A gram of zeros counts as the identity.
-    Raises ConfigError if no damping helps: such a matrix is no gram.
+    `damping` times the mean of the diagonal is added to the diagonal. If the sum is not positive
+    definite, by rounding, damping is made ten times larger, in `TRIES` tries at most. A gram of zeros
+    counts as the identity. Raises ConfigError if no damping helps: such a matrix is no gram.
     """
     mean = float(gram.diagonal().mean())
     identity = torch.eye(len(gram), dtype=torch.float64)
@@ -54,12 +54,12 @@ def fed_back(
     block: int = BLOCK,
     ordered: bool = False,
 ) -> torch.Tensor:
-    """Return what `quantise` made of the columns, [rows, columns].
+    """Return the quantised columns with error feedback, [rows, columns] in the dtype of `matrix`.
 
-    `matrix` is float32 or float64; all but the factor is computed in its dtype, and returned in it.
-    `quantise` is called for each column once, and keeps its codes itself: from the first to the last
-    or, if `ordered`, from the column with the largest inputs to that with the smallest, so that the
-    errors that matter most have the most columns left to answer them. Raises ConfigError.
+    `matrix` is float32 or float64; all but the factor is computed in that dtype. `quantise` is called
+    once for each column, and stores the codes itself. The order is from the first column to the last
+    or, if `ordered`, from the column with the largest inputs to that with the smallest. Then the most
+    columns are left to make up for the gravest errors. Raises ConfigError.
     """
     if ordered:
         order = torch.sort(gram.diagonal(), descending=True, stable=True).indices

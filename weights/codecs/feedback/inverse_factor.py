@@ -1,7 +1,7 @@
 """The factor that error feedback needs (GPTQ, arXiv 2210.17323, section 3.3), in one order of sums.
 
-`error_feedback.inverse_factor` has the same U by LAPACK, whose last bits are others: codecs that have
-landed with one of the two keep it, because a factor of other bits can change what they write.
+`error_feedback.inverse_factor` computes the same U by LAPACK, with other last bits. A landed codec
+keeps its factor, because other bits can change what the codec writes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from agent_forge.weights.codecs.search.compiler import compiled
 
 @compiled
 def _factor(matrix):  # pyright: ignore
-    """Replace the lower triangle by L with L Lᵀ = the matrix; return False if there is none."""
+    """Replace the lower triangle by L with L Lᵀ = matrix; return False if there is no such L."""
     size = matrix.shape[0]
     column = np.empty(size)
     for j in range(size):
@@ -36,7 +36,7 @@ def _factor(matrix):  # pyright: ignore
 
 @compiled
 def _invert(upper):  # pyright: ignore
-    """Return the inverse of an upper triangular matrix."""
+    """Return the inverse of an upper triangular matrix, of the same shape, float64."""
     size = upper.shape[0]
     inverse = np.zeros((size, size))
     for i in range(size - 1, -1, -1):
@@ -53,7 +53,7 @@ def _invert(upper):  # pyright: ignore
 
 
 def inverse_factor(gram: torch.Tensor, damping: float) -> NDArray[np.float64]:
-    """Return [columns, columns] the upper triangular U with UᵀU = H⁻¹, in one order of sums.
+    """Return the upper triangular U with UᵀU = H⁻¹, [columns, columns] float64, in one order of sums.
 
     H = `gram` + `damping` · mean of its diagonal · I; a Gram matrix of zeros counts as I. With the
     columns reversed H has a factor L Lᵀ, so H = R Rᵀ with R upper triangular, and U = R⁻¹. Raises

@@ -1,1 +1,1 @@
-"""Numbers of the codecs as bytes: bits, trits, range coding, grids and steps with their scales."""
+"""Packing of the codecs' numbers into bytes: bits, trits, range coding, grids and steps of rows."""

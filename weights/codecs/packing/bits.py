@@ -20,12 +20,12 @@ _DTYPES = {torch.uint8: np.uint8, torch.int32: np.int32, torch.int64: np.int64}
 
 
 def packed_bytes(count: int, bits: int) -> int:
-    """Return the bytes that `count` values of `bits` bits take."""
+    """Return how many bytes `count` values of `bits` bits take."""
     return (count * bits + 7) // 8
 
 
 def pack(values: torch.Tensor, bits: int) -> torch.Tensor:
-    """Return [packed_bytes] uint8 of integers in 0 … 2^bits − 1, of any shape and integer dtype.
+    """Return integers in 0 … 2^bits − 1, of any shape and dtype, as packed uint8 [packed_bytes].
 
     Raises ConfigError for another value, or another width than 1 to 32 bits.
     """
@@ -47,10 +47,10 @@ def pack(values: torch.Tensor, bits: int) -> torch.Tensor:
 def unpack(
     packed: torch.Tensor, bits: int, count: int, dtype: torch.dtype = torch.int64
 ) -> torch.Tensor:
-    """Return [count] integers, the inverse of `pack`.
+    """Return the integers that `pack` packed, [count] of `dtype`.
 
-    `dtype`: uint8, int32 or int64, one that holds `bits` bits. Raises SourceError unless the bytes are
-    those of `count` values: their number, and zeros at the end of the last one.
+    `dtype` is uint8, int32 or int64 and must hold `bits` bits. Raises SourceError if the bytes are too
+    few or too many for `count` values, or if unused bits of the last byte are set.
     """
     if not 1 <= bits <= MOST:
         raise SourceError(f"values have 1 to {MOST} bits, not {bits}.")

@@ -1,4 +1,4 @@
-"""Grids of evenly spaced levels, a scale for each row and group of input columns, and their storage.
+"""Grids of evenly spaced levels, with a scale for each row and group of input columns.
 
 A level is low + q · scale, q in [0, 2^bits): multiplied and added in float32, one after the other.
 A symmetric grid has low = −scale (2^bits − 1) / 2, so its ends are ± the largest absolute value; an
@@ -41,15 +41,15 @@ class GridParams(BaseModel):
 
 
 def width(columns: int, group: int) -> int:
-    """Return how many columns a group has."""
+    """Return how many columns a group has: `group`, or all if that is 0 or more than there are."""
     return columns if group == 0 else min(group, columns)
 
 
 def fit(values: torch.Tensor, params: GridParams) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return scale and low, float16 [rows], of the grid for one group's [rows, width] values.
+    """Return (scale, low), float16 [rows] each, of the best grid for one group's [rows, width] values.
 
-    Of spans with equal error the widest is taken. Raises ConfigError for values beyond float16, which
-    feedback alone can make of a normalised matrix.
+    Of spans with equal error it takes the widest. Raises ConfigError for values beyond float16; a
+    normalised matrix has such values only after feedback.
     """
     if params.symmetric:
         middle, span = torch.zeros(len(values)), 2.0 * values.abs().amax(1)
@@ -74,7 +74,7 @@ def fit(values: torch.Tensor, params: GridParams) -> tuple[torch.Tensor, torch.T
 def _grid(
     middle: torch.Tensor, span: torch.Tensor, params: GridParams
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return scale and low, float16, of grids around `middle`; a span above zero has a scale above."""
+    """Return (scale, low), float16 [rows] each, of grids around `middle`; scale > 0 if span > 0."""
     scale = span / (2**params.bits - 1)
     held = torch.where(scale > 0, scale.clamp(min=LEAST), scale)
     return held.half(), (middle - span / 2).half()
@@ -90,14 +90,14 @@ def _error(
 
 
 def levels(scale: torch.Tensor, low: torch.Tensor, params: GridParams) -> torch.Tensor:
-    """Return the lowest level, float32, of grids with these scales and lows."""
+    """Return the lowest level of grids with these scales and lows, float32 of their shape."""
     if params.symmetric:
         return scale.float() * (-(2**params.bits - 1) / 2)
     return low.float()
 
 
 def nearest(values: torch.Tensor, scale: torch.Tensor, lowest: torch.Tensor, size: int):
-    """Return the codes of `size` bits, uint8, of the levels nearest to values; shapes broadcast."""
+    """Return the codes of the levels nearest to values, uint8 of `size` bits; shapes broadcast."""
     step = torch.where(scale > 0, scale.float(), torch.ones_like(scale, dtype=torch.float32))
     return ((values - lowest) / step).round().clamp(0, 2**size - 1).to(torch.uint8)
 
@@ -105,9 +105,9 @@ def nearest(values: torch.Tensor, scale: torch.Tensor, lowest: torch.Tensor, siz
 def stored(
     codes: torch.Tensor, scale: torch.Tensor, low: torch.Tensor, params: GridParams, exponent: int
 ) -> Coded:
-    """Return codes [rows, columns], scale and low [rows, groups] as a coded matrix.
+    """Return the coded matrix of codes [rows, columns], and of scale and low [rows, groups].
 
-    `exponent` is that of the power of two by which the matrix was divided.
+    The matrix was divided by 2^`exponent`.
     """
     parts = {"codes": bits.pack(codes, params.bits), "scale": scale.contiguous()}
     if not params.symmetric:
@@ -119,7 +119,7 @@ def stored(
 
 
 def decoded(coded: Coded) -> torch.Tensor:
-    """Return the levels of a coded matrix, [rows, columns] float32. Raises SourceError."""
+    """Return the decoded matrix, [rows, columns] float32. Raises SourceError."""
     rows, columns = coded.shape
     size = whole(coded, "bits", min(BITS), max(BITS))
     if size not in BITS:

@@ -1,9 +1,9 @@
 """Range coding of whole numbers by their own frequencies, with an escape for rare ones.
 
-A vector of whole numbers is coded as symbols 0 … n − 1 for the values low … low + n − 1, and a last
-symbol, if it is needed, for all other values, which are listed as they are. The table has a byte for
-each symbol: its frequency, rounded to an eighth of a power of two, which costs less than 0.001 bits
-a symbol and less than counts would take. The coder is that of the package `constriction` (Bamler 2022,
+Symbols 0 … n − 1 stand for the values low … low + n − 1. A last symbol, if it is needed, stands for any
+other value, and these values are listed. The table has a byte for each symbol: its frequency, rounded
+to an eighth of a power of two. That costs less than 0.001 bits a symbol, and is shorter than a table of
+counts. The coder is that of the package `constriction` (Bamler 2022,
 arXiv 2201.01741): the range coder of its `stream.queue`, 32-bit words, probabilities of 24 bits.
 """
 
@@ -20,24 +20,24 @@ from agent_forge.runs.system import packages
 
 #: Symbols of the longest table.
 MOST_SYMBOLS = 4096
-#: What an escaped value takes, about: four bytes and its symbol.
+#: Bytes of an escaped value, about: four, and its symbol.
 ESCAPE_BYTES = 5
-#: Values that a byte of words holds at most: zeros fill up what needs less, so that no file of a few
-#: bytes makes a reader fill memory.
+#: Most values for each byte of words; shorter words are filled with zeros. Otherwise a file of a few
+#: bytes could make a reader fill its memory.
 MOST_VALUES_A_BYTE = 8192
 #: 2^(k/8) for k = 0 … 7, in 256ths: frequency k + 8 e of the table is EIGHTHS[k] · 2^e.
 EIGHTHS = np.array([256, 279, 304, 332, 362, 395, 431, 470], np.int64)
 #: Frequencies of a table: 2^(0/8) to 2^(255/8).
 FREQUENCIES = (EIGHTHS[np.arange(256) % 8] << (np.arange(256) // 8)).astype(np.float64)
-#: Values that a part of escaped values can hold.
+#: Largest size of an escaped value.
 MOST_VALUE = 2**31 - 1
 
 
 def encode(values: torch.Tensor) -> tuple[int, dict[str, torch.Tensor]]:
-    """Return `low`, and the parts: table uint8, words uint8, and escaped int32 if there are any.
+    """Return (low, parts): "table" uint8, "words" uint8 and, if there are any, "escaped" int32.
 
-    `values`: int64, any shape. Raises ConfigError for values beyond 32 bits, UnavailableError without
-    the package.
+    `values` are int64 of any shape. Raises ConfigError for values beyond 32 bits, UnavailableError
+    without the package.
     """
     flat = values.reshape(-1).numpy()
     if flat.size and int(np.abs(flat).max()) > MOST_VALUE:
@@ -56,9 +56,9 @@ def encode(values: torch.Tensor) -> tuple[int, dict[str, torch.Tensor]]:
 
 
 def decode(low: int, parts: dict[str, torch.Tensor], count: int) -> torch.Tensor:
-    """Return the `count` values that `encode` coded, int64.
+    """Return the values that `encode` coded, [count] int64.
 
-    Raises SourceError for bytes that nothing coded, UnavailableError without the package.
+    Raises SourceError for damaged bytes, UnavailableError without the package.
     """
     table, words = parts["table"].numpy(), parts["words"].numpy()
     escaped = parts["escaped"].numpy() if "escaped" in parts else np.zeros(0, np.int32)
@@ -75,10 +75,10 @@ def decode(low: int, parts: dict[str, torch.Tensor], count: int) -> torch.Tensor
 
 
 def _window(flat: NDArray[np.int64]) -> tuple[int, NDArray[np.int64]]:
-    """Return the lowest value that is a symbol, and the counts of that value and the next ones.
+    """Return (low, counts): the lowest value that is a symbol, and the counts of low, low + 1, ….
 
-    The values at the ends are escaped while their entries in the table, gaps included, would take
-    more bytes than they take as escapes; so are those beyond the longest table.
+    Values at both ends are escaped if their entries in the table, gaps included, would take more bytes
+    than their escapes. Values beyond the longest table are escaped, too.
     """
     if not flat.size:
         return 0, np.ones(1, np.int64)
@@ -100,7 +100,7 @@ def _window(flat: NDArray[np.int64]) -> tuple[int, NDArray[np.int64]]:
 
 
 def _table(counts: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Return the entries whose frequencies are nearest, in ratio, to the counts."""
+    """Return each symbol's entry, uint8: the frequency nearest, in ratio, to its count."""
     log_counts = np.log2(np.maximum(counts, 1).astype(np.float64)) * 8.0
     return np.rint(log_counts).clip(0, 255).astype(np.uint8)
 
@@ -117,7 +117,7 @@ def _coded(symbols: NDArray[np.int32], table: NDArray[np.uint8]) -> torch.Tensor
 
 
 def _least_words(count: int) -> int:
-    """Return how many words `count` values have at least."""
+    """Return the least number of words of `count` values."""
     return -(-count // (4 * MOST_VALUES_A_BYTE))
 
 
@@ -140,7 +140,7 @@ def _symbols(table: NDArray[np.uint8], words: NDArray[np.uint8], count: int) -> 
 
 
 def _model(table: NDArray[np.uint8]) -> object:
-    """Return the distribution that a table says, of at least two symbols."""
+    """Return the package's distribution of a table of at least two symbols."""
     return _package().stream.model.Categorical(FREQUENCIES[table], perfect=False)
 
 

@@ -1,10 +1,10 @@
 """Steps of the rows of a matrix: by their root mean squares, and by how much they matter.
 
-Row r has the step base · 2^(e_r / 8) · 2^(c_r / 2). Whole numbers e_r follow its root mean square. Its
-class c_r follows how much it matters: the square of an error in row r counts w_r times, so its step is
-proportional to w_r^(−power). 1/2 would be the best power if steps were small; a smaller one serves at
-few bits, where rows that matter little would otherwise be zero. Rows of a class have alike indices,
-and a table of frequencies of their own. Both vectors are range coded.
+Row r has the step base · 2^(e_r / 8) · 2^(c_r / 2). The whole number e_r follows the row's root mean
+square. The class c_r follows how much the row matters: a squared error in row r counts w_r times, and
+the step is proportional to w_r^(−power). The best power is 1/2 for small steps. At few bits it is
+smaller, because rows that matter little would otherwise be zero. Rows of a class have similar indices
+and share a table of frequencies. Both vectors are range coded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agent_forge.weights.codecs.packing.range_coder import MOST_VALUE
 
 #: Parts of a range-coded vector.
 CODED = {"table": torch.uint8, "words": torch.uint8, "escaped": torch.int32}
-#: Values of e, and classes, in a factor of two.
+#: Steps of e, and of c, in a factor of two.
 EIGHTH, HALF = 8, 2
 #: Most classes, and largest e.
 MOST_CLASSES, MOST_EXPONENT = 64, 2400
@@ -29,7 +29,7 @@ MOST_CLASSES, MOST_EXPONENT = 64, 2400
 
 @dataclass(frozen=True)
 class RowSteps:
-    """A base, and what each row multiplies it by; None: nothing."""
+    """Steps of a matrix: a base, and exponents e and c by which each row multiplies it, or None."""
 
     #: float32 [1].
     base: torch.Tensor
@@ -38,7 +38,7 @@ class RowSteps:
     classes: torch.Tensor | None = None
 
     def values(self) -> torch.Tensor:
-        """Return the steps, float32 [1] or [rows]: computed in float64, rounded once."""
+        """Return the steps, float32 [rows], or [1] for one step; computed in float64, rounded once."""
         if self.exponents is None:
             return self.base
         eighths = self.exponents.clone()
@@ -49,7 +49,7 @@ class RowSteps:
         return torch.ldexp(steps, eighths // EIGHTH).float()
 
     def members(self, rows: int) -> list[torch.Tensor]:
-        """Return the rows of each class, in order; all rows if there are no classes."""
+        """Return the row numbers of each class, int64, in order; one tensor of all without classes."""
         if self.classes is None:
             return [torch.arange(rows)]
         return [torch.nonzero(self.classes == c).flatten() for c in range(int(self.classes.max()) + 1)]
@@ -58,10 +58,10 @@ class RowSteps:
 def fit(
     matrix: torch.Tensor, step: float, by_row: bool, weights: torch.Tensor | None, power: float
 ) -> RowSteps:
-    """Return the steps of a matrix, `step` root mean squares long.
+    """Return the row steps (base, e, c) of a matrix, `step` root mean squares long.
 
-    `weights`: how much each row matters, [rows] float64; None: alike. Rows of zeros have the smallest
-    step. Raises ConfigError for other weights, or if float32 has no such step.
+    `weights`: how much each row matters, [rows] float64; None: all alike. Rows of zeros have the
+    smallest step. Raises ConfigError for other weights, or if float32 has no such step.
     """
     squares = matrix.double().square().mean(1)
     if not by_row:
@@ -94,7 +94,7 @@ def _usable(base: float) -> torch.Tensor:
 
 
 def coded(steps: RowSteps) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
-    """Return header and parts of steps."""
+    """Return (header, parts) that store the steps; `decoded` reads them."""
     header, parts = {}, {"step": steps.base}
     for name, vector in (("rows", steps.exponents), ("classes", steps.classes)):
         if vector is not None:
@@ -104,7 +104,7 @@ def coded(steps: RowSteps) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
 
 
 def decoded(coded: Coded) -> RowSteps:
-    """Return the steps of a coded matrix. Raises SourceError."""
+    """Return the row steps (base, e, c) that a coded matrix stores. Raises SourceError."""
     rows = coded.shape[0]
     base, vectors = part(coded, "step", torch.float32, (1,)), {}
     if not 0.0 < float(base) < float("inf"):
@@ -120,7 +120,7 @@ def decoded(coded: Coded) -> RowSteps:
 
 
 def vector(coded: Coded, prefix: str, low: int, count: int) -> torch.Tensor:
-    """Return the `count` whole numbers in the parts with a prefix. Raises SourceError."""
+    """Return the whole numbers in the parts with a prefix, [count] int64. Raises SourceError."""
     parts = {
         name: part(coded, prefix + name, dtype)
         for name, dtype in CODED.items()

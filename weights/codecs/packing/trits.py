@@ -1,4 +1,4 @@
-"""Trits as bytes, five a byte: 1.6 bits each. Exact."""
+"""Trits (−1, 0, 1) packed five a byte, 1.6 bits each, without loss."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ _POWERS = np.array([1, 3, 9, 27, 81], np.uint8)
 def pack(trits: torch.Tensor) -> torch.Tensor:
     """Return values of {−1, 0, 1}, any shape, as a uint8 vector of five trits a byte.
 
-    A byte is Σ (t_k + 1) 3^k; the last byte is filled up with trits 0. Raises ConfigError for another
-    value.
+    A byte is Σ (t_k + 1) 3^k. Trits 0 fill up the last byte. Raises ConfigError for another value.
     """
     flat = trits.reshape(-1).numpy()
     if flat.size and (flat.min() < -1 or flat.max() > 1):
@@ -27,7 +26,7 @@ def pack(trits: torch.Tensor) -> torch.Tensor:
 
 
 def unpack(packed: torch.Tensor, count: int) -> torch.Tensor:
-    """Return the `count` trits that `pack` wrote, int8.
+    """Return the trits that `pack` wrote, [count] int8.
 
     Raises SourceError for bytes that are not those of `count` trits.
     """

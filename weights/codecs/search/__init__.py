@@ -1,1 +1,1 @@
-"""Searches of the codecs, compiled: seeds, centres, places of the plane."""
+"""Compiled searches of the codecs: for seeds, for centres, for nearest points of the plane."""

@@ -1,7 +1,7 @@
-"""Compiler of the codecs' inner loops: numba, without the interpreter's lock.
+"""Decorators that compile the codecs' inner loops with numba, without the interpreter's lock.
 
-numba's cache notices a change of a function's own file only, so a loop and every compiled function
-that it calls stand in one file.
+Numba's cache notices a change in a function's own file only. So a loop and every compiled function that
+it calls stand in one file.
 """
 
 from __future__ import annotations
@@ -29,6 +29,6 @@ def compiled(function: Callable) -> Any:
 def compiled_fast(function: Callable) -> Any:
     """Return the function compiled with fused products and sums, for finite numbers.
 
-    The last bits differ from one machine to the next: use it for bounds that have a margin.
+    The last bits may differ between machines: use it for bounds that have a margin.
     """
     return _njit(function, fastmath={"contract", "nnan", "nsz", "ninf"})

@@ -1,6 +1,6 @@
 """Weighted k-means over short vectors: a start by k-means++, then Lloyd's rounds.
 
-Minimises Σ_i h_i ‖x_i − c(i)‖². The start draws each further centre with probability proportional to
+It minimises Σ_i h_i ‖x_i − c(i)‖². The start draws each further centre with probability proportional to
 h_i times the squared distance to the nearest centre so far (Arthur and Vassilvitskii 2007), from keys.
 A round assigns every vector to its nearest centre (the lowest index of equals) and moves every centre
 to the weighted mean of its vectors. A centre without vectors moves to the vector whose weighted error
@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from agent_forge.weights import randomness
 from agent_forge.weights.codecs.search.compiler import compiled
 
-#: Centres whose distances are compared at a time.
+#: How many centres' distances are compared at a time.
 _BLOCK = 64
 
 
 @compiled
 def _assign(vectors, centres, nearest, errors):  # pyright: ignore
-    """Fill `nearest` and the squared `errors` of [n, v] float32 vectors; centres are [v, k].
+    """Fill `nearest` and the squared `errors`, [n] each, of [n, v] float32 vectors; centres are [v, k].
 
-    A float32 that is not negative is ordered as its bits are, and whole numbers compare faster.
+    It compares distances by their bits, which have the same order and compare faster as whole numbers.
     """
     width, count = centres.shape
     distances = np.empty(count, np.float32)
@@ -81,7 +81,7 @@ def _start(vectors, weights, draws, centres):  # pyright: ignore
 
 @compiled
 def _move(vectors, weights, nearest, errors, centres):  # pyright: ignore
-    """Move `centres` [k, v] float64 to the weighted means of their vectors."""
+    """Move `centres` [k, v] float64, in place, to the weighted means of their vectors."""
     count, width = centres.shape
     sums, totals = np.zeros((count, width)), np.zeros(count)
     for i in range(vectors.shape[0]):
@@ -104,7 +104,7 @@ def _move(vectors, weights, nearest, errors, centres):  # pyright: ignore
 def assign(
     vectors: NDArray[np.float32], centres: NDArray[np.float32]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return [n] indices of the nearest centres (of equals the lowest) and [n] squared distances."""
+    """Return (indices of the nearest centres, the lowest of equals, squared distances), [n] each."""
     nearest, errors = np.empty(len(vectors), np.int64), np.empty(len(vectors))
     _assign(vectors, np.ascontiguousarray(centres.T), nearest, errors)
     return nearest, errors
@@ -117,10 +117,10 @@ def cluster(
     rounds: int,
     *key: str | int,
 ) -> NDArray[np.float64]:
-    """Return [k, v] centres of [n, v] vectors with weights ≥ 0; k ≤ `count`.
+    """Return the centres of [n, v] vectors with weights ≥ 0, [k, v] float64; 1 ≤ k ≤ `count`.
 
-    k is lower if fewer vectors are distinct, at least 1. Lloyd's rounds end after `rounds` of them, or
-    when no vector changes its centre. `key` names the start's random numbers.
+    k is below `count` if fewer vectors are distinct. Lloyd's rounds end after `rounds` of them, or when
+    no vector changes its centre. `key` is that of the start's random numbers.
     """
     if not weights.any():
         weights = np.ones_like(weights)

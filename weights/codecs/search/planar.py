@@ -10,10 +10,10 @@ from agent_forge.weights.codecs.search.compiler import compiled
 
 @compiled
 def _nearest(points, order, starts, low, step, side, queries, found, errors):  # pyright: ignore
-    """Fill `found` and the squared `errors` of [n, 2] queries.
+    """Fill `found`, indices of the nearest points, and the squared `errors`, [n] each, of queries.
 
-    Cells are searched in rings around the query's own, until a ring is farther than the best point.
-    For a query outside of all cells: with p the nearest place of their square, ‖q − x‖² is at least
+    It searches cells in rings around the query's own, until a ring is farther than the best point. If a
+    query q is outside of all cells, and p is the nearest place of their square, ‖q − x‖² is at least
     ‖q − p‖² + ‖p − x‖² for every x of the square.
     """
     for n in range(queries.shape[0]):
@@ -46,9 +46,9 @@ def _nearest(points, order, starts, low, step, side, queries, found, errors):  #
 def nearest(
     points: NDArray[np.float64], queries: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return [n] the index of the nearest of [k, 2] points to [n, 2] queries, and squared distances.
+    """Return (index of the nearest point, squared distance), [n] each, of [n, 2] queries.
 
-    The lowest index of equally near points. All numbers are finite.
+    `points` are [k, 2]. Of equally near points the lowest index counts. All numbers must be finite.
     """
     low = points.min(0)
     extent = float((points.max(0) - low).max())

@@ -2,9 +2,9 @@
 
 Linear feedback shift registers: SeedLM, arXiv 2410.10714, section 3.1, appendices A.1 to A.3.
 
-One step of a register of K bits: the exclusive or of the bits at the taps enters at the left (bit
-K − 1) while the state shifts to the right. The taps of table 6 (appendix A.1) make every register
-run through all 2^K − 1 states other than 0. For K = 16 they are bits 0, 1, 3 and 12: the recurrence
+In one step of a register of K bits, the state shifts to the right, and the exclusive or of the bits at
+the taps enters at the left (bit K − 1). The taps of table 6 (appendix A.1) make every register run
+through all 2^K − 1 states other than 0. For K = 16 they are bits 0, 1, 3 and 12: the recurrence
 b(n + 16) = b(n) + b(n + 1) + b(n + 3) + b(n + 12) mod 2, whose polynomial x^16 + x^12 + x^3 + x + 1
 is primitive.
 """
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from agent_forge.weights.codecs.search.compiler import compiled
 
-#: Places that are searched together; tables of places are filled up to a multiple of it.
+#: Places that are searched together; tables of places are filled up to a multiple of `TILE`.
 TILE = 1024
 #: The largest κ of seeds that are ranked by R⁻ᵀ (`seeds.py`).
 LARGEST = 32.0
@@ -81,10 +81,10 @@ def bases(block: int, coefficients: int, bits: int) -> Bases:
 
 @compiled
 def _orthonormalise(q, r):  # pyright: ignore
-    """Replace the rows of `q` by an orthonormal basis and fill `r`: before = rᵀ · after.
+    """Replace the rows of `q` by an orthonormal basis, and fill `r` so that rᵀ · (new q) = old q.
 
-    By Gram and Schmidt, twice, which is as accurate as a singular value decomposition. A row in the
-    span of those before it becomes zeros, and its r_jj too.
+    The method is Gram-Schmidt, twice, which is as accurate as a singular value decomposition. A row in
+    the span of earlier rows becomes zeros, and its r_jj becomes 0.
     """
     count, size = q.shape
     r[:] = 0.0
@@ -106,7 +106,7 @@ def _orthonormalise(q, r):  # pyright: ignore
 
 @compiled
 def _inverse_transposed(r, lower):  # pyright: ignore
-    """Fill `lower` with R⁻ᵀ; rows of zeros for zeros of the diagonal."""
+    """Fill `lower` with R⁻ᵀ; where the diagonal of R is zero, with a row of zeros."""
     lower[:] = 0.0
     for j in range(r.shape[0]):
         for i in range(j + 1):
@@ -118,7 +118,7 @@ def _inverse_transposed(r, lower):  # pyright: ignore
 
 @compiled
 def _decompose(exact, places, block, coefficients):  # pyright: ignore
-    """Return R⁻ᵀ by rows, Qᵀ, the pseudoinverse and κ of every place, in float64; U = QR."""
+    """Return (R⁻ᵀ by rows, Qᵀ, pseudoinverse, κ) of U = QR at every place, [places, …] float64."""
     factors = np.zeros((places, coefficients * (coefficients + 1) // 2))
     q = np.zeros((places, coefficients, block))
     inverses = np.zeros((places, coefficients, block))
@@ -152,7 +152,7 @@ TAPS: dict[int, tuple[int, ...]] = {3: (0, 1), 8: (0, 2, 3, 4), 16: (0, 1, 3, 12
 
 
 def states(bits: int, seed: int, count: int) -> list[int]:
-    """Return the `count` states after `seed`, the first one step after it (algorithm 1)."""
+    """Return the `count` states of the register that follow the state `seed` (algorithm 1)."""
     sequence, state = [], seed
     for _ in range(count):
         entering = 0
@@ -165,7 +165,7 @@ def states(bits: int, seed: int, count: int) -> list[int]:
 
 @cache
 def cycle(bits: int) -> NDArray[np.int64]:
-    """Return [2^bits − 1] all states, in order, the first being the successor of state 1."""
+    """Return all states in order, [2^bits − 1] int64, beginning with the successor of state 1."""
     order = np.array(states(bits, 1, (1 << bits) - 1), dtype=np.int64)
     order.flags.writeable = False
     return order
@@ -173,7 +173,7 @@ def cycle(bits: int) -> NDArray[np.int64]:
 
 @cache
 def places(bits: int) -> NDArray[np.int64]:
-    """Return [2^bits] the place in `cycle` of the state that follows each seed; −1 for seed 0."""
+    """Return each seed's place in `cycle`, [2^bits] int64: that of the next state; −1 for seed 0."""
     order = cycle(bits)
     positions = np.full(1 << bits, -1, dtype=np.int64)
     positions[np.roll(order, 1)] = np.arange(order.size)

@@ -4,20 +4,20 @@ Of all 2^K − 1 seeds, `search` returns the seed whose quantised reconstruction
 block, the lowest of several equally near ones: the result of trying all, in a fraction of the time.
 
 Bound. A reconstruction lies in the span of the columns of U(s), so its squared error is at least
-‖w‖² − ‖Qᵀw‖² with Q an orthonormal basis of the span. Seeds are ranked by that energy ‖Qᵀw‖², and
-only those whose bound is below the best error found are quantised: about six of a block.
+‖w‖² − ‖Qᵀw‖² with Q an orthonormal basis of the span. Seeds are ranked by that energy ‖Qᵀw‖². The
+search quantises only seeds whose bound is below the best error so far: about six of a block.
 
 Energies. U(s) is a window of one sequence, row by row: its column j is column 0 of the window j
-places later. So one product of `C` numbers per place gives d_j = u_jᵀw of every seed, and with the
-Cholesky factor of UᵀU = RᵀR (from U = QR) Qᵀw = R⁻ᵀd: 8 + 6 multiplications a seed for C = 8, P = 3,
-where the projection itself takes 24. They run in float32, over tiles of places that stay in the
+places later. So one product of `C` numbers per place gives d_j = u_jᵀw of every seed. With the Cholesky
+factor of UᵀU = RᵀR (from U = QR), Qᵀw = R⁻ᵀd. That is 8 + 6 multiplications a seed for C = 8, P = 3,
+while the projection itself takes 24. They run in float32, over tiles of places that stay in the
 cache, and only the largest energy of every group of places is kept.
 
 Margin. In float32, whose unit roundoff is u, with ‖w‖ = 1 and κ² = Σ_i (Σ_j |R⁻ᵀ_ij| ‖u_j‖)²,
 ‖δ(Qᵀw)‖ ≤ (C + P + 3) u κ to first order, so an energy is off by at most 2 (C + P + 3) u κ +
-(P + 1) u. `MARGIN` has twice that for κ ≤ `LARGEST`. The few seeds of larger κ, whose columns are
-nearly parallel, are projected by Q itself, for which κ² ≤ P C. A seed is left out only if its energy
-is more than the margin below what it needs, therefore no rounding can lose the best.
+(P + 1) u. `MARGIN` is twice that for κ ≤ `LARGEST`. The few seeds of larger κ, whose columns are nearly
+parallel, are projected by Q itself, for which κ² ≤ P C. A seed is left out only if its energy is more
+than the margin below what it needs, therefore no rounding can lose the best.
 
 Ties. A reconstruction is an integer times 2^e / (2^(K−1) − 1), so equal reconstructions of different
 seeds have the same bits, and so have their errors.
@@ -35,7 +35,7 @@ from agent_forge.weights.codecs.search.seed_tables import LARGEST, TILE, Bases
 
 #: Range of the 4-bit mantissas and of the 4-bit exponent (section 3.2).
 LOW, HIGH = -8, 7
-#: Groups of a tile, blocks that use a tile before the next one is loaded.
+#: Groups of a tile; blocks that use a tile before the next tile is loaded.
 GROUPS, BATCH = 32, 16
 #: How far energies in float32 may be off, as a part of ‖w‖²: twice 2 (12 + 4 + 3) 2⁻²⁴ κ.
 MARGIN = 2 * (2 * 19 * LARGEST + 5) * 2.0**-24
@@ -45,8 +45,8 @@ MARGIN = 2 * (2 * 19 * LARGEST + 5) * 2.0**-24
 def _energies_of_8(entries, whitening, w, dots, out):  # pyright: ignore
     """Fill `out` with ‖R⁻ᵀd‖² of a tile's places for C = 8, P = 3, and `dots` with d.
 
-    `entries` and `whitening` begin at the tile. Offsets are written out, and slices of one array are
-    not taken apart: so the compiler sees that the loops may be done several places at a time.
+    `entries` and `whitening` begin at the tile. Offsets are written out, and arrays are not sliced, so
+    that the compiler can do several places at a time.
     """
     a, b, c, d, e, f, g, h = w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]
     for n in range(TILE + 2):
@@ -85,7 +85,7 @@ def _energies_of_12(entries, whitening, w, dots, out):  # pyright: ignore
 
 @compiled_fast
 def _keep_larger(kept, others):  # pyright: ignore
-    """Replace `kept` by the larger of the two at each place."""
+    """Replace each number of `kept` by that of `others` if it is larger."""
     for n in range(kept.size):
         kept[n] = others[n] if others[n] > kept[n] else kept[n]
 
@@ -131,7 +131,7 @@ def _hard_energies(hard_bases, weights, block, out):  # pyright: ignore
 
 @compiled
 def quantise(numerators, inverses, unit, place, block, mantissas):  # pyright: ignore
-    """Return the squared error of a block at a place, and the exponent; fill its mantissas.
+    """Return (squared error, exponent) of a block quantised by a place's seed; fill `mantissas`.
 
     t = U⁺w; e = ⌈log2(max |t| / 7.5)⌉ in −8 … 7; q = t / 2^e rounded to the nearest, to even at
     halves, in −8 … 7; the reconstruction is U q 2^e. `block` is [C] float64; `unit` is 2^(K−1) − 1.
@@ -164,7 +164,7 @@ def quantise(numerators, inverses, unit, place, block, mantissas):  # pyright: i
 
 @compiled
 def _try(tables, block, place, mantissas, best, lowest):  # pyright: ignore
-    """Quantise a block at a place; return the lowest error, and keep what reaches it in `best`."""
+    """Quantise a block at a place, update `best` if it is better, and return the lowest error."""
     numerators, seeds, inverses, unit = tables
     error, exponent = quantise(numerators, inverses, unit, place, block, mantissas)
     if error < lowest or (error == lowest and seeds[place] < best[0]):
@@ -177,7 +177,7 @@ def _try(tables, block, place, mantissas, best, lowest):  # pyright: ignore
 
 @compiled_fast
 def _energy(entries, whitening, weights, place, scratch):  # pyright: ignore
-    """Return ‖R⁻ᵀd‖² of one place, in float32; `scratch` has P numbers."""
+    """Return the energy ‖R⁻ᵀd‖² of one place, a float32; `scratch` has room for P numbers."""
     stride = scratch.size
     tile, n = place // TILE, place % TILE
     scratch[:] = 0.0
@@ -197,7 +197,7 @@ def _energy(entries, whitening, weights, place, scratch):  # pyright: ignore
 def _try_group(  # pyright: ignore
     tables, ranking, block, shrunk, group, mantissas, scratch, best, lowest, norm
 ):
-    """Quantise a block at the places of a group whose energy is enough; return the lowest error."""
+    """Quantise a block at a group's places of enough energy; update `best`, return the lowest error."""
     entries, whitening = ranking
     seeds = tables[1]
     needed = np.float32(1.0 - lowest / norm - MARGIN)
@@ -216,7 +216,7 @@ def _try_group(  # pyright: ignore
 def _choose(tables, ranking, block, shrunk, tops, hard, hard_energies, best):  # pyright: ignore
     """Fill `best` with the seed, the exponent and the mantissas of a block other than zero.
 
-    The group with the most energy goes first, which sets the bound for all others.
+    The group with the most energy goes first and sets the bound for all others.
     """
     norm = np.sum(block * block)
     mantissas = np.zeros(best.size - 2)
@@ -274,7 +274,7 @@ def _search(tables, ranking, hard, hard_bases, blocks, found):  # pyright: ignor
 
 
 def search(table: Bases, blocks: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return [blocks, 2 + P] the seed, the exponent and the mantissas of each block, int64.
+    """Return (seed, exponent, P mantissas) of each block as a row, [blocks, 2 + P] int64.
 
     `blocks` is [blocks, C] float64, finite.
     """

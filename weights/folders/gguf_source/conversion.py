@@ -1,8 +1,8 @@
 """Conversion of a GGUF file into a cached model folder: config, tokenizer, weights piece by piece.
 
-A folder has one dtype. Quantised weights become float32: a block's scale times a code plus its minimum
-is what llama.cpp computes, and 16 bits do not hold it. Weights that are stored as F16 or BF16 keep that
-type if all other tensors fit into it without loss.
+A folder has one dtype. Quantised weights become float32: llama.cpp computes a block's scale times a
+code plus its minimum, and 16 bits do not hold such a number. Weights that are stored as F16 or BF16
+keep that type if all other tensors fit into it without loss.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from agent_forge.weights.tensors import Shape, elements
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-#: Types that are no codes: their numbers are as they were.
+#: Types that are no codes, and their dtypes.
 PLAIN = {Type.F32: torch.float32, Type.F16: torch.float16, Type.BF16: torch.bfloat16}
 
 
 @dataclass(frozen=True)
 class Converted:
-    """A model that a GGUF file can be converted to; nothing is written yet."""
+    """Plan of a conversion: the model folder that a GGUF file becomes."""
 
     header: Header
     family: families.Family
@@ -50,7 +50,7 @@ class Converted:
 
 
 def prepared(header: Header) -> Converted:
-    """Compare a file with the model that transformers builds. Raise SourceError if they do not fit."""
+    """Return the plan of a file's conversion. Raises SourceError if it does not fit transformers."""
     source = Metadata.of(header)
     family = families.of(source)
     config = families.config(source, family, tokens.count(source))
@@ -63,7 +63,7 @@ def prepared(header: Header) -> Converted:
 
 
 def _placed(source: Metadata, module: PreTrainedModel) -> dict[str, tuple[Shape, str]]:
-    """Return the place of each of the file's tensors in the model. Raise SourceError."""
+    """Return transformers' tensor name → (shape, name in the file). Raises SourceError."""
     architecture = next(
         key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == source.architecture
     )
@@ -92,13 +92,13 @@ def _placed(source: Metadata, module: PreTrainedModel) -> dict[str, tuple[Shape,
 
 
 def rounded(header: Header) -> str | None:
-    """Return the type of most of a file's codes, as Q4_1; None if no weight was rounded to codes."""
+    """Return the name of the type of most codes, as "Q4_1"; None if the file has no codes."""
     codes = [type_ for type_ in types(list(header.tensors.values())) if type_ not in PLAIN]
     return codes[0].name if codes else None
 
 
 def bytes_of(model: Converted) -> int:
-    """Return the bytes of the weights that will be written."""
+    """Return how many bytes the folder's weights will have."""
     return sum(elements(shape) for shape, _ in model.tensors.values()) * _dtype(model).itemsize
 
 
@@ -139,7 +139,7 @@ def _write_weights(model: Converted, folder: Path, dtype: torch.dtype) -> None:
 
 
 def _values(model: Converted, name: str) -> Iterator[np.ndarray]:
-    """Yield the numbers of a tensor as transformers has them, in order: float32."""
+    """Yield a tensor's numbers as transformers has them, piece by piece in order, float32."""
     stored = model.tensors[name][1]
     tensor, config = model.header.tensors[stored], model.config
     read = partial(pieces, stored, tensor)
@@ -157,7 +157,7 @@ def _is_norm(name: str) -> bool:
 
 
 def _halved(rows: np.ndarray, heads: int) -> np.ndarray:
-    """Return a query or key projection whose pairs of rows are put into the halves of each head.
+    """Return a query or key projection with each head's rows in the order of transformers.
 
     transformers rotates row i of a head with row i + width/2, llama.cpp row 2i with row 2i + 1.
     """
@@ -168,7 +168,7 @@ def _halved(rows: np.ndarray, heads: int) -> np.ndarray:
 
 
 def _dtype(model: Converted) -> torch.dtype:
-    """Return the dtype of the folder: F16 or BF16 if all of the file's numbers are such, or fit."""
+    """Return the folder's dtype: the matrices' 16-bit dtype if all numbers fit it; else float32."""
     tensors = {
         name: model.header.tensors[stored_name] for name, (_, stored_name) in model.tensors.items()
     }
@@ -186,13 +186,13 @@ def _is_small(tensor: Tensor) -> bool:
 
 
 def _fits(model: Converted, name: str, dtype: torch.dtype) -> bool:
-    """Return True if a tensor's numbers are the same in a dtype of 16 bits."""
+    """Return True if a tensor's numbers do not change in this dtype of 16 bits."""
     pieces = map(_tensor, _values(model, name))
     return all(torch.equal(values, values.to(dtype).to(torch.float32)) for values in pieces)
 
 
 def _tensor(values: np.ndarray) -> torch.Tensor:
-    """Return numbers as a tensor of their own, for numpy's may be a view of read-only bytes."""
+    """Return the numbers as a writable tensor; numpy's array may be a view of read-only bytes."""
     return torch.from_numpy(np.require(values, requirements=("C", "W")))
 
 
@@ -201,11 +201,10 @@ VERSION = 1
 
 
 def folder(file: Path, cache: Path, origin: str, disk_bytes: int = DISK_BYTES) -> Path:
-    """Return the model folder of a GGUF file in `cache`, making it if it is missing or damaged.
+    """Return the path of a GGUF file's model folder in `cache`; make it if it is missing or damaged.
 
-    `origin` is the name that the file was given by.
-    Raise SourceError for a file that is no model here, NotFiniteError for one with NaN or Inf,
-    UnavailableError if the disk lacks space.
+    `origin` is the user's name for the file. Raises SourceError for a file that is no known model,
+    NotFiniteError for NaN or Inf in the file, UnavailableError if the disk lacks space.
     """
     header = headers.read(file)
     place = made_folders.place(cache, headers.stem(file), header.files, VERSION)

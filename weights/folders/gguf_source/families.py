@@ -1,18 +1,18 @@
-"""Families of models: what a GGUF file says of an architecture, as config.json of transformers has it.
+"""Families of models: the metadata of a GGUF file converted into config.json of transformers.
 
-llama.cpp takes some things for granted that transformers reads from a config: periods of sliding
-layers, layers without positions, the scale of attention. They are written down here. Tensors keep their
-shapes; three things change in their values, and are undone:
+Some settings that transformers reads from a config are fixed in llama.cpp's code: periods of sliding
+layers, layers without positions, the scale of attention. This module has them. Tensors keep their
+shapes; llama.cpp changes their values in three ways, which the conversion undoes:
 
 - query and key rows of the families that llama.cpp rotates in pairs of neighbours;
-- Gemma's norms, which llama.cpp multiplies by as they are, and transformers adds 1 to;
+- Gemma's norms: llama.cpp multiplies by them as they are, and transformers adds 1 first;
 - the kernels of LFM2's convolutions, which have another dimension of 1 in transformers.
 
 Rotary positions become `rope_parameters`. llama.cpp multiplies cosines and sines of YaRN by
 1 + 0.1 ln(factor) and by `attn_factor`, those of LongRoPE by `attn_factor` alone; transformers has the
-product as `attention_factor`. A file has Llama 3's scaling as the divisors of all frequencies,
-`rope_freqs.weight`: the scaling's numbers are guessed from them, and kept only if they give the same
-divisors.
+product as `attention_factor`. A file stores Llama 3's scaling as the divisors of all frequencies,
+`rope_freqs.weight`. The scaling's numbers are guessed from the divisors, and used only if they give the
+same divisors.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Family:
 
 
 def _biases(source: Metadata, config: Settings) -> Settings:
-    """Return which linear layers have biases, by the tensors of the first block."""
+    """Return the settings `attention_bias` and `mlp_bias`, by the tensors of the first block."""
     tensors = source.header.tensors
     return {
         "attention_bias": "blk.0.attn_output.bias" in tensors or "blk.0.attn_q.bias" in tensors,
@@ -72,7 +72,7 @@ def _smollm3(source: Metadata, config: Settings) -> Settings:
 
 
 def _granite(source: Metadata, config: Settings) -> Settings:
-    """Return Granite's multipliers; llama.cpp takes 0 for a missing one."""
+    """Return the settings of Granite's multipliers and biases; 0 in the file means a missing one."""
     if (
         not source.value("rope.scaling.finetuned")
         and source.value("rope.scaling.finetuned") is not None
@@ -97,7 +97,7 @@ def _gemma(source: Metadata, config: Settings) -> Settings:
 
 
 def _gemma2(source: Metadata, config: Settings) -> Settings:
-    """Return window, soft caps and scale of Gemma 2 or 3."""
+    """Return the settings of window, soft caps and attention's scale of Gemma 2 or 3."""
     name, layers = source.architecture, config["num_hidden_layers"]
     second = name == "gemma2"
     by_hidden = layers == _BY_HIDDEN[name]
@@ -117,7 +117,7 @@ def _gemma2(source: Metadata, config: Settings) -> Settings:
 
 
 def _period(source: Metadata, usual: int) -> int:
-    """Return after how many layers one has full attention."""
+    """Return the period N: every N-th layer has full attention. Raises SourceError for 0."""
     period = source.integer("attention.sliding_window_pattern", usual)
     if not period:
         raise source.error("attention.sliding_window_pattern is 0: no layer has full attention.")
@@ -125,7 +125,7 @@ def _period(source: Metadata, usual: int) -> int:
 
 
 def _gemma3(source: Metadata, config: Settings) -> Settings:
-    """Return the same, and the positions of both kinds of layers."""
+    """Return the settings of `_gemma2`, and the rotary positions of both kinds of layers."""
     base = source.number("rope.freq_base_swa", 1e4)
     return _gemma2(source, config) | {
         "rope_parameters": {
@@ -137,7 +137,7 @@ def _gemma3(source: Metadata, config: Settings) -> Settings:
 
 
 def _phi3(source: Metadata, config: Settings) -> Settings:
-    """Return LongRoPE's length where Phi 3 has it, and no window: llama.cpp has none."""
+    """Return the settings of Phi 3's rotary positions, and no window, because llama.cpp has none."""
     scaling = config["rope_parameters"]
     length = scaling.get("original_max_position_embeddings", config["max_position_embeddings"])
     share = source.integer("rope.dimension_count", config["head_dim"]) / config["head_dim"]
@@ -150,7 +150,7 @@ def _phi3(source: Metadata, config: Settings) -> Settings:
 
 
 def _lfm2(source: Metadata, config: Settings) -> Settings:
-    """Return the kinds of layers: a layer of no key heads is a convolution."""
+    """Return the settings of LFM2's layers: a layer without key heads is a convolution."""
     heads = source.layers("attention.head_count_kv", config["num_hidden_layers"])
     return {
         "layer_types": ["full_attention" if count else "conv" for count in heads],
@@ -180,7 +180,7 @@ FAMILIES = {
 
 
 def of(source: Metadata) -> Family:
-    """Return the family of a file. Raise SourceError for an architecture that is not read."""
+    """Return the family of a file's architecture. Raises SourceError for an unknown one."""
     family = FAMILIES.get(source.architecture)
     if family is None:
         raise source.error(
@@ -193,9 +193,9 @@ def of(source: Metadata) -> Family:
 
 
 def config(source: Metadata, family: Family, vocabulary: int) -> Settings:
-    """Return the content of config.json, but for the ids of special tokens.
+    """Return the content of config.json without the ids of special tokens.
 
-    Raise SourceError for numbers that are missing or do not fit the tensors.
+    Raises SourceError for numbers that are missing or do not fit the tensors.
     """
     layers = source.integer("block_count")
     blocks = {int(match[1]) for name in source.header.tensors if (match := _BLOCK.match(name))}
@@ -236,14 +236,14 @@ def _key_heads(source: Metadata, layers: int) -> tuple[str, int]:
 
 DIVISORS = "rope_freqs.weight"
 LONG, SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
-#: Tensors that are no weights: config.json has what they say.
+#: Tensors that are no weights: their numbers are in config.json.
 TENSORS = (DIVISORS, LONG, SHORT)
 
 
 def parameters(source: Metadata, dimensions: int) -> dict[str, Any]:
     """Return `rope_parameters` of layers with full attention; `dimensions` of a head are rotated.
 
-    Raise SourceError for a scaling that llama.cpp does not have or that lacks a number.
+    Raises SourceError for a scaling that llama.cpp does not have or that lacks a number.
     """
     base = source.number("rope.freq_base", 1e4)
     stated: dict[str, Any] = {"rope_type": "default", "rope_theta": base}
@@ -280,7 +280,7 @@ def _yarn(source: Metadata, factor: float) -> dict[str, object]:
 
 
 def _long(source: Metadata, dimensions: int) -> dict[str, object]:
-    """Return LongRoPE's factors, which are tensors of the file."""
+    """Return the `rope_parameters` of LongRoPE; its factors are tensors of the file."""
     length = source.integer("rope.scaling.original_context_length")
     if not length:
         raise source.error("positions are scaled by LongRoPE of no length.")
@@ -294,7 +294,7 @@ def _long(source: Metadata, dimensions: int) -> dict[str, object]:
 
 
 def _vector(source: Metadata, name: str, dimensions: int) -> list[float]:
-    """Return the factors of all frequencies. Raise SourceError unless all are positive numbers."""
+    """Return the numbers of the tensor `name`, one a frequency. Raises SourceError unless positive."""
     tensor = source.header.tensors.get(name)
     if tensor is None or tensor.shape != (dimensions // 2,):
         raise source.error(f"{name} is missing, or has not one number for {dimensions // 2}.")
@@ -305,7 +305,7 @@ def _vector(source: Metadata, name: str, dimensions: int) -> list[float]:
 
 
 def _divided(source: Metadata, base: float, dimensions: int) -> dict[str, object]:
-    """Return the scaling whose divisors the file has: Llama 3's, else LongRoPE with these alone."""
+    """Return the `rope_parameters` with the file's divisors: Llama 3's, or else LongRoPE's; {} if 1."""
     divisors = _vector(source, DIVISORS, dimensions)
     if all(divisor == 1 for divisor in divisors):
         return {}
@@ -332,7 +332,7 @@ def _divided(source: Metadata, base: float, dimensions: int) -> dict[str, object
 def llama3_divisors(
     frequencies: np.ndarray, factor: float, low: float, high: float, length: float
 ) -> np.ndarray:
-    """Return Llama 3's divisors: 1 for short wavelengths, `factor` for long ones, between in between.
+    """Return Llama 3's divisors of the frequencies, from 1 (short wavelengths) to `factor` (long).
 
     The formula is that of transformers (`_compute_llama3_parameters`).
     """
@@ -342,10 +342,10 @@ def llama3_divisors(
 
 
 def _guesses(divisors: np.ndarray, frequencies: np.ndarray) -> list[tuple[float, float, int]]:
-    """Return candidates for (low, high, length): Meta's, and those that two divisors lead to.
+    """Return candidates for (low, high, length): Meta's, and one by a line through the divisors.
 
     Between the bounds, (1/divisor − 1/factor) / (1 − 1/factor) = (turns − low) / (high − low) is a line
-    in the frequency; low is taken as 1, for only ratios matter.
+    in the frequency. `low` is 1, because only ratios matter.
     """
     guesses = [(1.0, 4.0, 1 << exponent) for exponent in (13, *range(4, 24))]
     factor = divisors.max()

@@ -5,8 +5,8 @@ and of metadata entries; the entries; name, shape, type and offset of each tenso
 aligned. Every count, length, shape and offset is compared with the file's size before memory is taken
 for it. A model in parts (`NAME-00001-of-00003.gguf`) has its metadata in the first part.
 
-`Metadata` has the entries by the names of the file's architecture, with the types of numbers checked.
-Tensors are read as float32, in pieces that fit into memory.
+`Metadata` has the entries of the file's architecture by their short names, with checked types. Tensors
+are read as float32, in pieces that fit into memory.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from agent_forge.runs.system import open_files
 from agent_forge.weights.tensors import Shape, elements
 
 MAGIC = b"GGUF"
-#: Versions of the format that are read: 2 and 3 differ in the order of bytes alone.
+#: Versions of the format that are read; 2 and 3 differ only in the order of bytes.
 VERSIONS = (2, 3)
-#: Bounds of a file: metadata entries, tensors, parts; bytes of a key, of a tensor's name (that of
-#: ggml) and of a string; values of an array; axes of a tensor (that of ggml); bytes of all metadata.
+#: Limits of a file: metadata entries, tensors, parts; bytes of a key, of a tensor's name (ggml's limit)
+#: and of a string; values of an array; axes of a tensor (ggml's limit); bytes of all metadata.
 MOST_ENTRIES, MOST_TENSORS, MOST_PARTS = 10_000, 100_000, 1_000
 MOST_KEY, MOST_NAME, MOST_STRING = 1_000, 63, 1 << 20
 MOST_VALUES = 4_000_000
@@ -79,12 +79,12 @@ class Header:
 
     @property
     def file(self) -> Path:
-        """The file that messages name."""
+        """The path of the first part, which messages name."""
         return self.files[0]
 
 
 def is_gguf(file: Path) -> bool:
-    """Return True for a file that begins as GGUF files do."""
+    """Return True if a file exists and begins with GGUF's four bytes."""
     try:
         with file.open("rb") as opened:
             return opened.read(len(MAGIC)) == MAGIC
@@ -93,13 +93,13 @@ def is_gguf(file: Path) -> bool:
 
 
 def stem(file: Path) -> str:
-    """Return the name of a model by its file, without ending and number of the part."""
+    """Return a model's name by its file: the file's name without ending and number of the part."""
     part = _PART.fullmatch(file.name)
     return part[1] if part else file.name.removesuffix(".gguf")
 
 
 def part_names(name: str) -> tuple[str, ...]:
-    """Return the names of all files of a model, of which `name` is one. Raise SourceError."""
+    """Return the file names of all parts of a model, one of which is `name`. Raises SourceError."""
     part = _PART.fullmatch(name)
     if part is None:
         return (name,)
@@ -110,7 +110,7 @@ def part_names(name: str) -> tuple[str, ...]:
 
 
 def parts(file: Path) -> tuple[Path, ...]:
-    """Return all files of a model, of which `file` is one. Raise SourceError if one is missing."""
+    """Return the paths of all parts of a model, one of which is `file`. Raises SourceError."""
     files = tuple(file.with_name(name) for name in part_names(file.name))
     missing = [place.name for place in files if not place.is_file()]
     if missing:
@@ -119,10 +119,9 @@ def parts(file: Path) -> tuple[Path, ...]:
 
 
 def read(file: Path) -> Header:
-    """Read the header of a GGUF file and of all its parts.
+    """Return the header of a GGUF file and of all its parts.
 
-    Raise SourceError for anything that is not as the format has it, UnavailableError for faults of
-    the machine.
+    Raises SourceError for a violation of the format, UnavailableError for faults of the machine.
     """
     files = parts(file)
     fields: dict[str, Any] = {}
@@ -144,7 +143,7 @@ def read(file: Path) -> Header:
 
 
 def _check_part(file: Path, fields: Mapping[str, object], number: int, count: int) -> None:
-    """Raise SourceError unless a file says that it is part `number`, from 0, of `count`."""
+    """Raise SourceError unless the file's metadata name it part `number`, from 0, of `count`."""
     its = fields.get("split.no", 0), fields.get("split.count", 0) or 1
     if its != (number, count):
         raise SourceError(
@@ -154,7 +153,7 @@ def _check_part(file: Path, fields: Mapping[str, object], number: int, count: in
 
 
 class _Reader:
-    """Reader of one file's header; what it takes is counted against the file's size."""
+    """Reader of one file's header; it reads at most the file's size and MOST_BYTES."""
 
     def __init__(self, file: Path, opened: IO[bytes]) -> None:
         self._file, self._opened = file, opened
@@ -163,7 +162,7 @@ class _Reader:
         self._at = 0
 
     def read(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Return metadata and tensors. Raise SourceError."""
+        """Return (key → metadata, name → tensor). Raises SourceError."""
         if self._size < 24 or self._take(4) != MAGIC:
             raise self._error("it is no GGUF file")
         version = self._number("I")
@@ -188,7 +187,7 @@ class _Reader:
         )
 
     def _take(self, count: int) -> bytes:
-        """Return the next bytes. Raise SourceError if the file has fewer, or a header fewer."""
+        """Return the next `count` bytes. Raises SourceError if the file or the limit ends before."""
         self._at += count
         if self._at > min(self._size, MOST_BYTES):
             at = "the file ends" if self._at > self._size else f"{MOST_BYTES >> 20} MiB are over"
@@ -215,7 +214,7 @@ class _Reader:
             raise self._error(f"{number} is no type of a value") from error
 
     def _value(self, key: str) -> object:
-        """Return the next value of the metadata."""
+        """Return the metadata's next value: a number, text, array of numbers or list of texts."""
         type_ = self._type()
         if type_ is Value.STRING:
             return self._text(MOST_STRING, f"the value of {key}")
@@ -232,7 +231,7 @@ class _Reader:
         return np.frombuffer(self._take(count * width), np.dtype(f"<{SCALARS[inner]}"))
 
     def _tensors(self, count: int, fields: Mapping[str, Any]) -> dict[str, Tensor]:
-        """Return the tensors. Raise SourceError if one is not where and what it can be."""
+        """Return name → tensor of the next `count` entries. Raises SourceError for a wrong place."""
         entries = [self._entry() for _ in range(count)]
         alignment = fields.get("general.alignment", gguf.GGUF_DEFAULT_ALIGNMENT)
         usual = isinstance(alignment, int) and 0 < alignment <= 1 << 20
@@ -255,7 +254,7 @@ class _Reader:
         return tensors
 
     def _check_apart(self, tensors: Mapping[str, Tensor]) -> None:
-        """Raise SourceError for tensors that share bytes: a small file would hold any number."""
+        """Raise SourceError for tensors that share bytes: a small file could then hold any number."""
         end = 0
         for name, tensor in sorted(tensors.items(), key=lambda pair: pair[1].begin):
             if tensor.begin < end:
@@ -263,7 +262,7 @@ class _Reader:
             end = tensor.begin + tensor.size
 
     def _entry(self) -> tuple[str, Shape, Type, int]:
-        """Return name, shape, type and offset of the next tensor."""
+        """Return (name, shape, type, offset in bytes) of the next tensor. Raises SourceError."""
         name = self._text(MOST_NAME, "a tensor's name")
         if not re.fullmatch(r"[\w.-]+", name, re.ASCII):
             raise self._error(f"a tensor is named {name!r}")
@@ -287,7 +286,7 @@ class _Reader:
 
 @lru_cache(maxsize=64)
 def _readable(type_: Type) -> bool:
-    """Return True if the package can make numbers of a tensor type."""
+    """Return True if the package gguf can dequantise a tensor type."""
     if type_ in (Type.F32, Type.F16):
         return True
     try:
@@ -298,7 +297,7 @@ def _readable(type_: Type) -> bool:
 
 
 def rows(content: bytes, type_: Type, width: int) -> np.ndarray:
-    """Return the numbers in whole rows of `width` numbers: float32 [rows, width]."""
+    """Return the dequantised numbers of bytes of whole rows, [rows, width] float32."""
     block, size = gguf.GGML_QUANT_SIZES[type_]
     blocks = np.frombuffer(content, np.uint8).reshape(-1, width // block * size)
     with np.errstate(all="ignore"):  # what is not finite is found in the result
@@ -306,7 +305,7 @@ def rows(content: bytes, type_: Type, width: int) -> np.ndarray:
 
 
 def types(tensors: Sequence[Tensor]) -> dict[Type, int]:
-    """Return how many bytes the tensors of each type have, the most first."""
+    """Return type → total bytes of the tensors of that type, the most first."""
     sizes: dict[Type, int] = {}
     for tensor in tensors:
         sizes[tensor.type] = sizes.get(tensor.type, 0) + tensor.size
@@ -323,7 +322,7 @@ class Metadata:
 
     @classmethod
     def of(cls, header: Header) -> Metadata:
-        """Return the metadata of a header. Raise SourceError if it names no architecture."""
+        """Return a header's metadata. Raises SourceError if they name no architecture."""
         name = header.fields.get("general.architecture")
         if not isinstance(name, str):
             raise SourceError(f"{header.file} names no general.architecture: no model can be made.")
@@ -335,15 +334,15 @@ class Metadata:
         return self.header.fields
 
     def error(self, what: str) -> SourceError:
-        """Return the error for something that the file says or lacks."""
+        """Return a SourceError whose text is the file's path and `what`."""
         return SourceError(f"{self.header.file}: {what}")
 
     def value(self, key: str) -> object:
-        """Return an entry of the architecture; None if there is none."""
+        """Return the entry ARCHITECTURE.KEY; None if there is none."""
         return self.fields.get(f"{self.architecture}.{key}")
 
     def integer(self, key: str, usual: int | None = None) -> int:
-        """Return a whole number of the architecture. Raise SourceError if it is missing or none."""
+        """Return ARCHITECTURE.KEY, 0 to 2³¹ − 1, or `usual` if missing. Raises SourceError."""
         value = self.value(key)
         value = usual if value is None else value
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 31:
@@ -351,7 +350,7 @@ class Metadata:
         return value
 
     def number(self, key: str, usual: float | None = None) -> float:
-        """Return a number of the architecture. Raise SourceError if it is missing or not finite."""
+        """Return ARCHITECTURE.KEY, a finite number, or `usual` if missing. Raises SourceError."""
         value = self.value(key)
         value = usual if value is None else value
         if not isinstance(value, int | float) or isinstance(value, bool) or not np.isfinite(value):
@@ -359,7 +358,7 @@ class Metadata:
         return shortest(value)
 
     def layers(self, key: str, count: int) -> list[int]:
-        """Return a whole number for each of `count` layers, which the file has once or for each."""
+        """Return `count` whole numbers, one a layer; the file has one for all, or one for each."""
         value = self.value(key)
         if not isinstance(value, np.ndarray):
             return [self.integer(key)] * count
@@ -368,7 +367,7 @@ class Metadata:
         return [int(number) for number in value]
 
     def text(self, key: str, usual: str = "") -> str:
-        """Return a text of the architecture. Raise SourceError for another value."""
+        """Return ARCHITECTURE.KEY, a text, or `usual` if missing. Raises SourceError."""
         value = self.value(key)
         value = usual if value is None else value
         if not isinstance(value, str):
@@ -376,7 +375,7 @@ class Metadata:
         return value
 
     def id(self, name: str, count: int) -> int | None:
-        """Return the id of a special token, below `count`; None if the file names none."""
+        """Return the id, below `count`, of the special token "bos", "eos", …; None if missing."""
         value = self.fields.get(f"tokenizer.ggml.{name}_token_id")
         if value is None or value == 0xFFFFFFFF:  # llama.cpp's number for "none"
             return None
@@ -385,7 +384,7 @@ class Metadata:
         return value
 
     def flag(self, key: str, usual: bool) -> bool:
-        """Return a flag of the tokenizer. Raise SourceError for another value."""
+        """Return tokenizer.ggml.KEY, true or false, or `usual` if missing. Raises SourceError."""
         value = self.fields.get(f"tokenizer.ggml.{key}", usual)
         if not isinstance(value, bool):
             raise self.error(f"tokenizer.ggml.{key} is {str(value)[:30]}, not true or false.")
@@ -399,23 +398,23 @@ class Metadata:
 
 
 def shortest(value: float) -> float:
-    """Return the number with the fewest digits that is the same in float32, as a config has it."""
+    """Return the number with the fewest decimals that equals `value` in float32, for a config."""
     return float(str(np.float32(value)))
 
 
-#: Numbers that are made at once, unless one row has more.
+#: How many numbers are dequantised at once, unless one row has more.
 PIECE = 1 << 22
 
 
 def read_vector(tensor: Tensor) -> np.ndarray:
-    """Return all numbers of a small tensor, flat."""
+    """Return all numbers of a small tensor as a float32 vector."""
     return np.concatenate([piece.ravel() for piece in pieces("", tensor)])
 
 
 def pieces(name: str, tensor: Tensor, most: int = PIECE) -> Iterator[np.ndarray]:
-    """Yield the rows of a tensor in order: float32 [rows, width].
+    """Yield the rows of a tensor in order, in pieces [rows, width] float32 of about `most` numbers.
 
-    The file is read, not mapped: it may be cut short meanwhile. Raise SourceError for that,
+    The file is read, not mapped, because it may become shorter meanwhile. Raises SourceError for that,
     NotFiniteError for NaN or Inf in the tensor `name`.
     """
     width = tensor.shape[-1]

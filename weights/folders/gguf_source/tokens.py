@@ -1,17 +1,17 @@
 """Tokenizers of GGUF files as tokenizer.json, so that text has the tokens that llama.cpp gives it.
 
-    gpt2           byte-level BPE: merges, and a way of splitting by name (`splitting`)
-    llama          SentencePiece's BPE: a score for each token, bytes for what has no token
+    gpt2           byte-level BPE: merges, and a way of splitting by name (`SPLITTINGS`)
+    llama          SentencePiece's BPE: a score for each token, bytes for text without a token
 
-llama.cpp joins the neighbours whose union has the best score, `tokenizers` those of the first merge: so
-the merges are all ways to cut a token in two tokens, in order of the scores of what they make.
-llama.cpp has no normaliser, and neither has what is written here: the tokenizer that a model came with
-may bring text into the form NFC first.
+llama.cpp joins the neighbours whose union has the best score, `tokenizers` those of the first merge. So
+the merges are all ways to cut a token in two tokens, in order of the scores of the whole tokens.
+llama.cpp has no normaliser, and neither has the tokenizer.json written here. The original tokenizer of
+a model may first bring text into the form NFC.
 
 Patterns that split text are those of the models' own tokenizer.json, by llama.cpp's names; llama.cpp
-writes some of them in other words (`src/llama-vocab.cpp`). Of a list, each pattern splits what the
-previous one has left. One difference stays: by `tekken`, `gpt-4o` and `llama4` llama.cpp tells capitals
-from small letters in ASCII alone.
+writes some of them in another form (`src/llama-vocab.cpp`). In a list, each pattern splits the pieces
+that the previous one left. One difference stays: with `tekken`, `gpt-4o` and `llama4` llama.cpp
+distinguishes capitals from small letters in ASCII only.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 SPACE = "▁"
 #: Algorithms by the names that files have.
 BYTE_LEVEL, SENTENCE_PIECE = "gpt2", "llama"
-#: Letters of the longest token that merges are looked for in.
+#: Letters of the longest token that may be made by merges.
 LONGEST = 256
-#: Merges at most: more than 30 a token of the largest vocabulary is no vocabulary that was trained.
+#: Most merges: no trained vocabulary has more than 30 for each token of the largest vocabulary.
 MOST_MERGES = 8_000_000
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """A tokenizer's files."""
+    """The contents of a tokenizer's files."""
 
     #: Contents of tokenizer.json and tokenizer_config.json.
     tokenizer: Mapping[str, Any]
     config: Mapping[str, Any]
-    #: Ids of bos, eos and pad by their names in config.json; None for one that there is not, for
-    #: configs have ids of their own as defaults.
+    #: Ids of bos, eos and pad by their names in config.json. A missing one is None, which replaces a
+    #: config's default.
     ids: Mapping[str, int | None]
     #: Tokens that end a reply.
     ends: Sequence[int]
@@ -52,7 +52,7 @@ class Tokens:
 
 
 def count(source: Metadata) -> int:
-    """Return the number of tokens. Raise SourceError if the file has none."""
+    """Return the number of tokens of a file's vocabulary. Raises SourceError if there are none."""
     names = source.fields.get("tokenizer.ggml.tokens")
     if not isinstance(names, list) or not names or not isinstance(names[0], str):
         raise source.error(
@@ -62,7 +62,7 @@ def count(source: Metadata) -> int:
 
 
 def of(source: Metadata) -> Tokens:
-    """Return the tokenizer of a file. Raise SourceError for one that is not known here."""
+    """Return the contents of tokenizer files for a GGUF file. Raises SourceError for unknown kinds."""
     model, size = source.fields.get("tokenizer.ggml.model"), count(source)
     if model not in (BYTE_LEVEL, SENTENCE_PIECE):
         raise source.error(
@@ -126,7 +126,7 @@ class _Vocabulary:
         return cls(names, [int(kind) for kind in kinds], scores)
 
     def numbers(self) -> dict[str, int]:
-        """Return token → id, without ids that stand for nothing; the last of equal tokens has it."""
+        """Return token → id without unused ids; for equal tokens, the last id."""
         return {
             name: id_
             for id_, name in enumerate(self.names)
@@ -134,9 +134,9 @@ class _Vocabulary:
         }
 
     def added(self) -> list[dict[str, Any]]:
-        """Return the tokens that are found in text before anything else, as tokenizer.json has them.
+        """Return tokenizer.json's `added_tokens`: the tokens that are found before text is split.
 
-        Files have spaces in those that users define, where SentencePiece has its own letter.
+        In a GGUF file, tokens that users define have spaces, not SentencePiece's letter for a space.
         """
         last = self.numbers()
         return [
@@ -165,7 +165,7 @@ def _splitting(source: Metadata) -> Splitting:
 
 
 def _byte_level(source: Metadata, vocabulary: _Vocabulary, how: Splitting) -> dict[str, object]:
-    """Return normaliser, splitting, model and decoder of byte-level BPE."""
+    """Return key → part of tokenizer.json for byte-level BPE: splitting, model, decoder, …."""
     merges = source.fields.get("tokenizer.ggml.merges")
     if not isinstance(merges, list):
         raise source.error("its tokenizer has no merges (tokenizer.ggml.merges).")
@@ -190,7 +190,7 @@ def _byte_level(source: Metadata, vocabulary: _Vocabulary, how: Splitting) -> di
 
 
 def _split(pattern: str) -> dict[str, Any]:
-    """Return the step that splits by a pattern, written as the models' own tokenizer.json has it."""
+    """Return tokenizer.json's step that splits text by a pattern, as in the models' own files."""
     if pattern == DIGITS:
         return {"type": "Digits", "individual_digits": True}
     return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
@@ -199,9 +199,9 @@ def _split(pattern: str) -> dict[str, Any]:
 def _sentence_piece(
     source: Metadata, vocabulary: _Vocabulary, ids: Mapping[str, int]
 ) -> dict[str, object]:
-    """Return the same of SentencePiece's BPE.
+    """Return key → part of tokenizer.json for SentencePiece's BPE: normaliser, model, decoder.
 
-    A text may get a space in front, and text after a token that is found before splitting, too.
+    If the file says so, a space is put before a text, and before text after an added token.
     """
     if vocabulary.scores is None:
         raise source.error("its tokenizer has no scores (tokenizer.ggml.scores).")
@@ -227,9 +227,9 @@ def _sentence_piece(
 def _merges(
     source: Metadata, vocabulary: _Vocabulary, numbers: Mapping[str, int]
 ) -> list[tuple[str, str]]:
-    """Return all ways to cut a token in two tokens, the best scores first.
+    """Return (left, right) of all ways to cut a token in two tokens, the best scores first.
 
-    Tokens that are found before text is split are made by no merge, and bytes are no text.
+    Bytes, and tokens that are found before text is split, are left out: no merge makes them.
     """
     assert vocabulary.scores is not None
     pairs = []
@@ -269,7 +269,7 @@ def _model(
 
 
 def _frame(tokens: Sequence[tuple[str, int]], names: Sequence[str]) -> dict[str, object] | None:
-    """Return what puts bos before a text, or eos behind it; None if neither is put."""
+    """Return tokenizer.json's post-processor that adds bos or eos to a text; None without both."""
     if not tokens:
         return None
 
@@ -295,7 +295,7 @@ def _frame(tokens: Sequence[tuple[str, int]], names: Sequence[str]) -> dict[str,
 
 
 def _config(source: Metadata, ids: Mapping[str, int], names: Sequence[str]) -> dict[str, object]:
-    """Return tokenizer_config.json."""
+    """Return the content of tokenizer_config.json."""
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "clean_up_tokenization_spaces": False,
@@ -323,7 +323,7 @@ LLAMA3 = rf"{_WORDS}\p{{N}}{{1,3}}{_MARKS}"
 
 
 def _cased(endings: str, digits: str) -> str:
-    """Return the pattern that begins a word at a capital letter."""
+    """Return the splitting pattern in which a capital letter begins a word."""
     front = r"[^\r\n\p{L}\p{N}]?"
     words = f"{front}{_UPPER}*{_LOWER}+{endings}|{front}{_UPPER}+{_LOWER}*{endings}"
     return f"{words}|{digits}{_SLASHED}"
@@ -331,7 +331,7 @@ def _cased(endings: str, digits: str) -> str:
 
 @dataclass(frozen=True)
 class Splitting:
-    """Patterns in order, and what llama.cpp does beside splitting."""
+    """Way of splitting text: patterns in order, and two flags of llama.cpp."""
 
     patterns: tuple[str, ...]
     #: True if a piece that is a token is not merged.

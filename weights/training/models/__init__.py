@@ -1,1 +1,1 @@
-"""Models of a training: modules in memory, adapters, what is read beside the trained model."""
+"""Models of a training: modules in memory, adapters, teachers, and predictions of models."""

@@ -25,20 +25,20 @@ class Noise(BaseModel):
     upto: int = Field(ge=0)
 
     def at(self, step: int) -> bool:
-        """Return True if a step has noise."""
+        """Return True if the step has noise."""
         return self.first <= step < self.upto
 
 
 def drawn(rows: int, tokens: int, width: int, *key: str | int) -> torch.Tensor:
-    """Return [rows, tokens, width] float32: uniform numbers of mean 0 and variance 1, by a key."""
+    """Return uniform random numbers of mean 0 and variance 1, [rows, tokens, width] float32."""
     values = (2 * randomness.uniform(rows * tokens * width, *key) - 1) * math.sqrt(3)
     return torch.from_numpy(values.astype("float32").reshape(rows, tokens, width))
 
 
 def shaken(embedded: torch.Tensor, noise: torch.Tensor, scale: float) -> torch.Tensor:
-    """Return embeddings with noise, both [rows, tokens, width].
+    """Return embeddings + scale · their root mean square by row · noise, [rows, tokens, width].
 
-    The size of the noise is no part of the gradient.
+    The root mean square is no part of the gradient.
     """
     size = embedded.detach().square().mean((1, 2), keepdim=True).sqrt()
     return embedded + scale * size * noise.to(embedded.device)

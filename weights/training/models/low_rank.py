@@ -2,10 +2,10 @@
 
     y = W x + s B (A x),  s = alpha / rank          A [rank, in], B [out, rank]
 
-W is frozen; A and B are trained. A begins uniform in ±1 / √in, drawn by key, and B at 0, so that the
-first forward pass is the given model's. The merged matrix is W + s B A.
+W is frozen; A and B are trained. A begins uniform in ±1 / √in, drawn by key, and B at 0, so the first
+forward pass is that of the given model. The merged matrix is W + s B A.
 
-Names, first values, forward and merge are those of the package `peft`, which a test compares with. The
+Names, first values, forward and merge are those of the package `peft`; a test compares them. The
 package is not used itself: its version would be part of a training's bits, it renames parameters, and
 it draws A from torch's global generator.
 """
@@ -40,7 +40,7 @@ def layers(module: torch.nn.Module) -> dict[str, Any]:
 
 
 def chosen(module: torch.nn.Module, rank: int, names: Collection[str]) -> dict[str, Any]:
-    """Return name → layer that gets an adapter: those whose name ends with one of `names`; none: all.
+    """Return name → linear layer of the blocks whose name ends with one of `names`; all if it is empty.
 
     Raises ConfigError for a module without such layers, a name that no layer has, a rank above the
     smaller side of a layer, and layers that share a matrix.
@@ -72,10 +72,10 @@ def chosen(module: torch.nn.Module, rank: int, names: Collection[str]) -> dict[s
 
 
 def nearest(shapes: Mapping[str, tuple[int, int]], target: int) -> tuple[str, ...]:
-    """Return the names of layers whose adapters of rank 1 have nearest to `target` numbers in all.
+    """Return the layer names, as "q_proj", whose adapters of rank 1 have nearest to `target` numbers.
 
-    `shapes` are of matrices by name; a layer's name is the last part before "weight", and all layers
-    of a name are adapted. Of two choices as near the first by name is taken.
+    `shapes` are those of matrices by name; a layer's name is the last part before "weight", and all
+    layers of a name are adapted. Of two choices that are equally near the first by name is taken.
     """
     sizes: dict[str, int] = {}
     for name, (rows, columns) in shapes.items():
@@ -86,7 +86,7 @@ def nearest(shapes: Mapping[str, tuple[int, int]], target: int) -> tuple[str, ..
 
 
 def count(settings: Mapping[str, Any], rank: int, names: Collection[str]) -> int:
-    """Return the number of parameters of the adapters for a model by its config.json.
+    """Return the number of parameters that adapters of a model, given by its config.json, have.
 
     Raises SourceError for a config that describes no model, and the errors of `chosen`.
     """
@@ -100,7 +100,7 @@ def count(settings: Mapping[str, Any], rank: int, names: Collection[str]) -> int
 
 
 class Adapters:
-    """The adapters of a module: from now on they are what is trained of it."""
+    """The adapters of a module, the only trained parameters of it."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Adapters:
         names: Collection[str],
         key: tuple[str | int, ...],
     ) -> None:
-        """Freeze a module and add adapters, whose first values `key` says. Raises ConfigError."""
+        """Freeze a module and add adapters, with first values drawn by `key`. Raises ConfigError."""
         self._layers, scale = chosen(module, rank, names), alpha / rank
         module.requires_grad_(False)
         for name, layer in self._layers.items():
@@ -124,7 +124,7 @@ class Adapters:
             layer.forward = _adapted(layer, scale)
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return all matrices of the adapted layers: W, and copies of A and B, as LAYER/PARAMETER."""
+        """Return LAYER/PARAMETER → matrix of the adapted layers: W, and copies of A and B."""
         tensors = {}
         for name, layer in self._layers.items():
             tensors[f"{name}/weight"] = layer.weight.detach()  # nothing changes it in place
@@ -134,7 +134,7 @@ class Adapters:
 
     @torch.no_grad()
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Take back what `state` returned. Raises KeyError for any other set of names."""
+        """Restore the matrices from the result of `state`. Raises KeyError for other names."""
         names = {f"{name}/{part}" for name in self._layers for part in ("weight", DOWN, UP)}
         if names != set(tensors):
             raise KeyError(sorted(names ^ set(tensors))[0])
@@ -150,7 +150,7 @@ class Adapters:
 
 @torch.no_grad()
 def merged(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield parameters with their names, tied ones once, adapters added to their matrices."""
+    """Yield (name, parameter), tied ones once, with adapters added to their matrices."""
     for name, parameter in module.named_parameters():
         place, _, part = name.rpartition(".")
         if part in (DOWN, UP):
@@ -161,13 +161,13 @@ def merged(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _delta(layer: Any) -> torch.Tensor:
-    """Return s B A in the orientation of the layer's matrix."""
+    """Return the adapter's product s B A, in the shape of the layer's matrix."""
     product = layer.lora_B @ layer.lora_A
     return (product.T if _transposed(layer) else product) * layer.lora_scale
 
 
 def _adapted(layer: Any, scale: float) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return the forward of a layer with its adapter. It does not keep the layer alive."""
+    """Return a `forward` for a layer that adds its adapter; it holds only a weak reference."""
     plain, place = type(layer).forward, weakref.ref(layer)
 
     def forward(x: torch.Tensor) -> torch.Tensor:
@@ -183,7 +183,7 @@ def _ends(name: str, ending: str) -> bool:
 
 
 def _transposed(layer: object) -> bool:
-    """Return True for a linear layer of transformers whose matrix is [in, out], as GPT-2 has them."""
+    """Return True if a linear layer's matrix is [in, out], as GPT-2 has it (Conv1D)."""
     from transformers.pytorch_utils import Conv1D
 
     return isinstance(layer, Conv1D)

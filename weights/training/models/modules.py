@@ -1,4 +1,4 @@
-"""Modules to train: an architecture and weights in torch's own memory; a distillation's teacher."""
+"""Modules to train: `build` makes them of a model's tensors; `Teacher` is a model to learn from."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agent_forge.weights.training.models.sharding import whole
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-#: Bytes at whose multiples torch begins tensors; kernels may compute others with other last bits.
+#: Torch's tensors begin at multiples of this number of bytes; kernels may give others other last bits.
 ALIGNED = 64
 #: Tensor → its copy, as long as a frozen module may share it.
 _COPIES = WeakTensorKeyDictionary()
@@ -31,9 +31,9 @@ def build(
 ) -> PreTrainedModel:
     """Return a causal language model of transformers with copies of the weights, in float32.
 
-    The parameters of a `frozen` one need no gradients, and are the given tensors themselves or one
-    copy of each: one memory for all models of these weights. Raises SourceError if the config
-    describes no such model, or names or shapes do not fit it.
+    If `frozen`, its parameters need no gradients, and are the given tensors themselves or one copy of
+    each: all models of these weights share one memory. Raises SourceError if the config describes no
+    such model, or names or shapes do not fit it.
     """
     from agent_forge.weights.architectures.auto import AutoModelForCausalLM
     from agent_forge.weights.architectures.auto_config import AutoConfig
@@ -56,12 +56,12 @@ def build(
 
 
 def _copied(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor's values in torch's own memory, in float32."""
+    """Return a contiguous float32 copy of a tensor, in memory of torch."""
     return tensor.to(torch.float32, copy=True).contiguous()
 
 
 def _as_given(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the tensor itself if it is float32 and lies as torch's own do, else its one copy."""
+    """Return the tensor itself if it is float32 and aligned as torch's own are, else its one copy."""
     usable = tensor.dtype == torch.float32 and tensor.is_contiguous()
     if usable and tensor.data_ptr() % ALIGNED == 0:
         return tensor
@@ -79,7 +79,7 @@ def fill(module: PreTrainedModel, model: Model) -> None:
 
 
 def _fitting(module: PreTrainedModel, model: Model) -> dict[str, torch.Tensor]:
-    """Return parameter → tensor of a model. Raises SourceError unless all names and shapes fit."""
+    """Return parameter name → tensor of a model. Raises SourceError unless names and shapes fit."""
     parameters = dict(module.named_parameters())
     tensors = dict(parameters_of(module, model.weights).tensors)
     if set(parameters) != set(tensors):
@@ -93,7 +93,7 @@ def _fitting(module: PreTrainedModel, model: Model) -> dict[str, torch.Tensor]:
 
 
 def checkpoint_activations(module: PreTrainedModel) -> None:
-    """Let a module compute its blocks again in the backward pass instead of keeping activations."""
+    """Make a module compute its activations again in the backward pass instead of keeping them."""
     newer = getattr(module, "activation_checkpointing_enable", None)
     (newer or module.gradient_checkpointing_enable)({"use_reentrant": False})
 
@@ -101,7 +101,7 @@ def checkpoint_activations(module: PreTrainedModel) -> None:
 def weights(module: PreTrainedModel) -> dict[str, torch.Tensor]:
     """Return copies of a module's parameters by name, tied ones once, in the processor's memory.
 
-    Adapters are added to the matrices that they are of.
+    Adapters are added to their matrices.
     """
     return {name: whole(p).to("cpu", copy=True).contiguous() for name, p in low_rank.merged(module)}
 
@@ -111,26 +111,26 @@ TEACHER = "teacher"
 
 
 class Teacher:
-    """A model that is asked for its predictions and never trained."""
+    """A model whose predictions a training reads, and which is never trained."""
 
     def __init__(self, model: Model, device: torch.device, recipe: Train) -> None:
-        """Build the model as the trained one is built. Raises SourceError."""
+        """Build the model, frozen, in evaluation mode, on `device`. Raises SourceError."""
         module = build(model, str(device), recipe.attention, frozen=True)
         self._module = module.eval()
         self.vocabulary = int(module.config.get_text_config().vocab_size)
 
     @torch.no_grad()
     def logits(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Return the logits [rows, tokens, vocabulary] after each of the tokens [rows, tokens]."""
+        """Return the logits after each of the tokens [rows, tokens], [rows, tokens, vocabulary]."""
         return self._module(input_ids=tokens).logits
 
 
 def divergence(
     teacher_logits: torch.Tensor, logits: torch.Tensor, temperature: float = 1.0
 ) -> torch.Tensor:
-    """Return the mean over tokens of KL(wanted ‖ given), nats, of two [rows, tokens, vocabulary].
+    """Return the mean over tokens of KL(teacher ‖ model), nats, a scalar.
 
-    Both distributions are softened: logits are divided by the temperature.
+    Logits are [rows, tokens, vocabulary], and are divided by the temperature.
     """
     model_logs = (logits.flatten(0, 1).float() / temperature).log_softmax(-1)
     teacher_logs = (teacher_logits.flatten(0, 1).float() / temperature).log_softmax(-1)

@@ -1,6 +1,6 @@
-"""Predictions of a model along trajectories, and the divergence between two models there.
+"""Predictions of a model along trajectories, and the divergence between two models' predictions.
 
-A reply of n tokens has n predictions: the first is made by the beginning's last token.
+A reply of n tokens has n predictions: the first one is made at the beginning's last token.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Predict = Callable[[torch.Tensor], torch.Tensor]
 
 
 def rows(beginnings: Sequence[Ids], replies: Sequence[Ids]) -> torch.Tensor:
-    """Return [rows, width] int64: each beginning with its reply, padded with 0 on the right.
+    """Return each beginning with its reply, padded with 0 on the right, [rows, width] int64.
 
     A causal model does not see padding on the right.
     """
@@ -35,10 +35,10 @@ def at_replies(
     sizes: Sequence[int],
     dtype: torch.dtype = torch.float32,
 ) -> torch.Tensor:
-    """Return log p of all replies' tokens one after the other, [tokens, vocabulary] of a dtype.
+    """Return log p at all replies' tokens, row after row, [tokens, vocabulary] of `dtype`.
 
-    `logits` are [rows, width, vocabulary]; `starts` are the tokens of the beginnings, `sizes` those of
-    the replies.
+    `logits` are [rows, width, vocabulary]; `starts` are the lengths of the beginnings in tokens,
+    `sizes` those of the replies.
     """
     reply_logits = [
         logits[row, start - 1 : start - 1 + size]
@@ -50,35 +50,35 @@ def at_replies(
 def along(
     predict: Predict, beginning: Ids, reply: Ids, dtype: torch.dtype = torch.float32
 ) -> torch.Tensor:
-    """Return log p after one beginning along its reply, [tokens, vocabulary] of a dtype.
+    """Return log p at each token of a reply after its beginning, [tokens, vocabulary] of `dtype`.
 
-    The model reads the trajectory alone, so the bits depend on nothing else.
+    The model reads this trajectory in a batch of one, so the bits do not depend on other trajectories.
     """
     logits = predict(rows([beginning], [reply]))
     return at_replies(logits, [len(beginning)], [len(reply)], dtype)
 
 
 def divergences(teacher_logs: torch.Tensor, model_logs: torch.Tensor) -> torch.Tensor:
-    """Return KL(wanted ‖ ours) of every token, nats, [tokens]; both are log p, [tokens, outcomes]."""
+    """Return KL(teacher ‖ model) at each token, nats, [tokens], of log p [tokens, outcomes] of both."""
     return (teacher_logs.exp() * (teacher_logs - model_logs)).sum(-1)
 
 
 def likely(teacher_logs: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the ids of the `count` likeliest tokens, and log p of those and of all others together.
+    """Return (ids [tokens, count] int64, log p [tokens, count + 1]) of the `count` likeliest tokens.
 
-    [tokens, vocabulary] → [tokens, count] int64, [tokens, count + 1].
+    `teacher_logs` are [tokens, vocabulary]. The last log p is that of all other tokens together.
     """
     top = teacher_logs.topk(count, sorted=True)
     return top.indices, torch.cat([top.values, _rest(top.values)], -1)
 
 
 def of_likely(model_logs: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-    """Return log p of the tokens `ids`, and of all others together, [tokens, count + 1]."""
+    """Return log p of the tokens `ids`, and last of all others together, [tokens, count + 1]."""
     values = model_logs.gather(-1, ids)
     return torch.cat([values, _rest(values)], -1)
 
 
 def _rest(values: torch.Tensor) -> torch.Tensor:
-    """Return log of what is left of 1 beside some probabilities, [tokens, 1]; at least log ε."""
+    """Return log(1 − Σ p) of the log-probabilities `values`, [tokens, 1], at least log ε."""
     tiny = torch.finfo(values.dtype).eps
     return (1 - values.exp().sum(-1, keepdim=True)).clamp_min(tiny).log()

@@ -1,10 +1,10 @@
-"""Self-model: the part of a model's own activations that its last layer does not tell.
+"""Self-model: the part of an inner layer's activations that the last layer does not predict.
 
 "Unexpected Benefits of Self-Modeling in Neural Systems" (Premakumar et al. 2024, arXiv 2407.10188)
-trains a network to predict, by a linear map of its last layer, the activations of an inner one; both
-the map and the activations are trained. Here the map is the one that fits best on the step's rows
-(ridge regression). By the envelope theorem its own derivative does not count, so the gradient is that
-of a map that is always trained to its end, and no parameter is added to the model.
+trains a network to predict the activations of an inner layer by a linear map of its last layer. It
+trains both map and activations. Here the map is the one that fits best on the step's rows (ridge
+regression). By the envelope theorem its own derivative does not count, so the gradient is that of a map
+that is always trained to its end, and no parameter is added to the model.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class SelfModel(BaseModel):
 
     #: Weight in the loss, where the loss of the answers has 1.
     weight: float = Field(gt=0)
-    #: Block after which the activations are taken that are predicted, from 1 on; 0: the embeddings;
-    #: None: after half of the blocks.
+    #: Number, from 1, of the block whose output is predicted; 0: the embeddings; None: that after half
+    #: of the blocks.
     layer: int | None = Field(default=None, ge=0)
 
     def of(self, blocks: int) -> int:
-        """Return the layer in a model of some blocks. Raises ConfigError if it has no such layer."""
+        """Return the predicted layer's number in a model of this many blocks. Raises ConfigError."""
         layer = blocks // 2 if self.layer is None else self.layer
         if layer >= blocks:
             raise ConfigError(
@@ -41,10 +41,10 @@ class SelfModel(BaseModel):
 
 
 def untold(inner: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
-    """Return Σ‖a − â‖² + ρ‖G‖² over Σ‖a‖², where â = G·(last, 1) is the best fit. A scalar, 0 to 1.
+    """Return (Σ‖a − â‖² + ρ‖G‖²) / Σ‖a‖² with the best fit â = G·(last, 1), a scalar from 0 to 1.
 
     `inner` are the activations a, `last` those of the last layer, [tokens, width] each. The denominator
-    and ρ are no part of the gradient. Computed in float32.
+    and ρ are no part of the gradient. It is computed in float32.
     """
     with torch.autocast(last.device.type, enabled=False):
         inputs = torch.cat([last, torch.ones_like(last[:, :1])], -1).float()

@@ -1,9 +1,9 @@
 """Sharding: each process of a group holds a part of the weights, gradients and optimiser's tensors.
 
-FSDP (Zhao et al. 2023, arXiv 2304.11277) as torch's `fully_shard` has it: every parameter is split by
-rows. A block's weights are gathered before its passes and freed after them; its gradients arrive
-averaged over the processes, each process's rows only. Snapshots hold whole tensors, so a training may
-go on with another number of processes, or unsharded: other bits, the same model but for rounding.
+FSDP (Zhao et al. 2023, arXiv 2304.11277) by torch's `fully_shard`: every parameter is split by rows. A
+block's weights are gathered before its passes and freed after them. Each process gets the gradients of
+its rows, averaged over the processes. Snapshots hold whole tensors, so a training can go on with other
+processes, or unsharded: the bits differ, and the model is the same except for rounding.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from agent_forge.weights.recipes import Train
 
 
 def check(recipe: Train) -> None:
-    """Raise ConfigError for a training that needs whole weights, or that would keep copies of them."""
+    """Raise ConfigError if a training needs whole weights, or would keep copies of them."""
     if recipe.optimiser.params.get("tau") is not None:
         raise ConfigError("QK-Clip scales whole weights: a sharded training needs tau None")
     if recipe.objective.startswith("lora@"):
@@ -49,9 +49,9 @@ def _blocks(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
 
 
 def whole(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor gathered from all processes; any other tensor as it is.
+    """Return a sharded tensor gathered from all processes; another tensor unchanged.
 
-    All processes must call this for the same tensors in the same order.
+    All processes must call this function for the same tensors in the same order.
     """
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
@@ -59,7 +59,7 @@ def whole(tensor: torch.Tensor) -> torch.Tensor:
 def split(
     tensors: Mapping[str, torch.Tensor], parameters: Mapping[str, torch.Tensor]
 ) -> dict[str, torch.Tensor]:
-    """Return an optimiser's whole tensors, PARAMETER/SLOT, split as their parameters are.
+    """Return PARAMETER/SLOT → tensor of an optimiser, sharded as its parameter is.
 
     Tensors of another shape than their parameter, such as counts of steps, stay whole.
     """

@@ -1,4 +1,4 @@
-"""Module of a model that thinks, to train and to measure; and a check of its architecture."""
+"""Module of a model that thinks, for trainings and measurements; and a check of its architecture."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from agent_forge.weights.training.models import modules
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-#: Difference of two float32 logits of one computation by two ways, at most.
+#: Largest allowed difference of a float32 logit that is computed in two ways.
 NEAR = 1e-3
 
 
 def build(model: Model, device: str = "cpu", attention: str = "sdpa") -> PreTrainedModel:
-    """Return a module of transformers with the part `thoughts`, in float32.
+    """Return a causal language model of transformers with the part `thoughts`, in float32.
 
     Raises SourceError if the weights lack that part, or do not fit.
     """
@@ -39,10 +39,10 @@ def build(model: Model, device: str = "cpu", attention: str = "sdpa") -> PreTrai
 
 @torch.no_grad()
 def check_heeds(module: PreTrainedModel) -> None:
-    """Raise ConfigError unless the model computes thoughts at once as it does one by one.
+    """Raise ConfigError unless the model gives the same logits for all thoughts at once as one by one.
 
-    Some architectures do not heed a mask of [rows, 1, tokens, tokens], or compute positions themselves.
-    The module is put into evaluation mode: dropout would make both ways differ.
+    Some architectures ignore a mask of [rows, 1, tokens, tokens], or compute positions themselves. It
+    puts the module into evaluation mode, because dropout would make both ways differ.
     """
     module.eval()
     part: Any = module.get_submodule(PART)

@@ -2,23 +2,23 @@
 
 An objective is a class with `Params`, a pydantic model, and:
 
-    Objective(recipe, module, streams, inputs)   checks what it is given
-    batch(step) -> Batch           the rows of a step: a function of the recipe and the step alone; of
-                                   the weights before it, too, if the model writes them itself
+    Objective(recipe, module, streams, inputs)   checks its arguments
+    batch(step) -> Batch           the rows of a step: a function of the recipe and the step alone, or
+                                   of the weights before it, too, if the model writes the rows
     loss(part) -> Tensor           mean loss of some rows of a batch, a differentiable scalar
-    tokens -> int                  tokens of a step
-    state() -> dict[str, Tensor]   what else lives longer than a step; load(tensors) takes it back
+    tokens -> int                  number of tokens of a step
+    state() -> dict[str, Tensor]   what else lives longer than a step; load(tensors) restores it
 
-One that trains other parameters than a model's weights builds its module itself:
+An objective that trains other parameters than a model's weights builds its module:
 
-    module(recipe, start, inputs, device)   static; `start` has what is trained, by name
+    module(recipe, start, inputs, device)   static; `start` has the trained parameters, by name
 
-One that moves the parameters itself, without gradients, does all of a step; its optimiser is `none`:
+An objective that moves the parameters without gradients does all of a step; its optimiser is `none`:
 
     move(step) -> (loss, distance)   the loss before the step, and how far the parameters moved
 
-It never reads torch's global generators: random numbers come from keys with the recipe's seed and
-purpose, and the step.
+An objective never reads torch's global generators: random numbers come from keys with the recipe's seed
+and purpose, and the step.
 """
 
 from __future__ import annotations
@@ -56,26 +56,26 @@ class Objective(Protocol):
 
     @property
     def tokens(self) -> int:
-        """Tokens of a step."""
+        """Number of tokens of a step."""
         ...
 
     def batch(self, step: int) -> Batch:
-        """Return the rows of a step, on the processor."""
+        """Return the rows of a step: tensors by name, on the processor."""
         ...
 
     def loss(self, part: Batch) -> torch.Tensor:
-        """Return the mean loss of some rows, on the module's device."""
+        """Return the mean loss of some rows of a batch, a scalar on the module's device."""
         ...
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return copies of what lives longer than a step, by name."""
+        """Return copies of the tensors that live longer than a step, by name."""
         ...
 
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Take back what `state` returned."""
+        """Restore the state from the result of `state`."""
         ...
 
 
 def of(name: str) -> Any:
-    """Return the class of an objective. Raises UnknownAlgorithmError."""
+    """Return the class of the objective NAME@VERSION. Raises UnknownAlgorithmError."""
     return algorithms.find(OBJECTIVES, name, "objective")

@@ -1,10 +1,10 @@
 """Objective `answers`: answers to prompts, predicted token by token; prompts are read and not learned.
 
-A stream of data is a row of items, each a prompt and then its answer with the end token; a token of an
+A stream of data is a row of items, each a prompt and then its answer with the end token. A token of an
 answer is written as −1 − its id, so an item ends where an answer does. A step's rows are filled with
 whole items, drawn with replacement by the key (seed, purpose, step): first a stream by its share, then
-one of its items. Items in a row do not see each other: positions begin again with each, by which
-transformers masks attention between them.
+one of its items. Items in a row do not see each other: each item's positions begin at 0, and
+transformers therefore masks attention between items.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from agent_forge.weights.training.windows import Ids, drawn, stream_digest
 
 
 def ends(stream: Ids) -> NDArray[np.int64]:
-    """Return the places after the last token of each item, ascending.
+    """Return the index after the last token of each item, ascending, [items] int64.
 
     Raises DataError for a stream that begins with an answer, or ends without one.
     """
@@ -36,7 +36,7 @@ def ends(stream: Ids) -> NDArray[np.int64]:
 
 
 class Answers:
-    """The mean of −log p over the tokens of a step's answers, nats a token."""
+    """Objective: the mean of −log p over the tokens of a step's answers, nats a token."""
 
     Params = NoParams
 
@@ -71,11 +71,11 @@ class Answers:
         self.tokens = recipe.batch * recipe.context
 
     def batch(self, step: int) -> Batch:
-        """Return the rows of a step.
+        """Return the rows of a step: "tokens", "places", "answers" and "scale".
 
         "tokens": [batch, context + 1] int64; "places": positions within their items, the same shape;
-        "answers": [batch, context] bool, where the next token is one of an answer; "scale": [batch]
-        float32, the step's rows over its answers' tokens.
+        "answers": [batch, context] bool, True where the next token is one of an answer; "scale":
+        [batch] float32, the number of the step's rows over that of its answers' tokens.
         """
         recipe, width = self._recipe, self._recipe.context + 1
         tokens = np.zeros((recipe.batch, width), np.int64)
@@ -100,9 +100,9 @@ class Answers:
         }
 
     def loss(self, part: Batch) -> torch.Tensor:
-        """Return Σ −log p of the rows' answers · scale over the number of rows.
+        """Return scale · Σ −log p of the rows' answers / number of rows, a scalar.
 
-        Its mean over equal parts of a step is the mean over the tokens of all the step's answers.
+        Its mean over equal parts of a step is the mean over the tokens of all answers of the step.
         """
         tokens, answers = part["tokens"].to(self._device), part["answers"].to(self._device)
         places = part["places"].to(self._device)
@@ -111,17 +111,17 @@ class Answers:
         return lost * (float(part["scale"][0]) / len(tokens))
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return nothing: the rows of a step depend on the recipe and the step alone."""
+        """Return {}: the rows of a step depend on the recipe and the step alone."""
         return {}
 
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Take back what `state` returned. Raises KeyError for any tensor."""
+        """Raise KeyError for any tensor: there is no state to restore."""
         if tensors:
             raise KeyError(sorted(tensors)[0])
 
 
 def _items(name: str, stream: Ids, context: int) -> list[Ids]:
-    """Return the items of a stream. Raises DataError for one that is longer than a window."""
+    """Return the items of a stream, ids [tokens] each. Raises DataError for one beyond a window."""
     items = np.split(stream, ends(stream)[:-1])
     longest = max(map(len, items))
     if longest > context + 1:

@@ -1,7 +1,7 @@
-"""Objective `answers`, version 2: answers, with noise in some steps and a self-model beside them.
+"""Objective `answers`, version 2: that of version 1, with noise in some steps and a self-model.
 
-    loss = −log p of the answers, as `answers@1` has it
-         + weight · (the part of an inner layer's activations that the last layer does not tell)
+    loss = −log p of the answers, as in `answers@1`
+         + weight · (the part of an inner layer's activations that the last layer does not predict)
 
 Without both it is `answers@1` to the last bit. The noise of a step has the key (seed, purpose, step).
 """
@@ -38,7 +38,7 @@ class BesideParams(BaseModel):
 
 
 class AnswersBeside(Answers):
-    """The loss of answers under noise, and beside it that of a self-model."""
+    """Objective: the loss of answers under noise, plus that of a self-model."""
 
     Params = BesideParams
 
@@ -49,7 +49,7 @@ class AnswersBeside(Answers):
         streams: Mapping[str, Ids],
         inputs: Mapping[str, Model],
     ) -> None:
-        """Check the streams as `answers@1` does. Raises ConfigError for a layer that there is not."""
+        """Check the streams as `answers@1` does. Raises ConfigError for a layer that is missing."""
         super().__init__(recipe, module, streams, inputs)
         self._params = BesideParams.model_validate(recipe.params)
         trained: Any = module
@@ -63,10 +63,10 @@ class AnswersBeside(Answers):
 
     @override
     def batch(self, step: int) -> Batch:
-        """Return the rows of a step, as `answers@1` has them, and
+        """Return the rows of `answers@1`, with "noise" and "read" if the settings ask for them.
 
-        with noise "noise" [batch, context, width] float32; with a self-model "read" [batch, context]
-        bool: True up to the row's last answer.
+        "noise": [batch, context, width] float32, in steps with noise; "read": [batch, context] bool,
+        with a self-model, True up to the row's last answer.
         """
         step_batch = dict(super().batch(step))
         rows, tokens = step_batch["answers"].shape
@@ -81,7 +81,7 @@ class AnswersBeside(Answers):
 
     @override
     def loss(self, part: Batch) -> torch.Tensor:
-        """Return the loss of the answers, and that of the self-model beside it."""
+        """Return the loss of the answers plus weight · that of the self-model, a scalar."""
         tokens, answers = part["tokens"].to(self._device), part["answers"].to(self._device)
         places = part["places"].to(self._device)
         module: Any = self._module

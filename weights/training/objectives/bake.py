@@ -1,13 +1,13 @@
 """Objective `bake`: a model that predicts without a prompt as its parent does with it.
 
     loss = Σ_n Σ_t KL(P(· | u, x_n, y_n<t) ‖ P_θ(· | x_n, y_n<t)) / tokens        (arXiv 2409.13697, §2)
-         + others · the same along trajectories under other prompts, which the model reads too
+         + others · the same along trajectories under other prompts, which the model reads, too
          + neutral · KL(P ‖ P_θ) on windows of ordinary text
 
 u is the prompt, x_n a context, y_n a reply that the parent P wrote after both. The last two terms are
-guards: without them the model drifts on other text and no longer follows other prompts. They are of
-the parent, or of a further input `guard`: in a pursuit the parent is a baked model, and the guard the
-one that it was baked from.
+guards: without them the model drifts on other text and no longer follows other prompts. They compare
+with the parent, or with a further input `guard`: in a pursuit the parent is a baked model, and the
+guard is the model that it was baked from.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from agent_forge.weights.training.windows import BAKED, OTHERS, Ids, Trajectory,
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-#: Role of the model that the guards are of, if it is not the teacher.
+#: Role of the model that the guards compare with, if it is not the teacher.
 GUARD = "guard"
-#: Bytes of the parent's predictions that are kept; those beyond are computed again, with the same bits.
+#: Bytes of the parent's predictions that are kept; further ones are computed again, with the same bits.
 KEPT_BYTES = 1 << 29
 
-#: log p of the parent along a trajectory, and the tokens that it is of (None: all).
+#: (log p of the parent along a trajectory, ids of the tokens that it is about; None: all tokens).
 Wanted = tuple[torch.Tensor, torch.Tensor | None]
 
 
@@ -56,7 +56,7 @@ class BakeParams(BaseModel):
 
 
 class Bake:
-    """Divergence from a prompted parent with two guards, nats a token."""
+    """Objective: the divergence from a prompted parent, with two guards, nats a token."""
 
     Params = BakeParams
 
@@ -69,7 +69,7 @@ class Bake:
     ) -> None:
         """Build the parent and read the trajectories.
 
-        Raises ConfigError for other inputs than a teacher of the module's vocabulary, and maybe a
+        Raises ConfigError for other inputs than a teacher of the module's vocabulary and an optional
         guard, or if the data of a term with a weight are missing; DataError for data without
         trajectories; SourceChangedError for other data than those of the recipe.
         """
@@ -82,7 +82,7 @@ class Bake:
         self._windows = _windows(recipe, params, streams)
         self._teacher = Teacher(inputs[TEACHER], self._device, recipe)
         _check_vocabulary(self._teacher.vocabulary, module, params)
-        #: The model that the guards are of.
+        #: The model that the guards compare with.
         self._guard = self._teacher
         if GUARD in inputs:
             self._guard = Teacher(inputs[GUARD], self._device, recipe)
@@ -94,16 +94,16 @@ class Bake:
         self._cache: dict[tuple[str, int], Wanted] = {}
         self._room = KEPT_BYTES
         replies = sum(map(_mean_reply, self._known.values()))
-        #: Tokens of a step whose predictions are compared; of trajectories, the average.
+        #: Number of compared predictions of a step; for trajectories, the average.
         self.tokens = round(recipe.batch * (replies + bool(self._windows) * recipe.context))
 
     # ---- rows --------------------------------------------------------------------------------
 
     def batch(self, step: int) -> Batch:
-        """Return "tokens" [batch, context + 1], and for each stream of trajectories S:
+        """Return "tokens" [batch, context + 1], and "S" and "S/scale" for each stream S of a term.
 
-        "S" [batch] int64, numbers of trajectories, and "S/scale" [batch] float32: what the sum of a
-        row's divergences is multiplied by, so that the mean over rows is the mean over tokens.
+        "S" is [batch] int64, numbers of trajectories. "S/scale" is [batch] float32: the sum of a row's
+        divergences is multiplied by it, so that the mean over rows is the mean over tokens.
         """
         tensors: dict[str, torch.Tensor] = {}
         if self._windows:
@@ -117,7 +117,7 @@ class Bake:
         return tensors
 
     def _place(self, name: str, number: int) -> int:
-        """Return the trajectory at a place of the endless row of random orders of all."""
+        """Return the number of a stream's trajectory at a place of its endless random orders."""
         recipe, count = self._recipe, len(self._known[name])
         epoch, place = divmod(number, count)
         order = randomness.permutation(count, "bake", recipe.seed, recipe.purpose, name, epoch)
@@ -126,7 +126,7 @@ class Bake:
     # ---- loss --------------------------------------------------------------------------------
 
     def loss(self, part: Batch) -> torch.Tensor:
-        """Return the weighted sum of the divergences, each a mean over tokens."""
+        """Return the weighted sum of the divergences, nats, each a mean over tokens, a scalar."""
         total = torch.zeros((), device=self._device)
         for name, weight in self._terms.items():
             numbers, scale = part[name].tolist(), float(part[f"{name}/scale"][0])
@@ -139,7 +139,7 @@ class Bake:
         return total
 
     def _apart(self, name: str, numbers: list[int]) -> torch.Tensor:
-        """Return the sum of the divergences along some trajectories, nats."""
+        """Return the sum of the divergences along these trajectories, nats, a scalar."""
         trajectories = [self._known[name][number] for number in numbers]
         replies = [trajectory.reply for trajectory in trajectories]
         tokens = prompted.rows([trajectory.plain for trajectory in trajectories], replies).to(
@@ -158,7 +158,7 @@ class Bake:
 
     @torch.no_grad()
     def _wanted(self, name: str, number: int) -> Wanted:
-        """Return what the parent predicts along one trajectory; kept as long as there is room.
+        """Return (log p of the parent, ids or None) along one trajectory, from a cache of limited size.
 
         The parent reads each trajectory alone, so that a training that is cut computes the same bits.
         """
@@ -183,17 +183,17 @@ class Bake:
     # ---- state -------------------------------------------------------------------------------
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return nothing: the rows of a step depend on the recipe and the step alone."""
+        """Return {}: the rows of a step depend on the recipe and the step alone."""
         return {}
 
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Take back what `state` returned. Raises KeyError for any tensor."""
+        """Raise KeyError for any tensor: there is no state to restore."""
         if tensors:
             raise KeyError(sorted(tensors)[0])
 
 
 def _windows(recipe: Train, params: BakeParams, streams: Mapping[str, Ids]) -> Windows | None:
-    """Return the windows of ordinary text; None without a weight.
+    """Return the windows of ordinary text; None if the recipe has no such text.
 
     Raises ConfigError unless the recipe has the data of every term, and no others;
     SourceChangedError for other data than those of the recipe.
@@ -237,7 +237,7 @@ def _mean_reply(trajectories: Sequence[Trajectory]) -> float:
 
 
 def _trajectories(name: str, stream: Ids) -> list[Trajectory]:
-    """Return the trajectories of a stream. Raises DataError if there are none."""
+    """Return the trajectories of the stream `name`. Raises DataError if there are none."""
     trajectories = unpack(stream)
     if not trajectories:
         raise DataError(f"the data {name} hold no trajectory")

@@ -1,9 +1,9 @@
 """Objective `cem`: the loss of another objective, made smaller without gradients.
 
-The cross-entropy method (`weights.training.cross_entropy`; Rubinstein & Kroese 2004) in the numbers
-that are trained: a step measures `points` of a normal distribution, all on the rows of that step, and
-the distribution follows the best of them. The mean is the module's parameters, the deviation is kept
-beside them, so a training that is cut after any step goes on with the same bits.
+The method (`weights.training.cross_entropy`; Rubinstein & Kroese 2004) searches the trained numbers: a
+step measures `points` of a normal distribution, all on the rows of that step. The next distribution is
+that of the best points. The mean is the module's parameters, and the deviation is part of the state, so
+a training that is cut after any step goes on with the same bits.
 
 Transformer-Squared (arXiv 2501.06252, section 3.2) searches a handful of mixing weights in this way.
 """
@@ -27,7 +27,7 @@ from agent_forge.weights.training.objectives import Batch, Objective
 from agent_forge.weights.training.objectives.inner import InnerParams
 from agent_forge.weights.training.windows import Ids
 
-#: Name of the deviations in the state, and beginning of the names of the inner objective's.
+#: Name of the deviations in the state, and prefix of the names of the inner objective's state.
 DEVIATION, INNER = "deviation", "inner/"
 
 
@@ -37,7 +37,7 @@ class CemParams(InnerParams):
     refused: ClassVar[tuple[str, ...]] = ("cem", "lora", "reinforce", "ternary")
     what: ClassVar[str] = "searches without gradients"
 
-    #: Points of a step, the mean among them; and those of the smallest loss that are followed.
+    #: Number of points of a step, the mean among them; and of the best ones, which are followed.
     points: int = Field(default=16, ge=2)
     elite: int = Field(default=4, ge=1)
     #: Standard deviation of the first points, and the least one.
@@ -54,7 +54,7 @@ class CemParams(InnerParams):
 
 
 class Cem:
-    """A search for the trained numbers by the loss of another objective."""
+    """Objective: a search for the trained numbers by the loss of another objective."""
 
     Params = CemParams
 
@@ -96,16 +96,16 @@ class Cem:
         return modules.build(start, device, recipe.attention)
 
     def batch(self, step: int) -> Batch:
-        """Return the rows of a step, on the processor."""
+        """Return the inner objective's rows of a step, on the processor."""
         return self._inner.batch(step)
 
     def loss(self, part: Batch) -> torch.Tensor:
-        """Return the loss of some rows at the mean of the points."""
+        """Return the inner objective's loss of some rows at the mean of the points, a scalar."""
         return self._inner.loss(part)
 
     @torch.no_grad()
     def move(self, step: int) -> tuple[float, float]:
-        """Do a step in place; return the loss before it, and the distance that the mean moved.
+        """Do a step in place; return (loss before it, distance that the mean moved).
 
         A point whose loss is not finite comes last.
         """
@@ -126,7 +126,7 @@ class Cem:
         return losses[0], float(moved.norm())
 
     def _measured(self, batch: Batch) -> float:
-        """Return the mean loss of a step's rows, computed in as many parts as the recipe says."""
+        """Return the mean loss of a step's rows, computed in `accumulation` parts."""
         parts, bf16 = self._recipe.accumulation, self._recipe.precision == "bfloat16"
         rows, total = self._recipe.batch // parts, 0.0
         for index in range(parts):
@@ -136,19 +136,19 @@ class Cem:
         return total
 
     def _set(self, values: tuple[float, ...]) -> None:
-        """Write numbers into the parameters."""
+        """Write the values into the parameters, in the parameters' order."""
         flat, at = torch.tensor(values, dtype=torch.float32), 0
         for parameter in self._parameters:
             parameter.copy_(flat[at : at + parameter.numel()].view_as(parameter))
             at += parameter.numel()
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return copies of the deviations, float64 [numbers], and of the objective's state."""
+        """Return "deviation" → float64 [numbers], and "inner/NAME" → the inner objective's state."""
         inner = {f"{INNER}{name}": tensor for name, tensor in self._inner.state().items()}
         return {DEVIATION: self._deviation.clone(), **inner}
 
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Take back what `state` returned. Raises KeyError for any other set of names."""
+        """Restore the state from the result of `state`. Raises KeyError for other names."""
         rest = dict(tensors)
         self._deviation = rest.pop(DEVIATION).clone()
         if strange := [name for name in rest if not name.startswith(INNER)]:
@@ -157,6 +157,6 @@ class Cem:
 
 
 def _inner(recipe: Train) -> Train:
-    """Return the recipe of the objective inside."""
+    """Return the recipe with the inner objective and its parameters in place of `cem`'s."""
     fields = {"objective": recipe.params["objective"], "params": recipe.params["params"]}
     return recipe.model_copy(update=fields)

@@ -36,7 +36,7 @@ class DistilParams(BaseModel):
 
 
 class Distil(NextToken):
-    """Cross-entropy of the next token and the divergence from a teacher, nats a token."""
+    """Objective: cross-entropy of the next token and divergence from a teacher, nats a token."""
 
     Params = DistilParams
 
@@ -47,7 +47,7 @@ class Distil(NextToken):
         streams: Mapping[str, Ids],
         inputs: Mapping[str, Model],
     ) -> None:
-        """Build the teacher.
+        """Check the data and build the teacher.
 
         Raises ConfigError for other inputs than a teacher of the module's vocabulary,
         SourceChangedError for other data.

@@ -16,7 +16,7 @@ class InnerParams(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    #: Names of objectives that cannot be inside, and who says so.
+    #: Names of objectives that cannot be inside, and the subject of the error's sentence.
     refused: ClassVar[tuple[str, ...]] = ()
     what: ClassVar[str] = ""
 
@@ -33,6 +33,6 @@ class InnerParams(BaseModel):
     @field_validator("params")
     @classmethod
     def _whole(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, object]:
-        """Write out the parameters of the objective."""
+        """Return the parameters of the inner objective with every default written out."""
         name = info.data.get("objective")
         return given if name is None else algorithms.complete(objectives.of(name).Params, given, name)

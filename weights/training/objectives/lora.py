@@ -1,8 +1,7 @@
 """Objective `lora`: another objective, for low-rank adapters of the model instead of all its weights.
 
-The weights of a snapshot are the merged ones, so that its result is an ordinary model. The adapters and
-the matrices that they are added to are kept beside the optimiser's tensors: the sum does not tell its
-parts.
+The weights of a snapshot are the merged ones, so the result is an ordinary model. The adapters and the
+matrices below them are stored beside the optimiser's tensors, because they cannot be read from the sum.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from agent_forge.weights.training.objectives import Batch, Objective
 from agent_forge.weights.training.objectives.inner import InnerParams
 from agent_forge.weights.training.windows import Ids
 
-#: Objectives that change what layers compute, have further parameters, or some without gradients.
+#: Objectives that change what layers compute, have further parameters, or use no gradients.
 OWN_LAYERS = ("cem", "lora", "svf", "ternary", "thoughts")
-#: Optimisers that serve: MuGrokfast's Muon moves whole matrices, and QK-Clip scales them.
+#: Optimisers that work with adapters. MuGrokfast's Muon moves whole matrices; QK-Clip scales them.
 OPTIMISERS = ("adamw",)
 
 
@@ -37,12 +36,12 @@ class LoraParams(InnerParams):
     #: Columns of the adapters; and α: an adapter's product is multiplied by α / rank.
     rank: int = Field(default=8, ge=1)
     alpha: float = Field(default=16.0, gt=0)
-    #: Last parts of the names of the linear layers that are adapted; none: all of the blocks.
+    #: Last parts of the names of the linear layers that are adapted; empty: all of the blocks.
     modules: tuple[str, ...] = ()
 
 
 class Lora:
-    """The loss of another objective, whose gradients reach adapters alone."""
+    """Objective: the loss of another objective; only adapters are trained."""
 
     Params = LoraParams
     #: The weights of the module stay as they are.
@@ -57,8 +56,8 @@ class Lora:
     ) -> None:
         """Add adapters to the module, and build the objective.
 
-        Raises ConfigError for an optimiser of whole matrices, for layers that are not there, and the
-        errors of the objective.
+        Raises ConfigError for an optimiser of whole matrices and for missing layers, and the errors of
+        the inner objective.
         """
         params = LoraParams.model_validate(recipe.params)
         if recipe.optimiser.name.partition("@")[0] not in OPTIMISERS:
@@ -75,19 +74,19 @@ class Lora:
 
     @property
     def tokens(self) -> int:
-        """Tokens of a step."""
+        """Number of tokens of a step."""
         return self._inner.tokens
 
     def batch(self, step: int) -> Batch:
-        """Return the rows of a step, on the processor."""
+        """Return the inner objective's rows of a step, on the processor."""
         return self._inner.batch(step)
 
     def loss(self, part: Batch) -> torch.Tensor:
-        """Return the mean loss of some rows, on the module's device."""
+        """Return the inner objective's mean loss of some rows, a scalar on the module's device."""
         return self._inner.loss(part)
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return copies of the adapted layers' matrices, and of the objective's state."""
+        """Return the adapted layers' matrices as "adapters/…", and the inner state as "inner/…"."""
         return {
             f"{name}/{key}": tensor
             for name, part in (("adapters", self._adapters), ("inner", self._inner))
@@ -95,7 +94,7 @@ class Lora:
         }
 
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Take back what `state` returned. Raises KeyError for any other set of names."""
+        """Restore the state from the result of `state`. Raises KeyError for other names."""
         for name, part in (("adapters", self._adapters), ("inner", self._inner)):
             start = f"{name}/"
             part_tensors = {k.removeprefix(start): t for k, t in tensors.items() if k.startswith(start)}

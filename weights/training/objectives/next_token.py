@@ -22,7 +22,7 @@ class NoParams(BaseModel):
 
 
 class NextToken:
-    """Language modelling: the mean of −log p(next token), nats a token."""
+    """Objective: the mean of −log p(next token), nats a token."""
 
     Params = NoParams
 
@@ -48,27 +48,27 @@ class NextToken:
         self.tokens = recipe.batch * recipe.context
 
     def batch(self, step: int) -> Batch:
-        """Return "tokens": [batch, context + 1] int64."""
+        """Return {"tokens": [batch, context + 1] int64}, the windows of a step."""
         return {"tokens": torch.from_numpy(self._windows.rows(step))}
 
     def loss(self, part: Batch) -> torch.Tensor:
-        """Return the mean cross-entropy of all tokens but each row's first."""
+        """Return the mean cross-entropy, nats a token, of all but each row's first, a scalar."""
         tokens = part["tokens"].to(self._device)
         logits = self._module(input_ids=tokens[:, :-1]).logits
         return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return nothing: the rows of a step depend on the recipe and the step alone."""
+        """Return {}: the rows of a step depend on the recipe and the step alone."""
         return {}
 
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Take back what `state` returned. Raises KeyError for any tensor."""
+        """Raise KeyError for any tensor: there is no state to restore."""
         if tensors:
             raise KeyError(sorted(tensors)[0])
 
 
 def check_streams(objective: str, recipe: Train, streams: Mapping[str, Ids]) -> None:
-    """Raise ConfigError if streams of the recipe are missing, SourceChangedError for other data."""
+    """Raise ConfigError if a stream is missing, SourceChangedError if it does not have its digest."""
     lacking = sorted(set(recipe.data) - set(streams))
     if lacking or not recipe.data:
         lack = ", ".join(lacking) or "to read"

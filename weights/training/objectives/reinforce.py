@@ -8,13 +8,13 @@ as in Transformer-Squared (arXiv 2501.06252, section 3.2). Its gradient is estim
     (1/N) Σ_i (r_i − b_i) Σ_t ∇ log π(y_it)
 
 b_i is the mean reward of the step's other replies, which leaves the estimate unbiased, or 0 as in the
-paper. The divergence is exact in every state that a reply goes through; that it also changes which
-states are reached is left out, as in the paper's program.
+paper. The divergence is exact in every state that a reply goes through. Its effect on which states are
+reached is left out, as in the paper's program.
 
-A stream of data is the one that `answers` reads, so a reply is right if it has the tokens of the answer
-and then the end token: the check that `exact-answers` measures by. A reply is sampled token by token
-from keys with the step and the row, with the weights before the step; it ends with the end token, or
-two tokens beyond the longest answer.
+A stream of data has the form of `answers`. So a reply is right if it has the tokens of the answer and
+then the end token: the check of `exact-answers`. A reply is sampled token by token from keys with the
+step and the row, with the weights before the step; it ends with the end token, or two tokens beyond the
+longest answer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from agent_forge.weights.training.objectives.answers import ends
 from agent_forge.weights.training.objectives.next_token import check_streams
 from agent_forge.weights.training.windows import Ids, drawn
 
-#: Role of the model that a reply must stay near to.
+#: Role of the model from which the trained model must not diverge.
 REFERENCE = "reference"
 #: Tokens that a reply may have beyond the longest right answer.
 SPARE = 2
@@ -51,12 +51,12 @@ class ReinforceParams(BaseModel):
 
     #: Weight of the divergence from the reference, in rewards a nat; 0: there is no reference.
     kl: float = Field(default=0.1, ge=0)
-    #: True if the mean reward of a step's other replies is taken from each reward.
+    #: True if the mean reward of a step's other replies is subtracted from each reward.
     baseline: bool = True
 
 
 class Reinforce:
-    """Rewards of sampled replies; its loss is −J as it was sampled, with REINFORCE's gradient."""
+    """Objective: the reward of sampled replies; the loss is −J of them, with REINFORCE's gradient."""
 
     Params = ReinforceParams
 
@@ -97,11 +97,11 @@ class Reinforce:
         self.tokens = recipe.batch * recipe.context
 
     def batch(self, step: int) -> Batch:
-        """Return the rows of a step: prompts by key, and replies sampled with the present weights.
+        """Return a step's rows by name: prompts by key, and replies sampled with the present weights.
 
         "tokens": [batch, width] int64, prompt and reply, 0 after both; "starts" and "sizes": [batch],
-        tokens of the prompt and of the reply; "rewards" and "gains": [batch] float32, 1 or −1, and what
-        it is beyond the baseline.
+        lengths of prompt and reply in tokens; "rewards" and "gains": [batch] float32, 1 or −1, and
+        that minus the baseline.
         """
         items = drawn(self._recipe, step, self._edges, self._items)
         chosen = [next(items) for _ in range(self._recipe.batch)]
@@ -124,7 +124,7 @@ class Reinforce:
 
     @torch.no_grad()
     def _replies(self, prompts: list[Ids], step: int) -> list[Ids]:
-        """Return a reply to each prompt, 1 to `limit` tokens, the last the end token if it ended."""
+        """Return a sampled reply to each prompt, ids [1 to `limit`], with the end token if finished."""
         recipe, rows = self._recipe, torch.arange(len(prompts))
         key = (recipe.seed, recipe.purpose, step, "reply")
         places = torch.from_numpy(
@@ -152,7 +152,7 @@ class Reinforce:
         ]
 
     def loss(self, part: Batch) -> torch.Tensor:
-        """Return −(mean reward − kl · mean divergence of a reply), with REINFORCE's gradient."""
+        """Return −(mean reward − kl · mean divergence), a scalar with REINFORCE's gradient."""
         tokens = part["tokens"].to(self._device)
         starts, sizes = part["starts"].tolist(), part["sizes"].tolist()
         logits = self._module(input_ids=tokens[:, :-1]).logits
@@ -172,24 +172,24 @@ class Reinforce:
         return loss + self._params.kl * apart
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return nothing: a step's rows depend on the recipe, the step and the weights alone."""
+        """Return {}: a step's rows depend on the recipe, the step and the weights alone."""
         return {}
 
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Take back what `state` returned. Raises KeyError for any tensor."""
+        """Raise KeyError for any tensor: there is no state to restore."""
         if tensors:
             raise KeyError(sorted(tensors)[0])
 
 
 def _sampled(logits: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-    """Return the tokens at places in (0, 1) of the cumulative distributions [rows, vocabulary]."""
+    """Return a token id for each row, [rows] int64, by places in (0, 1) of its distribution."""
     whole = logits.softmax(-1).cumsum(-1)
     indices = (whole <= places[:, None] * whole[:, -1:]).sum(-1)
     return indices.clamp_max(whole.shape[1] - 1)
 
 
 def width(stream: Ids) -> int:
-    """Return the tokens that an item of a stream and a reply to it may have."""
+    """Return the most tokens that a prompt of a stream and a reply to it can have together."""
     return _longest(_pairs(stream))
 
 
@@ -198,7 +198,7 @@ def _longest(items: Sequence[tuple[Ids, Ids]]) -> int:
 
 
 def _pairs(stream: Ids) -> list[tuple[Ids, Ids]]:
-    """Return (prompt, answer) of the items of a stream."""
+    """Return (prompt, answer) of each item of a stream, ids [tokens] int32 each."""
     pairs = []
     for item in np.split(stream, ends(stream)[:-1]):
         size = int((item >= 0).sum())
@@ -207,7 +207,7 @@ def _pairs(stream: Ids) -> list[tuple[Ids, Ids]]:
 
 
 def _items(name: str, stream: Ids, context: int) -> list[tuple[Ids, Ids]]:
-    """Return (prompt, answer) of the items of a stream. Raises DataError for one that is too long."""
+    """Return (prompt, answer) of each item of a stream. Raises DataError for one beyond a window."""
     pairs = _pairs(stream)
     longest = _longest(pairs)
     if longest > context:
@@ -218,7 +218,7 @@ def _items(name: str, stream: Ids, context: int) -> list[tuple[Ids, Ids]]:
 
 
 def _end(items: list[tuple[Ids, Any]]) -> int:
-    """Return the token that ends all answers. Raises DataError if they end otherwise."""
+    """Return the id of the token that ends all answers. Raises DataError if there are several."""
     end_tokens = {int(answer[-1]) for _, answer in items}
     if len(end_tokens) > 1:
         raise DataError("answers end with different tokens: a reply cannot be told to have ended")

@@ -1,8 +1,8 @@
 """Objective `svf`: next tokens, predicted by a model whose singular values are scaled by vectors z.
 
-Transformer-Squared (arXiv 2501.06252) trains z by REINFORCE on tasks; here it is cross-entropy over
-windows of text. What is trained, and what a snapshot holds, is z alone: NAME of a matrix → [rank].
-The paper's implementation keeps z positive by a sigmoid. Here a direction may change its sign.
+Transformer-Squared (arXiv 2501.06252) trains z by REINFORCE on tasks; here the loss is cross-entropy
+over windows of text. Only z is trained and stored in snapshots: NAME of a matrix → [rank]. The paper's
+implementation keeps z positive by a sigmoid. Here a direction may change its sign.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SvfParams(BaseModel):
 
 
 class Svf(NextToken):
-    """Cross-entropy of the next token, nats a token, and the pull towards the given model."""
+    """Objective: cross-entropy of the next token, nats a token, and a pull towards the model."""
 
     Params = SvfParams
 
@@ -60,7 +60,7 @@ class Svf(NextToken):
     def module(
         recipe: Train, start: Model, inputs: Mapping[str, Model], device: str
     ) -> torch.nn.Module:
-        """Return the module to train: the vectors `start` over the model `of`, decomposed in `svd`.
+        """Return the module to train: `start`'s vectors over the model `of`, decomposed in `svd`.
 
         Raises ConfigError for other inputs, SourceError for vectors that do not fit.
         """
@@ -77,7 +77,7 @@ class Svf(NextToken):
 
     @override
     def loss(self, part: Batch) -> torch.Tensor:
-        """Return cross-entropy + pull · mean (z − 1)²."""
+        """Return cross-entropy + pull · mean (z − 1)², a scalar."""
         loss = super().loss(part)
         if not self._pull:
             return loss

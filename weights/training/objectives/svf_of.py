@@ -1,7 +1,7 @@
 """Objective `svf`, version 2: another objective, for vectors z that scale a model's singular values.
 
-What is trained, and what a snapshot holds, is z alone, as with version 1, which has next tokens of text
-only. So vectors are trained on answers, and by REINFORCE as in Transformer-Squared (arXiv 2501.06252).
+Only z is trained and stored in snapshots, as in version 1. That version predicts next tokens of text;
+this one can also train on answers, and by REINFORCE as in Transformer-Squared (arXiv 2501.06252).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SvfOfParams(InnerParams):
 
 
 class SvfOf:
-    """The loss of another objective, whose gradients reach the vectors alone, and the pull."""
+    """Objective: the loss of another objective and a pull; only the vectors are trained."""
 
     Params = SvfOfParams
 
@@ -57,7 +57,7 @@ class SvfOf:
     def module(
         recipe: Train, start: Model, inputs: Mapping[str, Model], device: str
     ) -> torch.nn.Module:
-        """Return the module to train: the vectors `start` over the model `of`, decomposed in `svd`.
+        """Return the module to train: `start`'s vectors over the model `of`, decomposed in `svd`.
 
         Raises ConfigError without these inputs, SourceError for vectors that do not fit.
         """
@@ -67,15 +67,15 @@ class SvfOf:
 
     @property
     def tokens(self) -> int:
-        """Tokens of a step."""
+        """Number of tokens of a step."""
         return self._inner.tokens
 
     def batch(self, step: int) -> Batch:
-        """Return the rows of a step, on the processor."""
+        """Return the inner objective's rows of a step, on the processor."""
         return self._inner.batch(step)
 
     def loss(self, part: Batch) -> torch.Tensor:
-        """Return the objective's loss + pull · mean (z − 1)²."""
+        """Return the inner objective's loss + pull · mean (z − 1)², a scalar."""
         loss = self._inner.loss(part)
         if not self._pull:
             return loss
@@ -84,9 +84,9 @@ class SvfOf:
         return loss + self._pull * square / count
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return the objective's state."""
+        """Return the inner objective's state, by name."""
         return self._inner.state()
 
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Take back what `state` returned. Raises KeyError for any other set of names."""
+        """Restore the state from the result of `state`. Raises KeyError for other names."""
         self._inner.load(tensors)

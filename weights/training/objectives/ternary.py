@@ -1,8 +1,8 @@
 """Objective `ternary`: next tokens, predicted with ternary weights (BitNet b1.58, arXiv 2402.17764).
 
-The weights that are trained stay in full precision; every linear layer but the head computes with
-their ternary form, and with int8 activations. The share λ of quantisation rises from 0 to 1 in the
-beginning, so that a trained model is not thrown away at the first step.
+The trained weights stay in full precision; every linear layer but the head computes with their ternary
+form, and with int8 activations. The share λ of quantisation rises from 0 to 1 in the first steps,
+because full quantisation at once would destroy a trained model.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class TernaryParams(BaseModel):
 
 
 class Ternary(NextToken):
-    """Cross-entropy of the next token, nats a token, and the divergence from a teacher."""
+    """Objective: cross-entropy of the next token, nats a token, and divergence from a teacher."""
 
     Params = TernaryParams
 
@@ -51,10 +51,10 @@ class Ternary(NextToken):
         streams: Mapping[str, Ids],
         inputs: Mapping[str, Model],
     ) -> None:
-        """Change the module's linear layers, and build the teacher if there is one.
+        """Make the module's linear layers ternary, and build the teacher if there is one.
 
-        Raises ConfigError for other inputs than those that `distillation` needs, for groups that do
-        not fit; SourceChangedError for other data.
+        Raises ConfigError for other inputs than those that `distillation` needs, and for groups that
+        do not fit; SourceChangedError for other data.
         """
         self._params = TernaryParams.model_validate(recipe.params)
         needed = {TEACHER} if self._params.distillation else set()
@@ -77,7 +77,7 @@ class Ternary(NextToken):
 
     @override
     def loss(self, part: Batch) -> torch.Tensor:
-        """Return cross-entropy + distillation · KL(teacher ‖ model), means over the tokens."""
+        """Return cross-entropy + distillation · KL(teacher ‖ model), means over tokens, a scalar."""
         self._share.value = float(part["share"][0])
         tokens = part["tokens"].to(self._device)
         logits = self._module(input_ids=tokens[:, :-1]).logits

@@ -10,13 +10,13 @@ predicted from a mixture of the model with the thought and without it (`weights/
     L = (log p(x_j+m | mixture) + own · log p(x_j+m | thought)) / (1 + own)
     r = Σ_m L − its mean over the passes;   r⁺ = max(r, 0)
 
-In the first `settling` of the steps w stays where it began. A model that never saw a thought predicts
-badly after one: it learns first that w = 0 is best, after which no gradient reaches head or thought any
-more. With `own` = 0 and `settling` = 0 this is the paper's loss.
+In the first steps, a share `settling` of all, w keeps its first value. A model that never saw a thought
+predicts badly after one. It would first learn that w = 0 is best, and then no gradient would reach head
+or thought. With `own` = 0 and `settling` = 0 this is the paper's loss.
 
-π is what the thought was sampled from, at `temperature`. With `thinks` = "pause" a pause vector stands
-in the place of every token of a thought: the same computation without thoughts (arXiv 2310.02226), one
-pass, no reward.
+π is the distribution that the thought was sampled from, at `temperature`. With `thinks` = "pause" a
+pause vector stands in the place of every token of a thought: the same computation without thoughts
+(arXiv 2310.02226), one pass, no reward.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class ThoughtsParams(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     thinks: Literal["sampled", "pause"] = "sampled"
-    #: Tokens of a thought; several: each for an equal share of the steps (as in Fast Quiet-STaR).
+    #: Tokens of a thought; several lengths share the steps equally (as in Fast Quiet-STaR).
     lengths: tuple[int, ...] = Field(default=(4,), min_length=1)
     #: Thoughts after each position.
     passes: int = Field(default=2, ge=2)
-    #: Tokens of the text that a thought is to help with.
+    #: Number of tokens of the text that are predicted after a thought.
     ahead: int = Field(default=2, ge=1)
     temperature: float = Field(default=1.0, gt=0)
-    #: Weight of the thought's own prediction, beside the mixture.
+    #: Weight of the prediction after the thought alone, beside the mixture.
     own: float = Field(default=1.0, ge=0)
     #: Share of the steps in which the mixing head is not trained.
     settling: float = Field(default=0.5, ge=0, le=1)
@@ -64,7 +64,7 @@ class ThoughtsParams(BaseModel):
 
 
 class ThoughtsObjective(NextToken):
-    """Negative log-likelihood after thoughts, nats a token, with REINFORCE and a guard."""
+    """Objective: negative log-likelihood after thoughts, nats a token, with REINFORCE and a guard."""
 
     Params = ThoughtsParams
 
@@ -75,9 +75,9 @@ class ThoughtsObjective(NextToken):
         streams: Mapping[str, Ids],
         inputs: Mapping[str, Model],
     ) -> None:
-        """Check the data, and build the teacher if there is one. `module` is that of `module`.
+        """Check the data, and build the teacher if there is one. The method `module` makes `module`.
 
-        Raises ConfigError for other inputs than those that `kl` needs or for streams that are missing,
+        Raises ConfigError for other inputs than those that `kl` needs and for missing streams,
         SourceChangedError for other data.
         """
         self._params = params = ThoughtsParams.model_validate(recipe.params)
@@ -97,20 +97,20 @@ class ThoughtsObjective(NextToken):
     def module(
         recipe: Train, start: Model, inputs: Mapping[str, Model], device: str
     ) -> torch.nn.Module:
-        """Return the model `start` with its part `thoughts`. Raises SourceError."""
+        """Return a module of the model `start` with its part `thoughts`. Raises SourceError."""
         return thinking_module.build(start, device, recipe.attention)
 
     def length(self, step: int) -> int:
-        """Return the tokens of a thought in a step."""
+        """Return how many tokens a thought has in a step."""
         lengths = self._params.lengths
         return lengths[min(step * len(lengths) // self._recipe.steps, len(lengths) - 1)]
 
     @override
     def batch(self, step: int) -> Batch:
-        """Return "tokens" [batch, context + 1] int64, "heads" [batch] bool, and the thoughts' draws.
+        """Return "tokens" [batch, context + 1] int64, "heads" [batch] bool, and "draws" of thoughts.
 
-        "heads" tells if the mixing head is trained.
-        "draws" [batch, passes, length, context] float64 in [0, 1); for pauses zeros, and one pass.
+        "heads" is True if the mixing head is trained. "draws" are [batch, passes, length, context]
+        float64 in [0, 1); for pauses they are zeros, with one pass.
         """
         recipe, params = self._recipe, self._params
         shape = (self.length(step), recipe.context)
@@ -125,7 +125,7 @@ class ThoughtsObjective(NextToken):
 
     @override
     def loss(self, part: Batch) -> torch.Tensor:
-        """Return the loss of some rows, nats a token; see the module."""
+        """Return the loss of some rows, nats a token, a scalar; the module has its formula."""
         tokens, draws = part["tokens"].to(self._device), part["draws"].to(self._device)
         passes = draws.shape[1]
         whole = tokens.repeat_interleave(passes, 0)
@@ -154,9 +154,9 @@ class ThoughtsObjective(NextToken):
         return loss
 
     def _sampled(self, text: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-        """Return thoughts by their draws [rows, length, tokens], ids of the same shape.
+        """Return the ids of thoughts sampled by their draws, [rows, length, tokens] both.
 
-        A module that computes activations again keeps no keys and values while it trains.
+        It samples in evaluation mode, because gradient checkpointing keeps no keys and values.
         """
         self._module.eval()
         try:
@@ -169,11 +169,11 @@ class ThoughtsObjective(NextToken):
 def predictions(
     part: thinking.Thoughts, passed: ThoughtPass, ahead: torch.Tensor, heads: bool = True
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return log p of the tokens after each thought, of the mixture and of the thought alone.
+    """Return (log p of the mixture, log p after the thought alone) of the tokens after each thought.
 
-    Both are [rows, ahead, tokens], as are the tokens `ahead`. Token m after position j is predicted
-    without a thought at position j + m − 1; beyond the text's end, what is returned means nothing.
-    Without `heads` no gradient reaches the mixing head.
+    Both are [rows, ahead, tokens], as are the tokens `ahead`. Without a thought, token m after position
+    j is predicted at position j + m − 1. Beyond the text's end the numbers mean nothing. If `heads` is
+    False, no gradient reaches the mixing head.
     """
     count, tokens = ahead.shape[1:]
     first = passed.logits.shape[1] - count  # the layer of the thoughts' end
@@ -206,7 +206,7 @@ def _ahead(tokens: torch.Tensor, count: int) -> torch.Tensor:
 
 
 def _known(shape: torch.Size, device: torch.device) -> torch.Tensor:
-    """Return True for tokens within the text, [count, tokens]; `shape` is [rows, count, tokens]."""
+    """Return [count, tokens] bool, True within the text; `shape` is [rows, count, tokens]."""
     _, count, tokens = shape
     places = torch.arange(tokens, device=device)
     return places + torch.arange(count, device=device)[:, None] < tokens

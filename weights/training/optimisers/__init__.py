@@ -5,8 +5,8 @@ An optimiser is a class with `Settings`, a pydantic model, and:
     Optimiser(module, settings)
     step(rate)       one update in place from the parameters' `.grad`; `rate` is this step's absolute
                      learning rate. The caller sets the gradients to None afterwards
-    state()          copies of all that it keeps between steps, by stable names
-    load(tensors)    takes back what `state` returned
+    state()          copies of all tensors that it keeps between steps, by stable names
+    load(tensors)    restores the state from the result of `state`
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ class Optimiser(Protocol):
     """The interface of an optimiser."""
 
     def step(self, rate: float) -> None:
-        """Update the parameters in place from their gradients."""
+        """Update the parameters in place from their gradients, at the learning rate `rate`."""
         ...
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return copies of what is kept between steps, by stable names."""
+        """Return copies of the tensors that the optimiser keeps between steps, by stable names."""
         ...
 
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Take back what `state` returned."""
+        """Restore the state from the result of `state`."""
         ...
 
 
 def of(name: str) -> Any:
-    """Return the class of an optimiser. Raises UnknownAlgorithmError."""
+    """Return the class of the optimiser NAME@VERSION. Raises UnknownAlgorithmError."""
     return algorithms.find(OPTIMISERS, name, "optimiser")

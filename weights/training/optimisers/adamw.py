@@ -46,13 +46,13 @@ class AdamW:
         )
 
     def step(self, rate: float) -> None:
-        """Update the parameters in place from their gradients."""
+        """Update the parameters in place from their gradients, at the learning rate `rate`."""
         for group in self._inner.param_groups:
             group["lr"] = rate
         self._inner.step()
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return copies of step counts and moments: "PARAMETER/exp_avg" and so on."""
+        """Return "PARAMETER/SLOT" → copy of step count and moments: "step", "exp_avg", "exp_avg_sq"."""
         return {
             f"{name}/{slot}": self._inner.state[p][slot].detach().clone()
             for name, p in self._named.items()
@@ -61,7 +61,7 @@ class AdamW:
         }
 
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Take back what `state` returned, as copies. Raises KeyError for an unknown name."""
+        """Restore the state from copies of `state`'s result. Raises KeyError for an unknown name."""
         self._inner.state.clear()
         for key, tensor in tensors.items():
             name, _, slot = key.rpartition("/")

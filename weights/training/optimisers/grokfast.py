@@ -4,7 +4,7 @@ Lee et al. 2024, "Grokfast: Accelerated Grokking by Amplifying Slow Gradients", 
 its algorithm with an exponential moving average:
 
     μ ← α μ + (1 − α) g        the slow part of the gradient
-    ĝ = g + λ μ                what the optimiser gets
+    ĝ = g + λ μ                the gradient for the optimiser
 
 A gradient that never changes grows by the factor 1 + λ. As in the authors' code, μ starts as the
 first gradient, not as zero.
@@ -18,7 +18,7 @@ import torch
 
 
 class Grokfast:
-    """The filter, with one moving average a parameter. With λ = 0 it does and keeps nothing."""
+    """Filter of gradients, with one moving average a parameter. With λ = 0 it does nothing."""
 
     def __init__(self, alpha: float, strength: float) -> None:
         """Set α, the decay of the average, in [0, 1), and λ ≥ 0, the weight of the slow part."""

@@ -9,10 +9,10 @@ One step, in this order:
 3. QK-Clip bounds the attention logits (`qk_clip.py`; τ = None leaves it out).
 
 With λ = 0 and τ = None the step is Muon + AdamW, bit for bit. Muon's step does not depend on the
-size of a gradient, nor AdamW's on a constant factor: λ changes directions more than lengths. A
+size of a gradient, and AdamW's not on a constant factor. So λ changes directions more than lengths. A
 caller that clips the norm of gradients does so before the filter.
 
-Bits are the same within one kind of processor only: the Newton-Schulz steps' bfloat16 products
+Bits are the same within one kind of processor only: the bfloat16 products of the Newton-Schulz steps
 depend on its instructions.
 """
 
@@ -28,7 +28,7 @@ from agent_forge.runs.errors import ConfigError
 from agent_forge.weights.training.optimisers.grokfast import Grokfast
 from agent_forge.weights.training.optimisers.qk_clip import QKClip
 
-#: What torch's two optimisers keep of a parameter between steps.
+#: Tensors that torch's two optimisers keep of a parameter between steps.
 MUON_SLOTS = ("momentum_buffer",)
 ADAMW_SLOTS = ("step", "exp_avg", "exp_avg_sq")
 GROKFAST_SLOT = "grokfast"
@@ -74,9 +74,9 @@ class Preset(BaseModel):
     settings: Settings = Settings()
 
 
-#: Phase → the source documents' preset. What they name besides is no setting of an optimiser: phase
-#: 3's KL 0.1 is a weight of the objective, and phase 5's STE mode has nothing to do here, because
-#: straight-through gradients already reach the full-precision master weights.
+#: Phase → preset of the source documents. Two of their settings are not the optimiser's: phase 3's
+#: KL 0.1 is a weight of the objective, and phase 5's STE mode is not needed, because straight-through
+#: gradients already reach the full-precision master weights.
 PRESETS: Mapping[int, Preset] = {
     1: Preset(lr=1e-3, settings=Settings(grokfast_lambda=0.3)),
     3: Preset(lr=5e-4),
@@ -85,7 +85,7 @@ PRESETS: Mapping[int, Preset] = {
 
 
 def split(model: torch.nn.Module) -> tuple[NamedParameters, NamedParameters]:
-    """Return Muon's parameters and AdamW's, by name, in the model's order, tied ones once.
+    """Return (Muon's parameters, AdamW's), as (name, parameter) in the model's order, tied ones once.
 
     Muon gets the hidden matrices: two-dimensional `weight`s of modules other than embeddings and
     the output head. Frozen parameters are in neither list; all others are in exactly one.
@@ -108,13 +108,13 @@ class MuGrokfast:
     Settings = Settings
 
     def __init__(self, model: torch.nn.Module, settings: Settings) -> None:
-        """Prepare to train `model` in place. Raises AttentionError if QK-Clip cannot serve it."""
+        """Prepare to train `model` in place. Raises AttentionError if QK-Clip does not fit it."""
         self.settings = settings
         muon, adamw = split(model)
         self._parameters = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
         self._grokfast = Grokfast(settings.grokfast_alpha, settings.grokfast_lambda)
         self._clip = None if settings.tau is None else QKClip(model, settings.tau)
-        #: Heads that QK-Clip scaled in the last step.
+        #: Number of heads that QK-Clip scaled in the last step.
         self.clipped = 0
         #: (torch's optimiser, its parameters, the tensors that it keeps of each).
         self._inner: list[tuple[torch.optim.Optimizer, NamedParameters, tuple[str, ...]]] = []
@@ -126,8 +126,8 @@ class MuGrokfast:
     def step(self, rate: float) -> None:
         """Update the parameters in place from their `.grad`, at the learning rate `rate`.
 
-        The gradients are changed (filtered); the caller zeroes them. Raises AttentionError if
-        QK-Clip is on and no forward pass in training mode came before the step.
+        It filters the gradients in place; the caller zeroes them. Raises AttentionError if QK-Clip is
+        on and no forward pass in training mode came before the step.
         """
         self._grokfast.apply(self._parameters)
         for optimiser, _, _ in self._inner:
@@ -138,7 +138,7 @@ class MuGrokfast:
             self.clipped = self._clip.apply()
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return copies of all that lives longer than a step, as `parameter/slot` → tensor."""
+        """Return PARAMETER/SLOT → copy of each tensor that lives longer than a step."""
         tensors = {f"{n}/{GROKFAST_SLOT}": m.clone() for n, m in self._grokfast.means.items()}
         for optimiser, parameters, slots in self._inner:
             for name, parameter in parameters:
@@ -151,10 +151,10 @@ class MuGrokfast:
         return tensors
 
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Replace the state by copies of `tensors`, as `state` returned them, on any device.
+        """Replace the state by copies of `tensors`, a result of `state`, on any device.
 
-        Raises OptimiserStateError, and changes nothing, if a name or a shape does not fit, or if a
-        parameter has some of its tensors only.
+        Raises OptimiserStateError, and changes nothing, if a name or a shape does not fit, or if some
+        of a parameter's tensors are missing.
         """
         self._check(tensors)
         self._grokfast.load(
@@ -195,7 +195,7 @@ class MuGrokfast:
 
 
 def _muon(parameters: NamedParameters, settings: Settings) -> torch.optim.Optimizer:
-    """Return Muon over hidden matrices; its learning rate is set before each step."""
+    """Return torch's Muon over hidden matrices; the caller sets its rate before each step."""
     return torch.optim.Muon(
         [p for _, p in parameters],
         weight_decay=settings.weight_decay,
@@ -207,7 +207,7 @@ def _muon(parameters: NamedParameters, settings: Settings) -> torch.optim.Optimi
 
 
 def _adamw(parameters: NamedParameters, settings: Settings) -> torch.optim.Optimizer:
-    """Return AdamW with weight decay for matrices, and none for norms and biases."""
+    """Return torch's AdamW with weight decay for matrices, and without it for norms and biases."""
     groups: list[dict[str, object]] = [
         {
             "params": [p for _, p in parameters if p.dim() > 1],

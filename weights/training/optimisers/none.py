@@ -1,4 +1,4 @@
-"""Optimiser `none`: of objectives that move the parameters themselves, without gradients."""
+"""Optimiser `none`, for objectives that move the parameters themselves, without gradients."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ class NoSettings(BaseModel):
 
 
 class NoOptimiser:
-    """An optimiser that leaves all parameters as they are, and keeps nothing."""
+    """An optimiser that changes no parameter and keeps no state."""
 
     Settings = NoSettings
 
     def __init__(self, model: torch.nn.Module, settings: NoSettings) -> None:
-        """Take a module; nothing of it is kept."""
+        """Store nothing."""
 
     def step(self, rate: float) -> None:
         """Change nothing."""
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return nothing."""
+        """Return {}: there is no state."""
         return {}
 
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Take back what `state` returned. Raises KeyError for any tensor."""
+        """Raise KeyError for any tensor: there is no state to restore."""
         if tensors:
             raise KeyError(sorted(tensors)[0])

@@ -5,11 +5,11 @@ a head is its largest logit (scaled by 1/√d, before the softmax) over the batc
 
     γ = min(1, τ / S_max),    W_q ← √γ W_q,    W_k ← √γ W_k    of that head.
 
-Two things that the paper's architecture does not need:
+Two things go beyond the paper, whose architecture does not need them:
 
 - Biases of queries and keys are scaled with the weights; otherwise the logits stay above τ.
-- Heads of grouped-query attention share a key. There the whole γ goes into W_q and b_q: a smaller
-  key would shrink the logits of the other heads of the group too.
+- Heads of grouped-query attention share a key. For them the whole γ goes into W_q and b_q: a smaller
+  key would shrink the logits of the other heads of the group, too.
 
 τ = 100 is the paper's. τ = 30 fires on healthy tiny models: the base of `forge cognate`'s tiny
 preset has S_max from 16 to 31 by layer once it is trained, and two of its six layers are above 30.
@@ -35,10 +35,10 @@ class AttentionError(ConfigError):
 class QKClip:
     """The clip over all attention modules of a model.
 
-    Hooks on these modules note S_max in each forward pass that is made in training mode and with
-    gradients; several passes before a step (accumulation) count together, and so does a pass that
-    gradient checkpointing repeats. Evaluation between steps is not counted. The hooks are the
-    model's own and go when this object goes. Passes with a filled key cache are not meant.
+    Hooks on these modules record S_max in each forward pass in training mode and with gradients.
+    Several passes before a step (accumulation) count together, and so does a pass that gradient
+    checkpointing repeats. Evaluation between steps does not count. The hooks are removed when this
+    object is freed. Passes with a filled key cache are not supported.
     """
 
     def __init__(self, model: torch.nn.Module, tau: float) -> None:
@@ -60,7 +60,7 @@ class QKClip:
 
     @torch.no_grad()
     def apply(self) -> int:
-        """Scale the heads whose S_max is above τ; forget S_max; return how many were scaled.
+        """Scale the heads whose S_max is above τ, reset S_max, and return how many were scaled.
 
         Raises AttentionError if no forward pass in training mode was made since the last call.
         """
@@ -72,7 +72,7 @@ class QKClip:
         return sum(heads.clip(self.tau) for heads in self.heads)
 
     def largest(self) -> dict[str, torch.Tensor]:
-        """Return attention module's name → S_max since the last step, [heads] float32 copies."""
+        """Return attention module's name → S_max of its heads since the last step, [heads] float32."""
         return {h.name: h.largest.clone() for h in self.heads if h.largest is not None}
 
 
@@ -111,7 +111,7 @@ class _Heads:
 
     @torch.no_grad()
     def _measure(self, module: Any, args: object, kwargs: dict[str, Any], _: object) -> None:
-        """Take S_max of this forward pass into account."""
+        """Raise S_max of each head to that of this forward pass, if that is larger."""
         if len(self.projected) < 2:
             return
         query, key = (self._split(self.projected.pop(part)) for part in ("q", "k"))
@@ -130,11 +130,11 @@ class _Heads:
         self.largest = maxima if self.largest is None else torch.maximum(self.largest, maxima)
 
     def _split(self, projected: torch.Tensor) -> torch.Tensor:
-        """Return [batch, heads, places, head size] float32 of [batch, places, width]."""
+        """Return [batch, places, width] split into heads, [batch, heads, places, head size] float32."""
         return projected.unflatten(-1, (-1, self.size)).transpose(1, 2).float()
 
     def clip(self, tau: float) -> int:
-        """Scale the heads above `tau`, forget S_max, return how many were scaled."""
+        """Scale the heads whose S_max is above `tau`, reset S_max, and return how many were scaled."""
         largest, self.largest = self.largest, None
         if largest is None or not bool((largest > tau).any()):
             return 0
@@ -196,6 +196,6 @@ def _check_projection(name: str, projection: object, size: int) -> None:
 
 
 def _remove(hooks: list[RemovableHandle]) -> None:
-    """Remove the hooks."""
+    """Remove the hooks from their modules."""
     for hook in hooks:
         hook.remove()
