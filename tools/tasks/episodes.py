@@ -154,7 +154,7 @@ class Player:
             work = partial(self._batch, batches, place)
             for batch, turns in zip(batches, pieces.each(len(batches), work), strict=True):
                 for row, (_, session, box) in enumerate(batch):
-                    self._take(session, box, turns[str(row)].numpy())
+                    self._add_turn(session, box, turns[str(row)].numpy())
 
     def _batch(
         self, batches: Sequence[Sequence[Talk]], place: tuple[str | int, ...], number: int
