@@ -150,7 +150,7 @@ class PipelineOrchestrator:
         Raises RunFailedError, RunCancelledError.
         """
         state = self._carried(None)
-        return kinds.of(state.kind).report(state, ())
+        return kinds.of(state.kind).view.report(state, ())
 
     def run_single_phase(self, number: int) -> Ended:
         """Carry the pipeline on until a phase has ended; return that phase's models and figures.
@@ -158,7 +158,7 @@ class PipelineOrchestrator:
         The first phase has `number` 1, and earlier phases run first. Raises ConfigError for a number
         without a phase, RunFailedError, RunCancelledError.
         """
-        config = kinds.of("pipeline").parse(self._asked.config)
+        config = kinds.of("pipeline").settings.parse(self._asked.config)
         if not 1 <= number <= len(config.phases):
             raise ConfigError(f"there is no phase {number}: there are 1 to {len(config.phases)}.")
         state = self._now()
@@ -194,7 +194,7 @@ class PipelineOrchestrator:
 
 def _placed(kind: str, data: str) -> str:
     """Return `data` with its path absolute, so that it is the same from any folder; keep RUN:items."""
-    return data if data.endswith(f":{delegation.ITEMS}") else kinds.of(kind).placed(data)
+    return data if data.endswith(f":{delegation.ITEMS}") else kinds.of(kind).requests.placed(data)
 
 
 def submitted(

@@ -425,14 +425,14 @@ class Hub:
         place = {"position": row.position, "run": run}
         kind = kinds.kind_of(row.stream)
         assert kind
-        unit = kind.unit_of(row)
+        unit = kind.view.unit_of(row)
         if unit is not None:
             with self._desk.state(run) as state:
-                return [{**kind.message(state, unit), **place}]
+                return [{**kind.view.message(state, unit), **place}]
         if row.type in ENDED:
             with self._desk.state(run) as state:
                 done = {"type": "complete", "phase": kind.name, **place, "status": row.type}
-                done |= {"task_id": run, **kind.ending(state), "reason": data.get("reason")}
+                done |= {"task_id": run, **kind.view.ending(state), "reason": data.get("reason")}
             if row.type == Completed.type:
                 return [done]
             detail = wording.summary_line(kind.name, row.type, data, self._names(run))

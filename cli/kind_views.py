@@ -19,7 +19,8 @@ from typing_extensions import override
 from agent_forge.cli import live, panels
 from agent_forge.cli.options import Json, name_of, named, say, screen_width, short
 from agent_forge.runs import kinds
-from agent_forge.runs.kinds.outcome import figure_text
+from agent_forge.runs.kinds.figure_words import figure_text
+from agent_forge.runs.kinds.view import overview
 from agent_forge.runs.panels.head import Panels
 from agent_forge.runs.panels.tables import renamed
 
@@ -51,7 +52,7 @@ class View:
 
     def summary(self, state: State, rows: list[Envelope]) -> Json:
         """Return a started run as JSON data: its report if completed, else a snapshot of its state."""
-        return self.kind.report(state, rows) if state.completed else self.kind.snapshot(state)
+        return self.kind.view.report(state, rows) if state.completed else self.kind.view.snapshot(state)
 
     def about(self, state: State) -> list[tuple[str, str]]:
         """Return (word, text) pairs that `forge show` adds for this kind below its head."""
@@ -67,8 +68,8 @@ class View:
         words = [("run", f"{named(state.run)}  {state.status}")]
         words += [(word, renamed(text, state.run, name)) for word, text in head]
         words += self.about(state)
-        if result := self.kind.result_id(state):
-            words.append(("model", f"{short(result)}  {self.kind.names(state).get(result, '')}"))
+        if result := self._result(state):
+            words.append(("model", result))
         top = panels.told(words, width)
         room = ALL if everything else SCREEN - len(top) - 1
         ordered = panels.results_first(page.panels) if state.ended else page.panels
@@ -83,9 +84,8 @@ class View:
 
         `data` is the report, with `folder` if it has one.
         """
-        result = self.kind.result_id(state)
-        words = f": {short(result)}  {self.kind.names(state).get(result, '')}" if result else ""
-        say(f"run {name} completed{words}".rstrip())
+        result = self._result(state)
+        say(f"run {name} completed{f': {result}' if result else ''}".rstrip())
         if "folder" in data:
             say(f"folder:   {data['folder']}")
         figures = self.kind.figures(state)
@@ -94,6 +94,12 @@ class View:
                 count = "" if value.n is None else f"  on {value.n} documents"
                 say(f"{figure_text(self.kind, figure, value)}{count}")
 
+    def _result(self, state: State) -> str:
+        """Return the id and the name of the run's result; empty if there is none."""
+        if (result := self.kind.models.result(state)) is None:
+            return ""
+        return f"{short(result.recipe_id)}  {self.kind.view.names(state).get(result.recipe_id, '')}"
+
     # ---- progress ----------------------------------------------------------------------------
 
     #: A sentence before the first line of `unit` that explains the lines; empty: not needed.
@@ -101,10 +107,10 @@ class View:
 
     def unit(self, state: State, row: Envelope) -> str | None:
         """Return a line for an event that ends a unit; None for every other event."""
-        number_ = self.kind.unit_of(row)
+        number_ = self.kind.view.unit_of(row)
         if number_ is None:
             return None
-        _, of = self.kind.progress(state)
+        _, of = self.kind.view.progress(state)
         return self.done(number_, of)
 
     def done(self, number_: int, of: int | None) -> str:
@@ -122,7 +128,7 @@ class View:
         rehearsal: object = None,
     ) -> live.Frame:
         """Return the values of the state that a terminal draws; `curve` is that of the run list."""
-        page = self.kind.overview(state, curve)
+        page = overview(state, curve)
         return replace(live.frame(state, began, newest, hands, news, rehearsal), seen=page)
 
     def draw(self, shown: live.Frame, width: int, height: int, plain: bool) -> Group:
@@ -160,16 +166,16 @@ class StudyView(View):
         from agent_forge.studies.study import LISTED
 
         kind: Any = self.kind  # a study
-        data, names = json.loads(row.data), kind.names(state)
+        data, names = json.loads(row.data), kind.view.names(state)
         if row.type in kind.counted:
-            number_, of = kind.progress(state)
+            number_, of = kind.view.progress(state)
             return None if number_ % math.ceil((of or 1) / TENTHS) else self.done(number_, of)
         if row.type == "advanced":
             return self.segment(names.get(data["recipe_id"], ""), data) if data["curve"] else None
         is_listed = row.type == "observed" or row.type in kind.listed - LISTED - {kind.completed.type}
         if not is_listed or data.get("recipe_id", "") not in {"", *names}:
             return None
-        words = kind.summary_line(row.type, data, names)
+        words = kind.view.summary_line(row.type, data, names)
         if row.type == "observed":
             return f"measured {words}"
         return f"{row.type.replace('_', ' ')}: {words}" if words else None

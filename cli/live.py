@@ -69,7 +69,7 @@ def frame(
 
     `rehearsal` is the kind's count of the run's tasks, if there is one yet.
     """
-    done, of = kinds.of(state.kind).progress(state)
+    done, of = kinds.of(state.kind).view.progress(state)
     return Frame(
         run=state.run,
         kind=state.kind,

@@ -388,7 +388,7 @@ def _checked(plan: Plan) -> dict[str, object]:
     phases = []
     for number, phase in enumerate(plan.config.phases, start=1):
         kind = kinds.of(phase.kind)
-        models = len(kind.roles(kind.parse(phase.settings)))
+        models = len(kind.roles(kind.settings.parse(phase.settings)))
         gates = [gate.metric for gate in gates_of(plan.config, number, models)]
         phases.append({"phase": phase.name, "kind": phase.kind, "gates": gates})
     return {"phases": phases, "warnings": list(notes)}

@@ -216,7 +216,7 @@ def _make_again(report: Json, choice: _Again, origins: bool) -> None:
         raise click.UsageError("--rebuild and --recompute are for a run.")
     if report["state"] is None:  # its findings say how it is damaged
         return
-    if not kinds.of(report["state"].kind).delegates:
+    if kinds.of(report["state"].kind).children is None:
         report["findings"] += _again(report, choice)
         report["checks"] += ["weights"] if choice.rebuild is not None else []
         report["checks"] += ["fitness"] if choice.tolerance is not None else []
@@ -238,7 +238,7 @@ def _again(report: Json, choice: _Again, before: str = "") -> list[Finding]:
 
     state, cache = report["state"], Artifacts.of(Home.default())
     if choice.rebuild is not None and state.started is not None:
-        report["rebuilt"] = len(kinds.of(state.kind).chosen(state, choice.rebuild))
+        report["rebuilt"] = len(kinds.of(state.kind).verification.chosen(state, choice.rebuild))
     return list(again(report["rows"], cache, choice.rebuild, choice.tolerance, say))
 
 
@@ -259,7 +259,7 @@ def _origins(report: Json, choice: _Again) -> None:
 
     def again(origin_report: Json, model: str) -> list[Finding]:
         run, origin_choice = origin_report["run"], choice.of_origin(model)
-        if (run, origin_choice) in done or kinds.of(origin_report["state"].kind).delegates:
+        if (run, origin_choice) in done or kinds.of(origin_report["state"].kind).children:
             return []
         done.add((run, origin_choice))
         try:
@@ -387,13 +387,13 @@ def _walk(
 def _children(store: EventStore, run: str) -> list[tuple[str, str]]:
     """Return (run, "") of each completed run that is a task of a run."""
     from agent_forge.events import EventsError
-    from agent_forge.runs import kinds
     from agent_forge.runs.errors import ForgeError
     from agent_forge.runs.history.repository import load
+    from agent_forge.runs.kinds.children import completed_children
 
     try:
         state = load(store, run, showing=True)
-        return [(ended.child, "") for _, ended in kinds.of(state.kind).children(state)]
+        return [(ended.child, "") for _, ended in completed_children(state)]
     except (ForgeError, EventsError):  # its own report says how it is damaged
         return []
 
@@ -412,7 +412,7 @@ def _givers(store: EventStore, run: str, model: str) -> list[tuple[str, str | tu
 
     try:
         state = load(store, run, showing=True)
-        ancestors = kinds.of(state.kind).ancestry(state, model)
+        ancestors = kinds.of(state.kind).models.ancestry(state, model)
     except (ForgeError, EventsError) as error:
         return [("", f"run {run}: what its models were made from cannot be read: {error}")]
     givers: list[tuple[str, str | tuple[str, str] | None]] = []
@@ -514,7 +514,7 @@ def folder(folder: Path) -> Json:
     if is_logged:
         report = stream(f"{kind.name}/{document['run']}", document["chain_head"])
     report["checks"] += ["weights", "files"] if is_logged else ["weights"]
-    report["findings"] += kind.verify_folder(home, folder, document, report["state"], is_logged)
+    report["findings"] += kind.verification.folder(home, folder, document, report["state"], is_logged)
     return report
 
 
@@ -525,7 +525,7 @@ def _document(folder: Path) -> tuple[Kind, Json]:
 
     for name in kinds.table():
         kind = kinds.of(name)
-        document = kind.document(folder)
+        document = kind.verification.document(folder)
         if document is not None:
             return kind, document
     raise DataError(f"{folder} is not a champion's folder, nor the result of another kind of run.")

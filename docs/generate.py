@@ -341,7 +341,8 @@ def _counts(names: Iterable[str]) -> str:
     from agent_forge.runs import kinds
 
     counts = [
-        sum(one.place in ("row", "summary") for one in kinds.of(name).catalogue()) for name in names
+        sum(one.place in ("row", "summary") for one in kinds.of(name).tracking.names())
+        for name in names
     ]
     words = ", ".join(f"[`{name}`](#{name})" for name in names)
     return f"{', '.join(map(str, counts))} | {words}"
@@ -357,7 +358,7 @@ def _catalogue(name: str) -> list[str]:
     lines = [f"{phase}{kind.line[:1].upper()}{kind.line[1:].rstrip('.')}.", ""]
     lines += ["| name | unit | where | |", "|---|---|---|---|"]
     settings = []
-    for one in kind.catalogue():
+    for one in kind.tracking.names():
         if one.unit == SETTING:
             settings.append(f"`{one.name}`")
         else:

@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
 from agent_forge.events import Envelope, Event
-from agent_forge.evomerge import config
-from agent_forge.evomerge import config as settings_of
+from agent_forge.evomerge import config, search, settings_table, submission
 from agent_forge.evomerge.config import EvoMergeConfig, parse
-from agent_forge.evomerge.run import events, origins, tasks
+from agent_forge.evomerge.recipes.recipe import Source
+from agent_forge.evomerge.reports import measured, rows
+from agent_forge.evomerge.reports.outputs.wandb_rows import MergeTracking
+from agent_forge.evomerge.run import events, tasks
 from agent_forge.evomerge.run.answers import ANSWERS, validate_answer
 from agent_forge.evomerge.run.rules import fork_rules
 from agent_forge.evomerge.run.rules.decide import due
 from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.run.views import candidates, outlook
 from agent_forge.evomerge.view import RunView
-from agent_forge.runs.event_types import Figure, MadeModel
-from agent_forge.runs.kinds.architecture import Architecture
+from agent_forge.runs.event_types import Figure, MadeModel, Measurement
 from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
+from agent_forge.runs.kinds.controls import Forks
 from agent_forge.runs.kinds.decide import Decision, Start
-from agent_forge.runs.kinds.forecast import Forecast
+from agent_forge.runs.kinds.files import Storage, Verification
+from agent_forge.runs.kinds.forecast import Architecture, Architectures, Forecast
 from agent_forge.runs.kinds.kind import Kind
-from agent_forge.runs.kinds.origin import Origin
+from agent_forge.runs.kinds.origin import Ancestor, Origin, RunModels
+from agent_forge.runs.kinds.setting_words import KindSettings
 from agent_forge.runs.record import events as common
+from agent_forge.studies.submission import ItemRequests
 
 if TYPE_CHECKING:
     from agent_forge.evomerge.tasks.execute import Context
@@ -34,44 +40,176 @@ if TYPE_CHECKING:
     from agent_forge.weights.storage.weight_cache import Artifacts
 
 
-class EvoMerge(RunView, Kind[RunState]):
-    """Evolution of merges (phase 2)."""
-
-    name = "evomerge"
-    phase = 2
-    title = "a merging run"
-    line = "search for the best way to merge fine-tuned models"
-    unit = "generation"
-    curve_of = "best of each generation"
-    result_name = "champion"
-    config = EvoMergeConfig
-    submitted = events.Submitted
-    forked = events.Forked
-    state = RunState
-    answers = ANSWERS
-    listed = frozenset({events.GenerationCompleted.type})
-    together = ("base", "sources")
-
-    figures_of: ClassVar[Mapping[str, str]] = {
-        "lead": "fitness lead over the best rival: over sources and baselines, on the test slice",
-        "lead_over_sources": "fitness lead over the best source: the champion's on the test slice",
-    }
-
-    # ---- deciding ----------------------------------------------------------------------------
+class MergeSettings(KindSettings[RunState]):
+    """The rules of a merging run's settings, which have those of the search among them."""
 
     @override
-    def due(self, state: RunState) -> Decision:
-        return due(state)
+    def parse(self, settings: Mapping[str, object]) -> EvoMergeConfig:
+        return parse(dict(settings))
 
     @override
-    def essential(self, state: RunState, task: str) -> bool:
-        """Return True if nothing can be compared without it: start, profile, a source's score."""
-        sources = {s.recipe_id for s in state.started.sources} if state.started else set()
-        return task in (Start.key, tasks.Measure.key) or task.rpartition("/")[2] in sources
+    def fault(self, error: Mapping[str, Any]) -> tuple[str, str]:
+        where, sentence = config.explain(error)
+        return where, sentence if error["type"] == "extra_forbidden" else super().fault(error)[1]
 
     @override
-    def validate_answer(self, state: RunState, task: tasks.Task, event: Event) -> str | None:
-        return validate_answer(state, task, event)
+    def changed(self, config: EvoMergeConfig, changes: Mapping[str, object]) -> EvoMergeConfig:
+        return config.changed(config, changes)
+
+    @override
+    def changes(self, before: EvoMergeConfig, after: EvoMergeConfig) -> dict[str, Any]:
+        return config.changes(before, after)
+
+    @override
+    def taken(self, settings: Mapping[str, object]) -> tuple[dict[str, object], tuple[str, ...]]:
+        """Leave out settings of the source documents that have no meaning here."""
+        own_settings, left = config.translated(settings)
+        return own_settings, config.warnings(left)
+
+    @override
+    def shown(self, config: EvoMergeConfig) -> dict[str, Any]:
+        """Return the settings, those of the search beside the others."""
+        return config.flat()
+
+    @override
+    def schema(self) -> dict[str, Any]:
+        schema = settings_table.flat_schema()
+        weights = schema["properties"]["fitness_weights"]
+        names = {"type": "string", "enum": ["composite", "domains"]}
+        weights["anyOf"] = [{"$ref": weights.pop("$ref")}, names]
+        defaults = {setting.name: setting.default for setting in settings_table.settings()}
+        return {"schema": schema, "defaults": defaults, "strategies": search.names()}
+
+    @override
+    def options(self, name: str) -> list[dict[str, Any]]:
+        """Return the settings with `name` in their names, now or in the source documents."""
+        return settings_table.options(name)
+
+
+class MergeForks(Forks[RunState]):
+    """The rules of forks of merging runs."""
+
+    @override
+    def check(self, state: RunState, changes: Mapping[str, object]) -> None:
+        fork_rules.check(state, changes)
+
+    @override
+    def fields(self, config: EvoMergeConfig, changes: Mapping[str, object]) -> dict[str, object]:
+        """Return the version of the fork's strategy, if the strategy changes."""
+        now = search.current(config) if changes else None
+        return {"strategy": now if "strategy" in changes else None}
+
+    @override
+    def wrong(self, state: RunState, fork: events.Forked) -> str | None:
+        """Return why the fork's strategy is not that of its settings; None if it is."""
+        named = (fork.strategy or "").partition("@")[0]
+        if named != fork.changes.get("strategy", ""):
+            return "the fork names another strategy than its settings"
+        return None
+
+    @override
+    def place_of(self, rows: Sequence[Envelope], unit: int) -> int:
+        """Return the place where a generation is measured but not yet closed."""
+        return outlook.before_close(rows, unit)
+
+    @override
+    def end_of(self, rows: Sequence[Envelope], unit: int) -> int:
+        return outlook.after_close(rows, unit)
+
+
+class Candidates(RunModels[RunState]):
+    """The candidates of merging runs."""
+
+    @override
+    def result(self, state: RunState) -> MadeModel | None:
+        """Return the champion."""
+        champion = state.champion
+        if not champion:
+            return None
+        return MadeModel(recipe_id=champion, digest=state.built[champion][0])
+
+    @override
+    def find(self, state: RunState, name: str) -> str:
+        """Return the recipe id that "champion", an id or the beginning of an id means."""
+        return candidates.find(state, name)
+
+    @override
+    def origin(self, state: RunState, rows: Sequence[Envelope], name: str) -> Origin:
+        return candidates.origin(state, rows, name)
+
+    @override
+    def registered(self, event: Event, state: RunState) -> list[dict[str, Any]]:
+        """Return the base and the sources at `started`, the champion at `completed`."""
+        return rows.models(event, state)
+
+    @override
+    def ancestry(self, state: RunState, name: str) -> list[Ancestor]:
+        """Return a candidate's recipe (the champion's without a name) and those behind it."""
+        return candidates.ancestry(state, name)
+
+    @override
+    def measurements(self, state: RunState, digest: str) -> list[Measurement]:
+        """Return scores and figures of a source or candidate on each slice and draw."""
+        return measured.measurements(state, digest)
+
+    @override
+    def recipe_id(self, state: RunState, digest: str) -> str | None:
+        ids = (id_ for id_, (built, _) in state.built.items() if built == digest)
+        return next((id_ for id_ in ids if not isinstance(state.recipes.get(id_), Source)), None)
+
+
+class MergeStorage(Storage[RunState]):
+    """The files that merging runs leave on machines."""
+
+    @override
+    def built(self, row: Envelope) -> str | None:
+        if row.type not in events.BUILT:
+            return None
+        return getattr(events.REGISTRY.load(row), "recipe_id", None)
+
+    @override
+    def needs(self, task: object) -> str | None:
+        """Return the recipe id of the candidate that a task measures, or None."""
+        return task.recipe_id if isinstance(task, tasks.Evaluate) else None
+
+    @override
+    def keep(self, state: RunState, cache: Artifacts) -> None:
+        """Write the champion and the elites to disk, if in memory: a restart needs them most."""
+        from agent_forge.evomerge.tasks.results import champion
+
+        champion.keep(state, cache)
+
+    @override
+    def result_files(self, state: RunState, cache: Artifacts) -> list[tuple[str, Path]]:
+        """Return the champion's weight files, built into the cache if the cache lacks them."""
+        from agent_forge.evomerge.tasks.results import champion
+
+        return champion.files(state, cache)
+
+    @override
+    def materialise(
+        self, home: Home, state: RunState, head: str, recipe_id: str, folders: Sequence[Path]
+    ) -> str:
+        from agent_forge.evomerge.tasks.results import verify_folder
+
+        return verify_folder.materialise(home, state, head, recipe_id, folders)
+
+
+class MergeVerification(Verification[RunState]):
+    """The rules by which second results of merging runs are compared with the recorded ones."""
+
+    @override
+    def pins(self, state: RunState) -> dict[str, object]:
+        """Return what `started` pins, but for what the settings leave to a probe of the speed."""
+        assert state.submitted
+        config, run_pins = state.submitted.config, super().pins(state)
+        probed = {
+            "batch_tokens": config.batch_tokens,
+            "evaluation": config.evaluation_dtype,
+            "compiled": config.evaluation_compile,
+        }
+        left = {name: "probe" for name, setting in probed.items() if setting == "probe"}
+        return {**run_pins, "profile": {**run_pins["profile"], **left}}
 
     @override
     def agrees(self, state: RunState, recorded: Event, repeat: Event) -> bool:
@@ -95,86 +233,146 @@ class EvoMerge(RunView, Kind[RunState]):
         return str(data.get("digest") or data.get("components") or data)
 
     @override
+    def chosen(self, state: RunState, which: str) -> list[str]:
+        """Return the recipe ids that are meant by "all", "champion" or the beginning of an id.
+
+        "all" means the base, the sources, and every built candidate, in order of history.
+        """
+        if which == "all":
+            return list(state.built)
+        return [candidates.find(state, which)]
+
+    @override
+    def rebuild(
+        self, state: RunState, cache: Artifacts, ids: Sequence[str], say: Callable[[str], None]
+    ) -> Iterator[object]:
+        """Build candidates from the sources again, and compare them with what is recorded."""
+        from agent_forge.evomerge.tasks.results import verify
+
+        yield from verify.rebuild(state, cache, ids, say)
+
+    @property
+    @override
+    def remeasured(self) -> tuple[type[Event], ...]:
+        return (events.Evaluated, events.LayersChosen)
+
+    @override
+    def reopened(self, state: RunState, cache: Artifacts) -> tuple[object, Sequence[str]]:
+        from agent_forge.evomerge.tasks.results import verify
+
+        return verify.reopened(state, cache)
+
+    @override
+    def comparable(self, event: Event, recorded: Event) -> dict[str, object]:
+        """Return {field: value} of an answer that must come out again; of a score, what was measured.
+
+        Bytes and bits per byte are left out if the recorded answer, of an older schema, has none.
+        """
+        data = common.without_volatile(event)
+        if not isinstance(event, events.Evaluated):
+            return data
+        assert isinstance(recorded, events.Evaluated)
+        outcomes, components = data["outcomes"], data["components"]
+        if not any(domain.bytes for domain in recorded.outcomes.values()):
+            outcomes = {domain: {**items, "bytes": []} for domain, items in outcomes.items()}
+            components = components and {**components, "bits_per_byte": None}
+        return {"outcomes": outcomes, "components": components}
+
+    @override
+    def cached(self, state: RunState, cache: Artifacts) -> Iterator[object]:
+        from agent_forge.evomerge.tasks.results import verify
+
+        yield from verify.artifacts(state, cache)
+
+    @override
+    def document(self, folder: Path) -> dict[str, Any] | None:
+        """Return the recipe file of a champion's folder; None if it has none."""
+        from agent_forge.evomerge.tasks.results import verify
+
+        return verify.read_recipe(folder) if (folder / verify.RECIPE_FILE).exists() else None
+
+    @override
+    def folder(
+        self,
+        home: Home,
+        folder: Path,
+        document: dict[str, Any],
+        state: RunState | None,
+        is_known: bool,
+    ) -> Iterator[object]:
+        """Compare a champion's folder with its recipe file, and with its run if that is known."""
+        from agent_forge.evomerge.tasks.results import verify, verify_folder
+        from agent_forge.weights.folders.checkpoint import open_checkpoint
+
+        weights = open_checkpoint(folder).tensors()
+        yield from verify.exported(weights, document, state)
+        if is_known:
+            yield from verify_folder.check(home, folder, document, weights)
+
+
+class EvoMerge(Kind[RunState]):
+    """Evolution of merges (phase 2)."""
+
+    name = "evomerge"
+    phase = 2
+    title = "a merging run"
+    line = "search for the best way to merge fine-tuned models"
+    unit = "generation"
+    curve_of = "best of each generation"
+    result_name = "champion"
+    config = EvoMergeConfig
+    submitted = events.Submitted
+    forked = events.Forked
+    state = RunState
+    answers = ANSWERS
+    listed = frozenset({events.GenerationCompleted.type})
+    together = ("base", "sources")
+    view = cached_property(RunView)
+    tracking = cached_property(MergeTracking)
+    settings = cached_property(MergeSettings)
+    requests = cached_property(ItemRequests)
+    forks = cached_property(MergeForks)
+    models = cached_property(Candidates)
+    storage = cached_property(MergeStorage)
+    verification = cached_property(MergeVerification)
+
+    figures_of: ClassVar[Mapping[str, str]] = {
+        "lead": "fitness lead over the best rival: over sources and baselines, on the test slice",
+        "lead_over_sources": "fitness lead over the best source: the champion's on the test slice",
+    }
+
+    # ---- deciding ----------------------------------------------------------------------------
+
+    @override
+    def due(self, state: RunState) -> Decision:
+        return due(state)
+
+    @override
+    def essential(self, state: RunState, task: str) -> bool:
+        """Return True if nothing can be compared without it: start, profile, a source's score."""
+        sources = {s.recipe_id for s in state.started.sources} if state.started else set()
+        return task in (Start.key, tasks.Measure.key) or task.rpartition("/")[2] in sources
+
+    @override
+    def validate_answer(self, state: RunState, task: tasks.Task, event: Event) -> str | None:
+        return validate_answer(state, task, event)
+
+    @override
     def wrong_result(self, state: RunState) -> Iterator[str]:
         assert state.completed
         if state.completed.champion != state.champion:
             yield "the champion is not the one of the events before"
 
-    # ---- forks -------------------------------------------------------------------------------
-
-    @override
-    def parse(self, settings: Mapping[str, object]) -> EvoMergeConfig:
-        return parse(dict(settings))
-
-    @override
-    def fault(self, error: Mapping[str, Any]) -> tuple[str, str]:
-        where, sentence = settings_of.explain(error)
-        return where, sentence if error["type"] == "extra_forbidden" else super().fault(error)[1]
-
-    @override
-    def changed(self, config: EvoMergeConfig, changes: Mapping[str, object]) -> EvoMergeConfig:
-        return settings_of.changed(config, changes)
-
-    @override
-    def changes(self, before: EvoMergeConfig, after: EvoMergeConfig) -> dict[str, Any]:
-        return settings_of.changes(before, after)
-
-    @override
-    def check_fork(self, state: RunState, changes: Mapping[str, object]) -> None:
-        fork_rules.check(state, changes)
-
-    @override
-    def fork_fields(self, config: EvoMergeConfig, changes: Mapping[str, object]) -> dict[str, object]:
-        """Return the version of the fork's strategy, if the strategy changes."""
-        from agent_forge.evomerge import search
-
-        now = search.current(config) if changes else None
-        return {"strategy": now if "strategy" in changes else None}
-
-    @override
-    def wrong_fork(self, state: RunState, fork: events.Forked) -> str | None:
-        """Return why the fork's strategy is not that of its settings; None if it is."""
-        named = (fork.strategy or "").partition("@")[0]
-        if named != fork.changes.get("strategy", ""):
-            return "the fork names another strategy than its settings"
-        return None
-
-    @override
-    def place_of(self, rows: Sequence[Envelope], unit: int) -> int:
-        """Return the place where a generation is measured but not yet closed."""
-        return outlook.before_close(rows, unit)
-
-    @override
-    def end_of(self, rows: Sequence[Envelope], unit: int) -> int:
-        return outlook.after_close(rows, unit)
-
     # ---- asking for a run --------------------------------------------------------------------
-
-    @override
-    def taken(self, settings: Mapping[str, object]) -> tuple[dict[str, object], tuple[str, ...]]:
-        """Leave out settings of the source documents that have no meaning here."""
-        own_settings, left = config.translated(settings)
-        return own_settings, config.warnings(left)
 
     @override
     def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
         """Return the plan of a run over `sources` and a `base`. Raises ConfigError."""
-        from agent_forge.evomerge import submission
-
         return submission.plan(request, lookup)
-
-    @override
-    def placed(self, data: str) -> str:
-        """Return data with an absolute path; tasks and built-in items keep their names."""
-        from agent_forge.evaluation.data.items import absolute
-
-        return absolute(data)
 
     @override
     def check(self, plan: Plan) -> Checked:
         """Open models (headers only), tokenizer and data; raise the errors of a start."""
-        from agent_forge.evomerge import submission
-
         return submission.check(plan)
 
     # ---- scheduling --------------------------------------------------------------------------
@@ -192,32 +390,7 @@ class EvoMerge(RunView, Kind[RunState]):
             deepest = started.cost.with_blocks(more, started.block_cost)
         return int(deepest.bytes) + peak
 
-    @override
-    def built(self, row: Envelope) -> str | None:
-        if row.type not in events.BUILT:
-            return None
-        return getattr(events.REGISTRY.load(row), "recipe_id", None)
-
-    @override
-    def needs(self, task: object) -> str | None:
-        """Return the recipe id of the candidate that a task measures, or None."""
-        return task.recipe_id if isinstance(task, tasks.Evaluate) else None
-
-    @override
-    def tokens(self, event: Event) -> int:
-        scored = event.outcomes.values() if isinstance(event, events.Evaluated) else ()
-        return sum(sum(outcomes.tokens) for outcomes in scored)
-
     # ---- results and work --------------------------------------------------------------------
-
-    @override
-    def result(self, state: RunState) -> str | None:
-        return state.built[state.champion][0] if state.champion else None
-
-    @override
-    def result_id(self, state: RunState) -> str | None:
-        """Return the champion's recipe id, or None."""
-        return state.champion
 
     @override
     def roles(self, config: EvoMergeConfig) -> Sequence[str]:
@@ -225,18 +398,11 @@ class EvoMerge(RunView, Kind[RunState]):
 
     @override
     def architectures(
-        self,
-        config: EvoMergeConfig,
-        architectures_by_role: Mapping[str, Sequence[Architecture | None]],
+        self, config: EvoMergeConfig, inputs: Architectures
     ) -> Mapping[str, Architecture]:
         """Return the sources'."""
-        known_architectures = (
-            architecture
-            for role in self.together
-            for architecture in architectures_by_role.get(role, ())
-            if architecture
-        )
-        return dict(zip(self.roles(config), known_architectures, strict=False))
+        models = (model for role in self.together for model in inputs.get(role, ()) if model)
+        return dict(zip(self.roles(config), models, strict=False))
 
     @override
     def results(self, state: RunState) -> dict[str, MadeModel]:
@@ -271,19 +437,6 @@ class EvoMerge(RunView, Kind[RunState]):
         return digests
 
     @override
-    def pins(self, state: RunState) -> dict[str, object]:
-        """Return what `started` pins, but for what the settings leave to a probe of the speed."""
-        assert state.submitted
-        config, run_pins = state.submitted.config, super().pins(state)
-        probed = {
-            "batch_tokens": config.batch_tokens,
-            "evaluation": config.evaluation_dtype,
-            "compiled": config.evaluation_compile,
-        }
-        left = {name: "probe" for name, setting in probed.items() if setting == "probe"}
-        return {**run_pins, "profile": {**run_pins["profile"], **left}}
-
-    @override
     def forecast(self, submitted: events.Submitted, cache: object, folder: Path) -> Forecast:
         """Return what a run costs here, by a count of its tasks and a probe of their prices."""
         from agent_forge.evomerge.tasks.estimate import forecast
@@ -291,26 +444,7 @@ class EvoMerge(RunView, Kind[RunState]):
         return forecast(submitted, folder)
 
     @override
-    def find(self, state: RunState, name: str) -> str:
-        """Return the recipe id that "champion", an id or the beginning of an id means."""
-        return candidates.find(state, name)
-
-    @override
-    def origin(self, state: RunState, rows: Sequence[Envelope], name: str) -> Origin:
-        """Return a candidate's origin; without a name, the champion's. Raises NotFoundError."""
-        return origins.origin(state, rows, name)
-
-    @override
-    def materialise(
-        self, home: Home, state: RunState, head: str, recipe_id: str, folders: Sequence[Path]
-    ) -> str:
-        from agent_forge.evomerge.tasks.results import verify_folder
-
-        return verify_folder.materialise(home, state, head, recipe_id, folders)
-
-    @override
     def context(self, state: RunState, cache: Artifacts) -> Context:
-        """Open the run's models and data in this process."""
         from agent_forge.evomerge.tasks.execute import Context
         from agent_forge.weights.threads import set_threads
 
@@ -318,87 +452,8 @@ class EvoMerge(RunView, Kind[RunState]):
         return Context(state, cache)
 
     @override
-    def keep(self, state: RunState, cache: Artifacts) -> None:
-        """Write the champion and the elites to disk, if in memory: a restart needs them most."""
-        from agent_forge.evomerge.tasks.results import champion
-
-        champion.keep(state, cache)
-
-    @override
-    def result_files(self, state: RunState, cache: Artifacts) -> list[tuple[str, Path]]:
-        """Return the champion's weight files, built into the cache if the cache lacks them."""
-        from agent_forge.evomerge.tasks.results import champion
-
-        return champion.files(state, cache)
-
-    @override
     def write_result(self, home: Home, state: RunState, out: Path) -> dict[str, object]:
         """Write the champion's folder and the report beside its files; return the report."""
         from agent_forge.evomerge.tasks.results import champion_folder
 
         return champion_folder.write(home, state, out)
-
-    # ---- verification ------------------------------------------------------------------------
-
-    @override
-    def chosen(self, state: RunState, which: str) -> list[str]:
-        from agent_forge.evomerge.tasks.results import verify
-
-        return verify.chosen(state, which)
-
-    @override
-    def rebuild(
-        self, state: RunState, cache: Artifacts, ids: Sequence[str], say: Callable[[str], None]
-    ) -> Iterator[object]:
-        """Build candidates from the sources again, and compare them with what is recorded."""
-        from agent_forge.evomerge.tasks.results import verify
-
-        yield from verify.rebuild(state, cache, ids, say)
-
-    @property
-    @override
-    def remeasured(self) -> tuple[type[Event], ...]:
-        return (events.Evaluated, events.LayersChosen)
-
-    @override
-    def reopened(self, state: RunState, cache: Artifacts) -> tuple[object, Sequence[str]]:
-        from agent_forge.evomerge.tasks.results import verify
-
-        return verify.reopened(state, cache)
-
-    @override
-    def comparable(self, event: Event, recorded: Event) -> dict[str, object]:
-        from agent_forge.evomerge.tasks.results import verify
-
-        return verify.comparable(event, recorded)
-
-    @override
-    def cached(self, state: RunState, cache: Artifacts) -> Iterator[object]:
-        from agent_forge.evomerge.tasks.results import verify
-
-        yield from verify.artifacts(state, cache)
-
-    @override
-    def document(self, folder: Path) -> dict[str, Any] | None:
-        """Return the recipe file of a champion's folder; None if it has none."""
-        from agent_forge.evomerge.tasks.results import verify
-
-        return verify.read_recipe(folder) if (folder / verify.RECIPE_FILE).exists() else None
-
-    @override
-    def verify_folder(
-        self,
-        home: Home,
-        folder: Path,
-        document: dict[str, Any],
-        state: RunState | None,
-        is_known: bool,
-    ) -> Iterator[object]:
-        """Compare a champion's folder with its recipe file, and with its run if that is known."""
-        from agent_forge.evomerge.tasks.results import verify, verify_folder
-        from agent_forge.weights.folders.checkpoint import open_checkpoint
-
-        weights = open_checkpoint(folder).tensors()
-        yield from verify.exported(weights, document, state)
-        if is_known:
-            yield from verify_folder.check(home, folder, document, weights)

@@ -9,16 +9,12 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from agent_forge.events import Envelope, Event
-from agent_forge.evomerge.config import EvoMergeConfig
-from agent_forge.evomerge.recipes.recipe import Source
+from agent_forge.evomerge.reports import page, panels, report, rows, snapshot, verdict
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.state import RunState
-from agent_forge.evomerge.run.views import candidates, wording
-from agent_forge.runs.event_types import Measurement
+from agent_forge.evomerge.run.views import outlook, wording
 from agent_forge.runs.kinds import default_panels
-from agent_forge.runs.kinds.origin import Ancestor
-from agent_forge.runs.kinds.tracking import Parts, TrackedName
-from agent_forge.runs.kinds.view import OTHER_DATA, Outlook, View
+from agent_forge.runs.kinds.view import OTHER_DATA, Outlook, Scores, UnderWay, View
 from agent_forge.runs.panels.head import Head
 from agent_forge.runs.panels.panels import Panel
 
@@ -28,11 +24,6 @@ if TYPE_CHECKING:
 
 class RunView(View[RunState]):
     """The part of a merging run that is shown."""
-
-    @override
-    def shown(self, config: EvoMergeConfig) -> dict[str, Any]:
-        """Return the settings, those of the search beside the others."""
-        return config.flat()
 
     @override
     def names(self, state: RunState) -> dict[str, str]:
@@ -50,49 +41,16 @@ class RunView(View[RunState]):
 
     @override
     def row(self, entry: dict[str, object], event: Event) -> None:
-        from agent_forge.evomerge.reports import rows
-
         rows.note(entry, event)
 
     @override
     def summary(self, state: RunState, rows: Sequence[Envelope]) -> list[str]:
         """Return the verdict of a completed run, and what was searched."""
-        from agent_forge.evomerge.reports import report
-
         if not state.completed:
             return []
         count = len(state.candidates)
         searched = f"{len(state.generations)} generations had {count} candidates."
         return [report.ending(state)["verdict"]["sentence"], searched]
-
-    @override
-    def models(self, event: Event, state: RunState) -> list[dict[str, Any]]:
-        """Return the base and the sources at `started`, the champion at `completed`."""
-        from agent_forge.evomerge.reports import rows
-
-        return rows.models(event, state)
-
-    @override
-    def ancestry(self, state: RunState, name: str) -> list[Ancestor]:
-        """Return a candidate's recipe (the champion's without a name) and those behind it."""
-        return candidates.ancestry(state, name)
-
-    @override
-    def measurements(self, state: RunState, digest: str) -> list[Measurement]:
-        """Return scores and figures of a source or candidate on each slice and draw."""
-        from agent_forge.evomerge.reports import measured
-
-        return measured.measurements(state, digest)
-
-    @override
-    def made(self, state: RunState, digest: str) -> str | None:
-        source_ids = {recipe.id for recipe in state.recipes.values() if isinstance(recipe, Source)}
-        built = (
-            (id_, weights_digest)
-            for id_, (weights_digest, _) in state.built.items()
-            if id_ not in source_ids
-        )
-        return next((id_ for id_, weights_digest in built if weights_digest == digest), None)
 
     @override
     def progress(self, state: RunState) -> tuple[int, int | None]:
@@ -101,52 +59,37 @@ class RunView(View[RunState]):
         return len(state.generations), None if goal is None else goal + 1
 
     @override
-    def view(self, state: RunState) -> dict[str, Any]:
-        """Return what the API says of a merging run beside what it says of every run."""
-        from agent_forge.evomerge.reports import page
-
+    def fields(self, state: RunState) -> dict[str, Any]:
         return page.run(state)
 
     @override
     def head(self, state: RunState) -> Head:
         """Return the head, with the champion's score as the result."""
-        from agent_forge.evomerge.reports import panels
-
-        return default_panels.head(self, state, panels.result(state), panels.facts(state))
+        return default_panels.head(self.kind, state, panels.result(state), panels.facts(state))
 
     @override
     def unchanged(self, state: RunState) -> str | None:
         """Return the source, base or fixed merge that the champion is, if it is one."""
-        from agent_forge.evomerge.reports import verdict
-
         model = verdict.given(state)
         return model.name if model is not None and model.same_weights else None
 
     @override
-    def panels(self, state: RunState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+    def panels(self, state: RunState, curve: Scores = ()) -> Sequence[Panel]:
         """Return rivals, skills, scores, diversity, front, generations and the champion's lineage."""
-        from agent_forge.evomerge.reports import panels
-
-        return panels.panels(state) or [default_panels.tasks(self, state)]
+        return panels.panels(state) or [default_panels.tasks(self.kind, state)]
 
     @override
     def part(self, state: RunState, name: str, **query: object) -> dict[str, Any]:
         """Return `population`, `candidate`, `lineage` or `layers`, as the API says it."""
-        from agent_forge.evomerge.reports import page
-
         return page.part(state, name, query)
 
     @override
     def report(self, state: RunState, rows: Sequence[Envelope]) -> dict[str, Any]:
-        from agent_forge.evomerge.reports import report
-
         return report.report(state, rows)
 
     @override
-    def markdown(self, state: RunState, rows: Sequence[Envelope]) -> str:
+    def markdown(self, state: RunState, rows: Sequence[Envelope], curve: Scores = ()) -> str:
         """Return the report as it lies beside an exported champion, without its picture."""
-        from agent_forge.evomerge.reports import report
-
         return report.markdown(report.report(state, rows), picture=False)
 
     @override
@@ -158,8 +101,6 @@ class RunView(View[RunState]):
 
     @override
     def message(self, state: RunState, unit: int | None = None) -> dict[str, object]:
-        from agent_forge.evomerge.reports import page
-
         return page.progress(state, unit)
 
     @override
@@ -170,8 +111,6 @@ class RunView(View[RunState]):
 
     @override
     def ending(self, state: RunState) -> dict[str, Any]:
-        from agent_forge.evomerge.reports import report
-
         done = state.completed
         return {
             "champion": state.champion,
@@ -182,14 +121,10 @@ class RunView(View[RunState]):
     @override
     def snapshot(self, state: RunState) -> dict[str, object]:
         """Return population, champion, diversity and pending tasks at a place of the history."""
-        from agent_forge.evomerge.reports import snapshot
-
         return snapshot.view(state)
 
     @override
     def difference(self, a: RunState, b: RunState) -> dict[str, object]:
-        from agent_forge.evomerge.reports import snapshot
-
         return snapshot.difference(a, b)
 
     @override
@@ -209,32 +144,14 @@ class RunView(View[RunState]):
         }
 
     @override
-    def layers(self, home: Home, state: RunState, recipe_id: str) -> tuple[str, dict[str, Any] | None]:
+    def layers(
+        self, home: Home, state: RunState, recipe_id: str
+    ) -> tuple[str, dict[str, Any] | None, list[str]]:
         from agent_forge.evomerge.tasks import attribution
 
-        return attribution.key(state, recipe_id), attribution.kept(home, state, recipe_id)
-
-    @override
-    def layers_command(self, run: str, recipe_id: str) -> list[str]:
-        return [sys.executable, "-m", "agent_forge.evomerge.tasks.attribution", run, recipe_id]
-
-    @override
-    def settings(self) -> dict[str, Any]:
-        from agent_forge.evomerge import search, settings_table
-
-        schema = settings_table.flat_schema()
-        weights = schema["properties"]["fitness_weights"]
-        names = {"type": "string", "enum": ["composite", "domains"]}
-        weights["anyOf"] = [{"$ref": weights.pop("$ref")}, names]
-        defaults = {setting.name: setting.default for setting in settings_table.settings()}
-        return {"schema": schema, "defaults": defaults, "strategies": search.names()}
-
-    @override
-    def options(self, name: str) -> list[dict[str, Any]]:
-        """Return the settings with `name` in their names, now or in the source documents."""
-        from agent_forge.evomerge import settings_table
-
-        return settings_table.options(name)
+        command = [sys.executable, "-m", attribution.__name__, state.run, recipe_id]
+        kept = attribution.kept(home, state, recipe_id)
+        return attribution.key(state, recipe_id), kept, command
 
     @override
     def tables(self) -> Mapping[str, Any]:
@@ -242,60 +159,20 @@ class RunView(View[RunState]):
 
         return tables.OWN
 
-    def catalogue(self) -> Sequence[TrackedName]:
-        """Return every name that is sent to a tracker."""
-        from agent_forge.evomerge.reports.outputs import wandb_rows
-
-        return wandb_rows.names()
-
     @override
-    def tracked_parts(self, state: RunState) -> Parts:
-        """Return the run's domains, pipelines, sources and its champion's recipe, for a tracker."""
-        from agent_forge.evomerge.reports.outputs import wandb_rows
-
-        return wandb_rows.parts(state)
-
-    @override
-    def tracked(self, state: RunState, after: int) -> Sequence[tuple[int, Mapping[str, object]]]:
-        from agent_forge.evomerge.reports.outputs import wandb_rows
-
-        return wandb_rows.rows(state, after)
-
-    def tracked_config(self, state: RunState) -> dict[str, object]:
-        """Return the settings for a tracker."""
-        from agent_forge.evomerge.reports.outputs import wandb_rows
-
-        return wandb_rows.config(state)
-
-    def tracked_summary(self, state: RunState) -> dict[str, Any]:
-        """Return the summary for a tracker."""
-        from agent_forge.evomerge.reports.outputs import wandb_rows
-
-        return wandb_rows.summary(state)
-
-    @override
-    def tracked_result(self, state: RunState) -> dict[str, object] | None:
-        from agent_forge.evomerge.reports.outputs import wandb_rows
-
-        return wandb_rows.artifact(state)
+    def tokens(self, event: Event) -> int:
+        scored = event.outcomes.values() if isinstance(event, events.Evaluated) else ()
+        return sum(sum(outcomes.tokens) for outcomes in scored)
 
     @override
     def rehearsable(self, state: RunState) -> bool:
-        from agent_forge.evomerge.run.views import outlook
-
         return outlook.rehearsable(state)
 
     @override
     def rehearse(self, state: RunState) -> object:
-        from agent_forge.evomerge.run.views import outlook
-
         return outlook.rehearsed(state)
 
     @override
-    def outlook(
-        self, state: RunState, rehearsal: Any, under_way: Sequence[tuple[str, float]] = ()
-    ) -> Outlook:
+    def outlook(self, state: RunState, rehearsal: Any, under_way: UnderWay = ()) -> Outlook:
         """Return the run's progress: its rehearsal counts its tasks, its log gives their prices."""
-        from agent_forge.evomerge.run.views import outlook
-
         return outlook.outlook(state, rehearsal, under_way)

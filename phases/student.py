@@ -14,8 +14,8 @@ from typing_extensions import override
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import HalfPrecision, Large
-from agent_forge.runs.kinds.architecture import Architecture
 from agent_forge.runs.kinds.asked import Command
+from agent_forge.runs.kinds.forecast import Architecture, Architectures
 from agent_forge.runs.kinds.setting_words import TRAINING, Labels
 from agent_forge.runs.record.device_setting import on_cpu
 from agent_forge.studies import comparison, given_dtype, study_view
@@ -398,13 +398,9 @@ class Student(Study[MakingState]):
         return 16 * started.parameters + 4 * started.model.parameters
 
     @override
-    def architectures(
-        self,
-        config: StudentConfig,
-        architectures_by_role: Mapping[str, Sequence[Architecture | None]],
-    ) -> Mapping[str, Architecture]:
+    def architectures(self, config: StudentConfig, inputs: Architectures) -> Mapping[str, Architecture]:
         """Return role → the student's config.json; empty if the given model's is unknown."""
-        model = next(iter(architectures_by_role.get(MODEL, ())), None)
+        model = next(iter(inputs.get(MODEL, ())), None)
         student = of_student(model, config) if model else None
         return dict.fromkeys(self.roles(config), student) if student else {}
 

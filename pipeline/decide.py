@@ -10,9 +10,9 @@ from agent_forge.pipeline import plan
 from agent_forge.pipeline.config import GateConfig
 from agent_forge.pipeline.events import Completed, GateDecided, PassedThrough, PipelineState, Work
 from agent_forge.runs.event_types import Figure
+from agent_forge.runs.kinds.controls import UserDecision
 from agent_forge.runs.kinds.decide import Decision, failure
-from agent_forge.runs.kinds.outcome import figure_metric
-from agent_forge.runs.kinds.view import UserDecision
+from agent_forge.runs.kinds.figure_words import figure_metric
 from agent_forge.runs.panels.head import measured
 
 

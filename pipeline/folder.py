@@ -94,7 +94,9 @@ def _copy(home: Home, run: str, model: MadeModel, out: Path) -> None:
     """Copy the folder of a phase's model to `out`; make it first if this machine lacks it."""
     child = _child(home, run)
     model_folder = home.folder / "models" / model.digest
-    folder = kinds.of(child.kind).materialise(home, child, child.head, model.recipe_id, [model_folder])
+    folder = kinds.of(child.kind).storage.materialise(
+        home, child, child.head, model.recipe_id, [model_folder]
+    )
     shutil.rmtree(out, ignore_errors=True)
     shutil.copytree(folder, out)
 
@@ -163,8 +165,8 @@ def _result(home: Home, folder: Path, state: PipelineState) -> Iterator[Finding]
         return
     child = _child(home, ended.child)
     kind = kinds.of(child.kind)
-    folder_document = kind.document(place) if ended.models else None
+    folder_document = kind.verification.document(place) if ended.models else None
     if folder_document is not None:
-        yield from kind.verify_folder(home, place, folder_document, child, True)
+        yield from kind.verification.folder(home, place, folder_document, child, True)
     elif ended.models:
         yield Finding("error", "files", f"{place} is no result of phase {ended.name}")

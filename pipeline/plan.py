@@ -295,7 +295,7 @@ def asked_otherwise(state: PipelineState, task: Delegate, child: State) -> str |
     if child.kind != kind.name:
         return f"phase {state.named(number_of(task))} asks for {kind.title}"
     device = {"device": settings.device} if hasattr(settings, "device") else {}
-    if not kind.asked_for({**_unrecorded(child), **request.config, **device}, settings):
+    if not kind.settings.fit({**_unrecorded(child), **request.config, **device}, settings):
         return f"phase {state.named(number_of(task))} asks for other settings"
     return None
 

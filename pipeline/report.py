@@ -22,8 +22,8 @@ from agent_forge.runs import kinds
 from agent_forge.runs.event_types import MadeModel
 from agent_forge.runs.history import repository
 from agent_forge.runs.history.repository import Log
+from agent_forge.runs.kinds.figure_words import figure_metric, figure_text
 from agent_forge.runs.kinds.kind import Kind
-from agent_forge.runs.kinds.outcome import figure_metric, figure_text
 from agent_forge.runs.panels.head import measured
 from agent_forge.runs.panels.panels import Graph, Node
 from agent_forge.runs.record import events as common
@@ -297,7 +297,7 @@ def _took(child: Child | None) -> str:
 
 
 def _under_way(name: str, child: Child) -> str:
-    done, of = child.kind.progress(child.state)
+    done, of = child.kind.view.progress(child.state)
     far = f"{done} of {count(of, child.kind.unit)}" if of else f"{count(done, child.kind.unit)}"
     return f"Run {code(name)} is {child.state.status}: {far} done."
 
@@ -308,7 +308,7 @@ def _models(models: Mapping[str, MadeModel], child: Child | None) -> list[str]:
         return []
     parameters: dict[str, int] = {}
     if child is not None and child.state.completed:
-        model_rows = child.kind.models(child.state.completed, child.state)
+        model_rows = child.kind.models.registered(child.state.completed, child.state)
         parameters = {row["digest"]: row["parameters"] for row in model_rows if row.get("parameters")}
     rows = [
         (
@@ -334,7 +334,7 @@ def _figures(state: PipelineState, number: int) -> list[str]:
 
 def _own_words(child: Child) -> list[str]:
     """Return the lines in which the phase's run summarises itself."""
-    lines = child.kind.summary(child.state, child.rows)
+    lines = child.kind.view.summary(child.state, child.rows)
     return [*lines, ""] if lines else []
 
 

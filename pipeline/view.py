@@ -37,13 +37,12 @@ from agent_forge.pipeline.panels import along, gates, lineage
 from agent_forge.runs import kinds
 from agent_forge.runs.event_types import Figure
 from agent_forge.runs.kinds import default_panels
-from agent_forge.runs.kinds.origin import Ancestor
-from agent_forge.runs.kinds.outcome import figure_text
-from agent_forge.runs.kinds.tracking import TEXT, Parts, TrackedName
-from agent_forge.runs.kinds.view import Outlook, UserDecision, View
+from agent_forge.runs.kinds.figure_words import figure_text
+from agent_forge.runs.kinds.tracking import TEXT, Parts, TrackedName, Tracking
+from agent_forge.runs.kinds.view import Outlook, Scores, UnderWay, View
 from agent_forge.runs.panels.head import Fact, Head, Result, listed
 from agent_forge.runs.panels.panels import Column, Metric, Panel, Units
-from agent_forge.runs.panels.stages import Stage, Strip, timeline
+from agent_forge.runs.panels.stages import Strip, timeline
 from agent_forge.runs.record.lineage import Child
 from agent_forge.studies.study_view import Plain
 from agent_forge.studies.training_panels import BITS as QUALITY
@@ -63,38 +62,6 @@ NAMES = (
 )
 
 
-def figures(state: PipelineState) -> set[str]:
-    """Return the names of the figures that its phases have, or that their kinds declare."""
-    phases = state.submitted.config.phases if state.submitted else ()
-    names = {plan.MEASURE, *(phase.kind for phase in phases)}
-    had = {figure for number in range(1, len(phases) + 1) for figure in state.figures(number)}
-    return had | {figure for name in names for figure in kinds.of(name).figures_of}
-
-
-def rows(state: PipelineState, after: int) -> list[tuple[int, dict[str, Any]]]:
-    """Return (number, row) of each phase above `after` that has ended and whose gates are decided."""
-    phases = state.submitted.config.phases if state.submitted else ()
-    pairs = []
-    for number, phase in enumerate(phases, start=1):
-        gates = state.gates.get(number, ())
-        undecided = not gates and plan.gates(state, number)
-        if state.ended_phase(number) is None or undecided:
-            break
-        missed = [gate.verdict for gate in gates if gate.verdict != "pass"]
-        row: dict[str, object] = {
-            "phase": number,
-            "name": phase.name,
-            "kind": phase.kind,
-            "verdict": missed[0] if missed else "pass",
-            "gates": len(gates),
-            "gates_met": len(gates) - len(missed),
-        }
-        figures = state.figures(number).items()
-        row |= {f"figure/{name}": figure.value for name, figure in figures}
-        pairs.append((number, row))
-    return [(number, row) for number, row in pairs if number > after]
-
-
 PHASES = tuple(
     Column(name=name, type="run" if name == "run" else "text")
     for name in ("phase", "kind", "state", "run", "models", "figures")
@@ -103,8 +70,6 @@ PHASES = tuple(
 
 class PipelineView(View[PipelineState]):
     """The part of a pipeline that is shown."""
-
-    tracked_names = NAMES
 
     @override
     def names(self, state: PipelineState) -> dict[str, str]:
@@ -153,25 +118,8 @@ class PipelineView(View[PipelineState]):
         return "check the phases" if key == "start" else ""
 
     @override
-    def stage_of(self, state: PipelineState, key: str) -> str:
-        """Return which phase a run is, or is the measurement of: "phase 8 of 9, mixed"."""
-        work, number = key.split("/")[:2]
-        name = state.named(int(number))
-        measured = ", measurement" if work == "measure" else ""
-        return f"phase {number} of {len(state.numbers)}, {name}{measured}"
-
-    @override
     def row(self, entry: Plain, event: Event) -> None:
         note(entry, event)
-
-    @override
-    def ancestry(self, state: PipelineState, name: str) -> list[Ancestor]:
-        """Return a model of the pipeline: the run of a phase, given by its digest, says the rest."""
-        run, model = plan.find(state, name)
-        place = self.names(state)[model.recipe_id]
-        words = f"the model {model.digest[:12]} of run {run}"
-        recipe = {"run": run, "recipe_id": model.recipe_id, "digest": model.digest}
-        return [Ancestor(model.recipe_id, place, words, recipe, model.digest)]
 
     @override
     def progress(self, state: PipelineState) -> tuple[int, int | None]:
@@ -180,17 +128,10 @@ class PipelineView(View[PipelineState]):
         return ended, len(state.numbers) or None
 
     @override
-    def outlook(
-        self, state: PipelineState, rehearsal: object, under_way: Sequence[tuple[str, float]] = ()
-    ) -> Outlook:
+    def outlook(self, state: PipelineState, rehearsal: object, under_way: UnderWay = ()) -> Outlook:
         """Return how many phases have ended; of those that have not begun, no time is known."""
         base_outlook = super().outlook(state, rehearsal, under_way)
         return base_outlook if state.completed else replace(base_outlook, inside=None)
-
-    @override
-    def decision(self, state: PipelineState) -> UserDecision | None:
-        """Return the gate that has stopped the pipeline, if one has and no user has overridden it."""
-        return decide.stopping(state)
 
     @override
     def unit_of(self, row: Envelope) -> int | None:
@@ -204,7 +145,7 @@ class PipelineView(View[PipelineState]):
     def head(self, state: PipelineState) -> Head:
         """Return the head: bits per byte of the newest measured model that goes on, and the gain."""
         facts = [Fact(name="result", value=name)] if (name := _goes_on(state)) else []
-        base_head = default_panels.head(self, state, _result(state), facts)
+        base_head = default_panels.head(self.kind, state, _result(state), facts)
         return base_head.model_copy(update={"verdict": ladder.gain(state)})
 
     @override
@@ -217,62 +158,12 @@ class PipelineView(View[PipelineState]):
         return {"their items are not known to be the same": (places, lineages)}
 
     @override
-    def panels(self, state: PipelineState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+    def panels(self, state: PipelineState, curve: Scores = ()) -> Sequence[Panel]:
         """Return the panels that follow from the pipeline's own log."""
-        return self._panels(state, None)
+        return panels(state, None)
 
     @override
-    def whole(
-        self, state: PipelineState, children: Sequence[Child], curve: Sequence[float | None] = ()
-    ) -> Sequence[Panel]:
-        """Return the panels of a pipeline with its runs."""
-        return self._panels(state, children)
-
-    def _panels(self, state: PipelineState, runs: Sequence[Child] | None) -> Sequence[Panel]:
-        """Return before and after, strip, quality and size, gates, timeline, phases, family."""
-        children, strip = runs or (), along.strip(state, runs)
-        panels: list[Panel] = [*_ladder(state), strip, *along.along(state, children)]
-        if (verdicts := gates.gates(state)) is not None:
-            panels.append(verdicts)
-        begun = [child for child in children if not child.reused]
-        if (times := timeline(begun, along.names(state, begun))) is not None:
-            panels.append(times)
-        panels.append(self._table(state, strip, runs is not None))
-        family = lineage.lineage(state, children)
-        return panels if family is None else [*panels, family]
-
-    @override
-    def tracked_parts(self, state: PipelineState) -> Parts:
-        """Return the figures that its phases can have, for a tracker."""
-        return {"figure": figures(state)}
-
-    @override
-    def tracked(self, state: PipelineState, after: int) -> list[tuple[int, dict[str, object]]]:
-        return rows(state, after)
-
-    @override
-    def stages(self, state: PipelineState, children: Sequence[Child]) -> Sequence[Stage]:
-        """Return the phases."""
-        return along.stages(state, children)
-
-    def _table(self, state: PipelineState, strip: Strip, has_runs: bool) -> Units:
-        """Return the phases with all of their models and figures; `has_runs`: their runs are known."""
-        rows = []
-        for stage, row in zip(strip.stages, _phases(state), strict=True):
-            run = next(iter(stage.runs), None) if has_runs else row["run"]
-            cells = {**row, "state": stage.state, "run": run}
-            rows.append(tuple(cells.values()))
-        return Units(
-            name="phases",
-            title="Phases",
-            says="Each with its models and all of its figures.",
-            unit=self.unit,
-            columns=PHASES,
-            rows=tuple(rows),
-        )
-
-    @override
-    def view(self, state: PipelineState) -> dict[str, object]:
+    def fields(self, state: PipelineState) -> dict[str, object]:
         """Return phases and gates."""
         return {"phases": _phases(state), "gates": report(state)["gates"]}
 
@@ -281,9 +172,79 @@ class PipelineView(View[PipelineState]):
         return report(state)
 
     @override
-    def markdown(self, state: PipelineState, rows: Sequence[Envelope]) -> str:
+    def markdown(self, state: PipelineState, rows: Sequence[Envelope], curve: Scores = ()) -> str:
         """Return the report for people, without what only the phases' own logs say."""
         return document.markdown(state, rows, {})
+
+
+class PipelineTracking(Tracking[PipelineState]):
+    """What pipelines send to a tracker."""
+
+    further = NAMES
+
+    @override
+    def parts(self, state: PipelineState) -> Parts:
+        """Return the figures that its phases have, or that their kinds declare."""
+        phases = state.submitted.config.phases if state.submitted else ()
+        names = {plan.MEASURE, *(phase.kind for phase in phases)}
+        had = {figure for number in range(1, len(phases) + 1) for figure in state.figures(number)}
+        figures = had | {figure for name in names for figure in kinds.of(name).figures_of}
+        return {"figure": figures}
+
+    @override
+    def rows(self, state: PipelineState, after: int) -> list[tuple[int, dict[str, object]]]:
+        """Return (number, row) of each phase that has ended and whose gates are decided."""
+        phases = state.submitted.config.phases if state.submitted else ()
+        pairs = []
+        for number, phase in enumerate(phases, start=1):
+            gates = state.gates.get(number, ())
+            undecided = not gates and plan.gates(state, number)
+            if state.ended_phase(number) is None or undecided:
+                break
+            missed = [gate.verdict for gate in gates if gate.verdict != "pass"]
+            row: dict[str, object] = {
+                "phase": number,
+                "name": phase.name,
+                "kind": phase.kind,
+                "verdict": missed[0] if missed else "pass",
+                "gates": len(gates),
+                "gates_met": len(gates) - len(missed),
+            }
+            figures = state.figures(number).items()
+            row |= {f"figure/{name}": figure.value for name, figure in figures}
+            pairs.append((number, row))
+        return [(number, row) for number, row in pairs if number > after]
+
+
+def panels(state: PipelineState, runs: Sequence[Child] | None) -> Sequence[Panel]:
+    """Return before and after, strip, quality and size, gates, timeline, phases, family."""
+    children, strip = runs or (), along.strip(state, runs)
+    panels: list[Panel] = [*_ladder(state), strip, *along.along(state, children)]
+    if (verdicts := gates.gates(state)) is not None:
+        panels.append(verdicts)
+    begun = [child for child in children if not child.reused]
+    if (times := timeline(begun, along.names(state, begun))) is not None:
+        panels.append(times)
+    panels.append(_table(state, strip, runs is not None))
+    family = lineage.lineage(state, children)
+    return panels if family is None else [*panels, family]
+
+
+def _table(state: PipelineState, strip: Strip, has_runs: bool) -> Units:
+    """Return the phases with all of their models and figures; `has_runs`: their runs are known."""
+    rows = []
+    for stage, row in zip(strip.stages, _phases(state), strict=True):
+        run = next(iter(stage.runs), None) if has_runs else row["run"]
+        cells = {**row, "state": stage.state, "run": run}
+        rows.append(tuple(cells.values()))
+    return Units(
+        name="phases",
+        title="Phases",
+        says="Each with its models and all of its figures.",
+        unit="phase",
+        columns=PHASES,
+        rows=tuple(rows),
+    )
 
 
 def _gate_id(number: int, metric: str) -> str:

@@ -3,15 +3,95 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from typing_extensions import override
+
+from agent_forge.events import Envelope
+from agent_forge.events.envelope import Plain
 from agent_forge.runs.errors import NotFoundError
-from agent_forge.runs.event_types import SourceRecord
-from agent_forge.runs.kinds.origin import Ancestor, Origin
+from agent_forge.runs.event_types import MadeModel, Measurement, SourceRecord
+from agent_forge.runs.kinds.origin import Ancestor, Origin, RunModels
+from agent_forge.studies import comparison
+from agent_forge.studies.events import MODEL
 from agent_forge.studies.making.making import Making, MakingState
 from agent_forge.weights.recipes import Source, Train, Transform
 
+if TYPE_CHECKING:
+    from agent_forge.studies import AnyStudy
+
+S = TypeVar("S", bound=MakingState)
+
 #: Name → recipe, each after those that it reads; a recipe may have two names.
 Recipes = Mapping[str, Making]
+
+
+class StudyModels(RunModels[S]):
+    """The models that runs of a study make and measure."""
+
+    kind: AnyStudy
+
+    @override
+    def result(self, state: S) -> MadeModel | None:
+        run = self.kind.begun(state)
+        model = run.named.get(MODEL) if run else None
+        if model is None or model.id not in state.made:
+            return None
+        return MadeModel(recipe_id=model.id, digest=state.made[model.id].digest)
+
+    @override
+    def find(self, state: S, name: str) -> str:
+        if state.started is None:
+            raise NotFoundError(f"run {state.run} has made no models yet.")
+        return find(state, self.kind.named(state), name)
+
+    @override
+    def origin(self, state: S, rows: Sequence[Envelope], name: str) -> Origin:
+        study, recipe_id = self.kind, self.find(state, name or MODEL)
+        roles = study.roles(state.submitted.config)
+        model = origin(state, {**study.named(state), **study.recipes(state)}, recipe_id, roles)
+        return replace(model, name=study.result_title) if model.name == MODEL else model
+
+    @override
+    def ancestry(self, state: S, name: str) -> list[Ancestor]:
+        recipe_id = self.find(state, name or MODEL)
+        return ancestry(state, self.kind.named(state), recipe_id)
+
+    @override
+    def recipe_id(self, state: S, digest: str) -> str | None:
+        return next((id_ for id_, event in state.made.items() if event.digest == digest), None)
+
+    @override
+    def measurements(self, state: S, digest: str) -> list[Measurement]:
+        """Return the bits per byte of the models of a run with these weights, made or given.
+
+        None if its items are no texts.
+        """
+        if not self.kind.gives_items:
+            return []
+        ids = {id_ for id_, event in state.made.items() if event.digest == digest}
+        return comparison.measurements(state.answers.values(), ids, state.submitted.config.seed)
+
+    @override
+    def registered(self, event: Any, state: S) -> list[Plain]:
+        if event.type != self.kind.completed.type:
+            return []
+        study, folder, id_ = self.kind, state.submitted.output_dir, event.models[MODEL].recipe_id
+        arms = event.arms.values()
+        metrics = next(study.measured(arm) for arm in arms if arm.recipe_id == id_)
+        return [
+            {
+                "name": f"{state.run}-{role}",
+                "kind": "champion" if role == MODEL else "base",
+                "digest": model.digest,
+                "parameters": study.parameters(state),
+                "path": f"{folder}/{role}" if folder else None,
+                "metrics": metrics if role == MODEL else {},
+                "lineage": [state.started.model.digest],
+            }
+            for role, model in event.models.items()
+        ]
 
 
 def find(state: MakingState, recipes: Recipes, name: str) -> str:

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from agent_forge.events import Event, New
 from agent_forge.events.envelope import Plain
 from agent_forge.runs.event_types import Figure
 from agent_forge.runs.kinds.decide import Decision, Task, failure
-from agent_forge.runs.kinds.outcome import Figured
+from agent_forge.runs.kinds.figure_words import Figured
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.record.events import Completed
 from agent_forge.runs.system.rounding import alike
@@ -27,9 +27,6 @@ from agent_forge.studies.events import MODEL, Observe, Observed, Result
 from agent_forge.studies.making import making
 from agent_forge.studies.making.making import Advanced, Made, Making, MakingState
 from agent_forge.weights.recipes import Train
-
-if TYPE_CHECKING:
-    pass
 
 
 class Table(Figured, Protocol):

@@ -5,25 +5,35 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from agent_forge.events import Event
+from typing_extensions import override
+
+from agent_forge.events import Envelope, Event
 from agent_forge.events.envelope import Data, Plain
-from agent_forge.runs.event_types import Figure, Measurement
+from agent_forge.runs.event_types import Figure
+from agent_forge.runs.kinds import default_panels
 from agent_forge.runs.kinds.decide import Start
-from agent_forge.runs.kinds.outcome import Figured, figure_text
+from agent_forge.runs.kinds.figure_words import figure_text
+from agent_forge.runs.kinds.tracking import Parts, Tracking
+from agent_forge.runs.kinds.view import OTHER_DATA, Outlook, Scores, UnderWay, View
 from agent_forge.runs.lists.tables import Kind, Row, Table
-from agent_forge.runs.panels.head import Fact, Result, listed
-from agent_forge.runs.panels.panels import Metric, Panel
-from agent_forge.studies import comparison, training_panels, training_plan
+from agent_forge.runs.panels.head import Fact, Head, Result, listed
+from agent_forge.runs.panels.panels import Panel
+from agent_forge.studies import arm_panels, comparison, training_panels, training_plan
 from agent_forge.studies import run as tables
 from agent_forge.studies.comparison import TEST
 from agent_forge.studies.events import MODEL, Arm, ModelsCompleted, Observed
 from agent_forge.studies.making.making import Advanced, MakingState
 from agent_forge.studies.run import Run
+from agent_forge.studies.training_pace import outlook
 from agent_forge.studies.training_plan import as_float32
 from agent_forge.weights.recipes import Train
 
+if TYPE_CHECKING:
+    from agent_forge.studies import AnyStudy
+
+S = TypeVar("S", bound=MakingState)
 #: Columns of the table of training curves.
 CURVE: dict[str, Kind] = {
     "model": "text",
@@ -34,78 +44,6 @@ CURVE: dict[str, Kind] = {
 }
 #: Name → points of a training: step, loss, norm of the gradient, rate.
 Curves = Mapping[str, list[dict[str, float]]]
-
-# ---- names and lines -----------------------------------------------------------------------------
-
-
-def names(run: Run, trainings: Mapping[str, Train], start_name: str | None) -> dict[str, str]:
-    """Return recipe id → name, of snapshots too, and of the given model if that has a name."""
-    names = {run.started.model.recipe_id: start_name} if start_name else {}
-    for name, recipe in trainings.items():
-        for step, event in run.state.advanced.get(recipe.stem, {}).items():
-            names[event.recipe_id] = f"{name} after {step} steps"
-    return names | {recipe.id: name for name, recipe in run.recipes.items()}
-
-
-def summary_line(study: Figured, type_: str, data: Data, names: Mapping[str, str]) -> str | None:
-    """Return the telling part of an event on one line; None for a type that not every study has."""
-    name = names.get(str(data.get("recipe_id")), str(data.get("recipe_id"))[:12])
-    match type_:
-        case "submitted":
-            return f"{data['model']['name']}, {data['config']['tokens']:,} tokens"
-        case "made" | "trained":
-            return f"{name}: {data['digest'][:12]}"
-        case "advanced":
-            curve = data["curve"]
-            return f"{name}, loss {curve[-1]['loss']:.3f}" if curve else name
-        case "observed":
-            values = data["values"].values()
-            return f"{name}, {data['on']}: {sum(values) / len(values):.4f} bits per byte"
-        case "completed":
-            figures = {n: Figure(value=value["value"]) for n, value in data["figures"].items()}
-            return ", ".join(figure_text(study, n, figure) for n, figure in figures.items())
-        case _:
-            return None
-
-
-def task_words(key: str, names: Mapping[str, str]) -> str:
-    """Return a task's key in words; empty if there are none."""
-    first, _, rest = key.partition("/")
-    name = names.get(rest.rpartition("/")[2], "the next segment")
-    if first == "make":
-        return f"make: {name}"
-    if first == "observe":
-        return f"measure {name}"
-    return "prepare text and model" if key == Start.key else ""
-
-
-def row(entry: Plain, event: Event, figure: str, metric: Metric) -> None:
-    """Note steps, the last loss and the figure of the result in the run's row of the run list."""
-    if isinstance(event, Advanced) and event.curve:
-        entry["curve"] = json.dumps([*json.loads(entry["curve"]), event.curve[-1].loss])
-        entry["done"] = (entry["done"] or 0) + event.step - event.begin
-    if isinstance(event, ModelsCompleted):
-        entry |= {"result": event.models[MODEL].recipe_id}
-        if figure in event.figures:
-            entry |= listed(metric, event.figures[figure].value, f"{TEST} slice")
-
-
-def called(result: Result | None, names: Mapping[str, str]) -> Result | None:
-    """Return a result with the name of its model."""
-    if result is None or not result.model:
-        return result
-    return result.model_copy(update={"called": names.get(result.model, "")})
-
-
-def facts(
-    state: MakingState, trainings: Mapping[str, Train], shown: Mapping[str, tuple[float | str, str]]
-) -> list[Fact]:
-    """Return the speed of trainings, and what a study shows beside its result."""
-    speed = training_panels.speed(state, trainings.values())
-    return [*speed, *(Fact(name=n, value=v, unit=unit) for n, (v, unit) in shown.items())]
-
-
-# ---- curves and tables ---------------------------------------------------------------------------
 
 
 def curves(state: MakingState, trainings: Mapping[str, Sequence[Train]]) -> Curves:
@@ -121,78 +59,226 @@ def curves(state: MakingState, trainings: Mapping[str, Sequence[Train]]) -> Curv
     }
 
 
-def progress(state: MakingState, trainings: Mapping[str, Train]) -> tuple[int, int]:
-    """Return (steps of all trainings that are done, steps in all)."""
-    every = trainings.values()
-    return sum(map(state.steps, every)), sum(recipe.upto for recipe in every)
+class StudyView(View[S]):
+    """What is shown of runs of a study."""
+
+    kind: AnyStudy
+
+    # ---- names and lines -------------------------------------------------------------------------
+
+    @override
+    def names(self, state: S) -> dict[str, str]:
+        """Return recipe id → name, of snapshots too, and of the given model if that has a name."""
+        study, run = self.kind, self.kind.begun(state)
+        if run is None:
+            return {}
+        is_named = study.baseline in study.arms and study.baseline not in run.recipes
+        names = {run.started.model.recipe_id: study.baseline} if is_named else {}
+        for name, recipe in study.trainings(state).items():
+            for step, event in state.advanced.get(recipe.stem, {}).items():
+                names[event.recipe_id] = f"{name} after {step} steps"
+        return names | {recipe.id: name for name, recipe in run.recipes.items()}
+
+    @override
+    def summary_line(self, type_: str, data: Data, names: Mapping[str, str]) -> str | None:
+        name = names.get(str(data.get("recipe_id")), str(data.get("recipe_id"))[:12])
+        match type_:
+            case "submitted":
+                return f"{data['model']['name']}, {data['config']['tokens']:,} tokens"
+            case "started":
+                return self.kind.started_line(data)
+            case "made" | "trained":
+                return f"{name}: {data['digest'][:12]}"
+            case "advanced":
+                curve = data["curve"]
+                return f"{name}, loss {curve[-1]['loss']:.3f}" if curve else name
+            case "observed":
+                values = data["values"].values()
+                return f"{name}, {data['on']}: {sum(values) / len(values):.4f} bits per byte"
+            case "completed":
+                figures = {n: Figure(value=value["value"]) for n, value in data["figures"].items()}
+                texts = (figure_text(self.kind, n, figure) for n, figure in figures.items())
+                return ", ".join(texts)
+            case _:
+                return None
+
+    @override
+    def task_words(self, key: str, names: Mapping[str, str]) -> str:
+        first, _, rest = key.partition("/")
+        name = names.get(rest.rpartition("/")[2], "the next segment")
+        if first == "make":
+            return f"make: {name}"
+        if first == "observe":
+            return f"measure {name}"
+        return "prepare text and model" if key == Start.key else ""
+
+    @override
+    def row(self, entry: Plain, event: Event) -> None:
+        """Note steps, the last loss and the figure of the result in the run's row of the run list."""
+        if isinstance(event, Advanced) and event.curve:
+            entry["curve"] = json.dumps([*json.loads(entry["curve"]), event.curve[-1].loss])
+            entry["done"] = (entry["done"] or 0) + event.step - event.begin
+        if isinstance(event, ModelsCompleted):
+            figure, metric = self.kind.row_figure
+            entry |= {"result": event.models[MODEL].recipe_id}
+            if figure in event.figures:
+                entry |= listed(metric, event.figures[figure].value, f"{TEST} slice")
+
+    @override
+    def tokens(self, event: Event) -> int:
+        return event.tokens if isinstance(event, Advanced) else 0
+
+    # ---- progress, curves and tables -------------------------------------------------------------
+
+    @override
+    def progress(self, state: S) -> tuple[int, int | None]:
+        """Return (steps of all trainings that are done, steps in all)."""
+        if state.started is None:
+            return 0, None
+        every = self.kind.trainings(state).values()
+        return sum(map(state.steps, every)), sum(recipe.upto for recipe in every)
+
+    @override
+    def outlook(self, state: S, rehearsal: object, under_way: UnderWay = ()) -> Outlook:
+        study = self.kind
+        trainings = () if state.started is None else tuple(study.trainings(state).values())
+        if not trainings and not state.completed:
+            return super().outlook(state, rehearsal, under_way)
+        unit, tasks = f"{study.unit}s", study.observations(state)
+        return outlook(state, trainings, tasks, under_way, unit)
+
+    def curves(self, state: S) -> Curves:
+        """Return name → points of its training: step, loss, norm of the gradient, rate."""
+        trainings = self.kind.trainings(state).items() if state.started else ()
+        return curves(state, {name: (recipe,) for name, recipe in trainings})
+
+    @override
+    def tables(self) -> Mapping[str, Callable[[S, Sequence[Envelope]], Table]]:
+
+        def training(state: S, _rows: Sequence[Envelope]) -> Table:
+            curves = self.curves(state).items()
+            return Table(CURVE, [{"model": name, **p} for name, points in curves for p in points])
+
+        def figures(state: S, _rows: Sequence[Envelope]) -> Table:
+            names, of = self.names(state), self.kind.figure_of
+            rows: list[Row] = [
+                {
+                    "model": names[event.recipe_id],
+                    "measure": event.measure,
+                    "slice": event.on,
+                    of: what,
+                    "value": value,
+                }
+                for event in state.answers.values()
+                if isinstance(event, Observed)
+                for what, value in event.values.items()
+            ]
+            text: dict[str, Kind] = dict.fromkeys(("model", "measure", "slice", of), "text")
+            return Table({**text, "value": "float"}, rows)
+
+        return {"training": training, "figures": figures}
+
+    # ---- result and panels -----------------------------------------------------------------------
+
+    def headline(self, run: Run) -> Result | None:
+        """Return the result beside the baseline; None until both are measured."""
+        study = self.kind
+        arms = tables.words(study.arms_of(run))
+        return arm_panels.headline(run, study.result_title, arms, study.baseline)
+
+    @override
+    def head(self, state: S) -> Head:
+        """Return the head: the result beside the baseline, the speed of trainings, and facts."""
+        run = self.kind.begun(state)
+        if run is None:
+            return default_panels.head(self.kind, state)
+        speed = training_panels.speed(state, self.kind.trainings(state).values())
+        shown = self.kind.facts(run).items()
+        facts = [*speed, *(Fact(name=n, value=v, unit=unit) for n, (v, unit) in shown)]
+        result = self.headline(run)
+        if result is not None and result.model:
+            result = result.model_copy(update={"called": self.names(state).get(result.model, "")})
+        return default_panels.head(self.kind, state, result, facts)
+
+    @override
+    def unchanged(self, state: S) -> str | None:
+        """Return the given model's name if the result is that model or its copy in float32."""
+        result, start = state.completed.models[MODEL], state.started.model
+        same = result.digest == start.digest or result.recipe_id == as_float32(state.started).id
+        return state.called.get(start.digest, start.name) if same else None
+
+    def comparison_panels(self, run: Run, result: str) -> Sequence[Panel]:
+        """Return the panels of the arms, once the arm `result` is measured."""
+        study = self.kind
+        text = study.comparison_title, study.comparison_note
+        return arm_panels.compared(run, study.arms_of(run), result, study.baseline, *text)
+
+    def references(self, run: Run) -> Sequence[str]:
+        """Return the trainings that curves show as references."""
+        return self.kind.references
+
+    @override
+    def panels(self, state: S, curve: Scores = ()) -> Sequence[Panel]:
+        """Return the panels of what is there: arms, domains, curves, the study's own, models."""
+        run = self.kind.begun(state)
+        if run is None:
+            return []
+        shown: list[Panel] = []
+        if run.ours is not None and run.ours in run.seen:
+            shown += self.comparison_panels(run, run.ours)
+        curves, references = self.curves(state), self.references(run)
+        shown += training_panels.curves(curves, references, run.state, run.trainings)
+        return [*shown, *self.kind.own_panels(run), training_panels.models(run.state, run.recipes)]
+
+    @override
+    def yardstick(self, state: S) -> Plain:
+        """Return the items that results are measured on."""
+        return {OTHER_DATA: state.started.items if state.started else None}
+
+    @override
+    def fields(self, state: S) -> Plain:
+        observations = run.seen if (run := self.kind.begun(state)) else {}
+        bits = {arm: dict(event.values) for arm, event in observations.items()}
+        return {"curves": self.curves(state), "bits_per_byte": bits}
+
+    @override
+    def part(self, state: S, name: str, **options: object) -> Plain:
+        if name != "lineage" or state.started is None:
+            return super().part(state, name, **options)
+        recipes = self.kind.run(state).recipes.items()
+        return {n: {"id": recipe.id, "recipe": recipe.model_dump(mode="json")} for n, recipe in recipes}
+
+    # ---- report ----------------------------------------------------------------------------------
+
+    @override
+    def report(self, state: S, rows: Sequence[Envelope]) -> Plain:
+        return {**super().report(state, rows), **self.kind.prose.report(self.kind.run(state))}
+
+    @override
+    def summary(self, state: S, rows: Sequence[Envelope]) -> list[str]:
+        return self.kind.prose.sentences(self.kind.run(state)) if state.completed else []
 
 
-def training_table(curves: Curves) -> Table:
-    """Return the points of all trainings."""
-    return Table(
-        CURVE, [{"model": name, **point} for name, points in curves.items() for point in points]
-    )
+class StudyTracking(Tracking[S]):
+    """What runs of a study send to a tracker."""
+
+    further = training_panels.NAMES
+
+    kind: AnyStudy
+
+    @override
+    def rows(self, state: S, after: int) -> list[tuple[int, Plain]]:
+        if state.started is None:
+            return []
+        return training_panels.rows(state, self.kind.groups(state), after)
+
+    @override
+    def parts(self, state: S) -> Parts:
+        groups = self.kind.groups(state) if state.started else ()
+        return {"model": {name for group in groups for name in group}}
 
 
-def figures_table(state: MakingState, names: Mapping[str, str], of: str) -> Table:
-    """Return every figure that was measured; `of` is the column of what it is of."""
-    rows: list[Row] = [
-        {
-            "model": names[event.recipe_id],
-            "measure": event.measure,
-            "slice": event.on,
-            of: what,
-            "value": value,
-        }
-        for event in state.answers.values()
-        if isinstance(event, Observed)
-        for what, value in event.values.items()
-    ]
-    text: dict[str, Kind] = dict.fromkeys(("model", "measure", "slice", of), "text")
-    return Table({**text, "value": "float"}, rows)
-
-
-# ---- results and panels --------------------------------------------------------------
-
-
-def unchanged(state: MakingState) -> str | None:
-    """Return the given model's name if the result is that model or its copy in float32."""
-    result, start = state.completed.models[MODEL], state.started.model
-    same = result.digest == start.digest or result.recipe_id == as_float32(state.started).id
-    return state.called.get(start.digest, start.name) if same else None
-
-
-def measurements(state: MakingState, digest: str) -> list[Measurement]:
-    """Return the bits per byte of the models of a run with these weights, made or given."""
-    ids = {id_ for id_, event in state.made.items() if event.digest == digest}
-    return comparison.measurements(state.answers.values(), ids, state.submitted.config.seed)
-
-
-def models(study: Any, event: Any, state: MakingState) -> list[Plain]:
-    """Return the models that a run gives, as the model registry has them."""
-    folder, id_ = state.submitted.output_dir, event.models[MODEL].recipe_id
-    metrics = next(study.measured(arm) for arm in event.arms.values() if arm.recipe_id == id_)
-    return [
-        {
-            "name": f"{state.run}-{role}",
-            "kind": "champion" if role == MODEL else "base",
-            "digest": model.digest,
-            "parameters": study.parameters(state),
-            "path": f"{folder}/{role}" if folder else None,
-            "metrics": metrics if role == MODEL else {},
-            "lineage": [state.started.model.digest],
-        }
-        for role, model in event.models.items()
-    ]
-
-
-def panels(study: Any, run: Run, curves: training_panels.Curves) -> list[Panel]:
-    """Return the panels of what is there: arms, domains, curves, the study's own, models."""
-    shown: list[Panel] = []
-    if run.ours in run.seen:
-        shown += study.comparison_panels(run, run.ours)
-    shown += training_panels.curves(curves, study.references_of(run), run.state, run.trainings)
-    return [*shown, *study.own_panels(run), training_panels.models(run.state, run.recipes)]
+# ---- prose ---------------------------------------------------------------------------------------
 
 
 def _study(run: Run) -> Any:

@@ -6,10 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel
+from typing_extensions import override
+
 from agent_forge.evaluation.data import training_texts
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import ModelReference
-from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
+from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, Requests, RunRequest
+from agent_forge.runs.kinds.capability import S
+from agent_forge.runs.kinds.setting_words import KindSettings
 from agent_forge.studies import training_plan
 from agent_forge.studies.settings import KNOWN, Adapted
 
@@ -19,6 +24,35 @@ Added = Callable[[Any, Sequence[str]], Sequence[str]]
 if TYPE_CHECKING:
     from agent_forge.runs.kinds.kind import AnyKind
     from agent_forge.weights.folders.checkpoint import Checkpoint
+
+
+class StudySettings(KindSettings[S]):
+    """The rules of a study's settings."""
+
+    @override
+    def fit(self, settings: Mapping[str, object], config: BaseModel) -> bool:
+        """Return True if the settings are those; domains that were not given are those of the data."""
+        domains = config.model_dump(include={"domains", "contexts"})
+        return super().fit({**domains, **settings}, config)
+
+
+class StudyRequests(Requests[S]):
+    """The ways in which users ask for runs of a study."""
+
+    @override
+    def placed(self, data: str) -> str:
+        return training_texts.absolute(data)
+
+
+class ItemRequests(Requests[S]):
+    """The ways in which users ask for runs whose data are items."""
+
+    @override
+    def placed(self, data: str) -> str:
+        """Return data with an absolute path; tasks and built-in items keep their names."""
+        from agent_forge.evaluation.data.items import absolute
+
+        return absolute(data)
 
 
 def plan(
@@ -42,7 +76,7 @@ def plan(
         beside = added(config, domains)
         there = (*domains, *beside)
         if "domains" not in request.config:
-            config = kind.parse({**request.config, "domains": there})
+            config = kind.settings.parse({**request.config, "domains": there})
     training_texts.check_domains("domains names", config.domains, there, bool(data))
     training_texts.check_domains("mix weighs", tuple(config.mix or ()), there, bool(data))
     own_texts.check(config.seed, config.characters, beside if data else config.domains)
@@ -63,7 +97,7 @@ def of_model(kind: AnyKind, request: RunRequest, lookup: Lookup) -> tuple[Any, M
     names = [str(model) for model in request.models.get("model", ())]
     if len(names) != 1:
         raise ConfigError(f"{kind.title} is of one model: --model model=MODEL.")
-    config = kind.parse(request.config)
+    config = kind.settings.parse(request.config)
     check_device(config.device, lookup.elsewhere)
     return config, resolve(names[0], {**ALIASES, **lookup.aliases}, lookup.named)
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
-from agent_forge.runs.kinds.view import Outlook
+from agent_forge.runs.kinds.view import Outlook, UnderWay
 from agent_forge.studies.events import Observe, Observed
 from agent_forge.studies.making.making import Advanced, Making, MakingState
 from agent_forge.weights.recipes import Train
@@ -40,7 +40,7 @@ def outlook(
     state: MakingState,
     trainings: Sequence[Train],
     observations: Sequence[Observe],
-    under_way: Sequence[tuple[str, float]],
+    under_way: UnderWay,
     unit: str,
 ) -> Outlook:
     """Return how far a started run is: steps done and in all, share done, seconds left if known.

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from typing_extensions import override
 
@@ -55,6 +55,9 @@ from agent_forge.weights.training.canary import STEPS, canary
 from agent_forge.weights.training.models import modules
 from agent_forge.weights.training.room import bounded
 from agent_forge.weights.training.windows import Ids
+
+if TYPE_CHECKING:
+    from agent_forge.studies import AnyStudy
 
 
 class Context(GivenContext[Any]):
@@ -175,6 +178,20 @@ class Context(GivenContext[Any]):
         """Return the model of a recipe that no training precedes, or else the given one."""
         return self._applied(models[recipe_id], models) if recipe_id in models else self.given()
 
+    def costs(self) -> Costs:
+        """Return the costs of a started run: its steps, timed as the slowest training's, and models."""
+        study, stepping = self.study, self.step_seconds()
+        extent = study.extent(study.run(self.state))
+        counted = extent.counted or f"there are {extent.steps:,} steps in all, none slower"
+        took = f"{STEPS} steps of {study.slowest_words} took {duration(stepping)}"
+        return Costs(
+            parts=(Part(extent.steps * stepping / STEPS, f"{took}, and {counted}"),),
+            models=extent.models,
+            rounded=extent.rounded,
+            numbers=study.parameters(self.state),
+            besides=f"{extent.measurements} measurements",
+        )
+
 
 Say = Callable[[str], None]
 
@@ -284,26 +301,10 @@ def begun(kind: AnyKind, work: type[C], submitted: Submitted, cache: Artifacts) 
     return context, timed(lambda: state.take(context.started()))
 
 
-def of_steps(study: Any, context: TrainingContext[Any]) -> Costs:
-    """Return the costs of a run: seconds of its steps, timed as the slowest training's, and models."""
-    extent, stepping = study.extent(study.run(context.state)), context.step_seconds()
-    counted = extent.counted or f"there are {extent.steps:,} steps in all, none slower"
-    took = f"{STEPS} steps of {study.slowest_words} took {duration(stepping)}"
-    return Costs(
-        parts=(Part(extent.steps * stepping / STEPS, f"{took}, and {counted}"),),
-        models=extent.models,
-        rounded=extent.rounded,
-        numbers=study.parameters(context.state),
-        besides=f"{extent.measurements} measurements",
-    )
-
-
-def forecast(
-    study: Any, work: type[Context], submitted: Submitted, cache: Artifacts, folder: Path
-) -> Forecast:
+def forecast(study: AnyStudy, submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     """Return the time, disk and memory that a run needs on this machine. Raises a start's errors."""
-    context, opening = begun(study, work, submitted, cache)
-    started, costs = context.state.started, study.costs(context)
+    context, opening = begun(study, study.work(), submitted, cache)
+    started, costs = context.state.started, context.costs()
     timings = [*(part.how for part in costs.parts), f"the start {duration(opening)}"]
     besides = f". {costs.besides} come on top" if costs.besides else ""
     size, words = given_dtype.stored(started, costs.models, costs.rounded, costs.numbers)
@@ -374,15 +375,13 @@ def publish_model(
     publish(place, fill)
 
 
-def write(
-    study: Any, work: type[TrainingContext[Any]], home: Home, state: MakingState, out: Path
-) -> Plain:
+def write(study: AnyStudy, home: Home, state: MakingState, out: Path) -> Plain:
     """Write the folder of each model, whole or not at all, the items and the report; return the report.
 
-    `work` is its class of contexts. Raises the errors of `check_target`.
+    Raises the errors of `check_target`.
     """
     out, run = check_target(out), study.run(state)
-    context = work.to_read(state, Artifacts.of(home), run.result_digests)
+    context = study.work().to_read(state, Artifacts.of(home), run.result_digests)
     for role in study.roles(state.submitted.config):
         publish_model(context, out / role, run.name_of(role), state.head, study.prose.card(run, role))
     folders = study.further_folders(run, out)

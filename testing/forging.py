@@ -201,7 +201,9 @@ def _returned(child: Any, state: Any, task: Any, event: Event) -> Event:
     if not isinstance(event, ChildEnded) or event.child != child.run:
         return event
     told = {"reused": event.reused}
-    return kinds.of("pipeline").returned(state, task, child).model_copy(update=told)
+    children = kinds.of("pipeline").children
+    assert children is not None
+    return children.returned(state, task, child).model_copy(update=told)
 
 
 # ---- what is forged ------------------------------------------------------------------------------

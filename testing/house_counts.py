@@ -45,9 +45,13 @@ def names(tree: ast.AST) -> list[str]:
 
 def counts() -> dict[str, float]:
     """Return name → count of the product's Python."""
+    from agent_forge.runs.kinds.capability import Capability
     from agent_forge.runs.kinds.kind import Kind
     from agent_forge.studies.study import Study
 
+    capabilities = [
+        c for c in Capability.__subclasses__() if c.__module__.startswith(Kind.__module__[:-4])
+    ]
     every = files(*PRODUCT)
     texts = [file.read_text("utf-8") for file in every]
     assigned = [name for text in texts for name in names(ast.parse(text))]
@@ -62,7 +66,8 @@ def counts() -> dict[str, float]:
         "lines of the product": sum(text.count("\n") for text in texts),
         "files of phases and studies": len(shared),
         "lines of phases and studies": sum(_lines(file) for file in shared),
-        "names of a kind": len(_public(Kind)),
+        "names of a kind": len(_public(Kind)) + len(capabilities),
+        "names of a kind with its capabilities": sum(len(_public(c)) for c in (Kind, *capabilities)),
         "names of a study": len(_written(Study, Kind)),
         "Any": sum(_anys(text) for text in texts),
         "names in a thousand that name no thing": round(

@@ -28,4 +28,4 @@ def verified_again(
 def rebuilt(home: Home, state: Any, ids: Sequence[str]) -> list[Finding]:
     """Return the models of a state, which a test has forged, that do not come out again."""
     with from_nothing(Artifacts.of(home)) as cache:
-        return list(kinds.of(state.kind).rebuild(state, cache, ids, lambda said: None))
+        return list(kinds.of(state.kind).verification.rebuild(state, cache, ids, lambda said: None))

@@ -85,9 +85,9 @@ def read(desk: RunReader, uri: str) -> types.TextResourceContents:
     with completed(desk, desk.name(unquote(match[1]))) as (state, rows):
         kind = kinds.of(state.kind)
         if form is JSON:
-            text = as_json(plain_text.for_reader(kind.report(state, rows)), LARGEST)
+            text = as_json(plain_text.for_reader(kind.view.report(state, rows)), LARGEST)
         else:
-            text = plain_text.for_reader(kind.markdown(state, rows))
+            text = plain_text.for_reader(kind.view.markdown(state, rows))
     return types.TextResourceContents(uri=uri, mime_type=form.media_type, text=text)
 
 

@@ -81,7 +81,7 @@ async def begun(
     def look() -> tuple[str, bool]:
         name = desk.name(run)
         kind = kinds.kind_of(repository.named_stream(desk.store, name))
-        return name, kind is not None and not kind.delegates
+        return name, kind is not None and kind.children is None
 
     name, makes = await asyncio.to_thread(look)
     command = [sys.executable, "-m", "agent_forge.worker.tasks.verify_run", name, user.name]

@@ -60,8 +60,8 @@ async def plan_of(
         raise ConfigError(f"there is no kind of run {body.kind!r}: `GET /kinds` lists them.")
     kind, roles = kinds.of(body.kind), _roles(body)
     config, aliases = await asyncio.to_thread(_settings, kind, body)
-    _check_fields(body.kind, kind.taken(config)[0])
-    named = await asyncio.to_thread(kind.inputs_in, config, state.options.there)
+    _check_fields(body.kind, kind.settings.taken(config)[0])
+    named = await asyncio.to_thread(kind.requests.inputs_in, config, state.options.there)
     if max(len(named.models), len(named.data)) > schemas.MOST_MODELS:
         raise ConfigError(f"the settings name more than {schemas.MOST_MODELS} models or data.")
     names = [*(name for models in roles.values() for name in models), *named.models]
@@ -108,7 +108,7 @@ def _settings(kind: Kind, body: schemas.Wanted) -> tuple[Json, dict[str, str]]:
         return asked.without_aliases(body.config)
     if body.config:
         raise ConfigError("the settings are given twice: as file and as config.")
-    config = kind.read(body.file)
+    config = kind.requests.read(body.file)
     try:
         bodies.plain_values(config)
     except ValueError as error:
@@ -154,7 +154,7 @@ def _check_fields(kind: str, config: Json) -> None:
 
 def _wrong_fields(kind: Kind, error: ValidationError, where: str) -> list[dict[str, str]]:
     """Return {field, message} for each wrong setting; the field is its place below `where`."""
-    faults = [kind.fault(e) for e in error.errors()]
+    faults = [kind.settings.fault(e) for e in error.errors()]
     return [{"field": ".".join(filter(None, [where, name])), "message": what} for name, what in faults]
 
 
@@ -173,7 +173,7 @@ async def checked(state: State, body: schemas.Wanted, user: User) -> Json:
         "warnings": [*report["warnings"], *waits],
         "parameters": report["parameters"],
         "items": report["items"],
-        "config": kinds.of(plan.kind).shown(plan.config),
+        "config": kinds.of(plan.kind).settings.shown(plan.config),
     }
 
 
@@ -217,7 +217,7 @@ async def recorded(
     submit.check_queued(key=key)
     row = await asyncio.to_thread(_keyed, state.desk.store, key, user)
     if row is not None and row.correlation == _digest(body):
-        return run_of(row.stream), False, list(kinds.of(body.kind).taken(body.config)[1])
+        return run_of(row.stream), False, list(kinds.of(body.kind).settings.taken(body.config)[1])
     opened = row is None and body.checked
     plan, report = await plan_of(state, body, user, opened, inputs.START_PATIENCE)
     run = await asyncio.to_thread(_record, state.desk.store, plan, body, key, user)
@@ -355,7 +355,8 @@ def _standing(request: Request, run: str, model: str) -> Json:
         digest = model_origin.model(desk.store, run, model).digest
     elif status == "done":
         with desk.state(run) as state:
-            digest = kinds.of(state.kind).result(state)
+            result = kinds.of(state.kind).models.result(state)
+            digest = result and result.digest
     return {
         "status": status,
         "folder": str(folder) if status == "done" else None,

@@ -262,7 +262,7 @@ def settings_of(kind: str) -> Json:
     """Return the settings of a kind: JSON Schema, defaults, strategies. Raises NotFoundError."""
     if kind not in kinds.table():
         raise NotFoundError(f"there is no kind of run {kind!r}: `GET /kinds` lists them.")
-    return kinds.of(kind).settings()
+    return kinds.of(kind).settings.schema()
 
 
 def _taken(submitted: Any) -> list[str]:
@@ -281,7 +281,7 @@ def listed_kinds() -> Json:
                 "line": k.line,
                 "unit": k.unit,
                 "takes": _taken(k.submitted),
-                "file": k.has_file,
+                "file": k.requests.has_file,
             }
             for k in run_kinds
         ]

@@ -112,7 +112,7 @@ def status(request: Request, kind: str = KIND, run: str | None = RUN) -> Json:
 
 def _status_of(desk: RunReader, name: str) -> Json:
     with desk.state(name) as state:
-        message = kinds.of(state.kind).message(state)
+        message = kinds.of(state.kind).view.message(state)
     message.pop("type")
     head = heads.head(desk, name)
     share = message["progress"] if head["inside"] is None else head["inside"]
@@ -165,7 +165,7 @@ def results(request: Request, kind: str = KIND, run: str | None = COMPLETED) -> 
         rows, _ = queries.page(desk.store, 1, kind=_known(kind), status="completed")
         run = rows[0]["run"] if rows else None
     with completed(desk, _named(request, kind, run)) as (state, rows):
-        body = kinds.of(state.kind).report(state, rows)
+        body = kinds.of(state.kind).view.report(state, rows)
     return JSONResponse({"success": True, **body})
 
 

@@ -19,7 +19,7 @@ from agent_forge.api.state import children, run_cache
 from agent_forge.api.state import children as heads
 from agent_forge.api.state.run_cache import RunReader
 from agent_forge.runs import kinds
-from agent_forge.runs.kinds import wording
+from agent_forge.runs.kinds import view, wording
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.lists import queries, stages
 from agent_forge.runs.panels import report_html, tables, thinning
@@ -103,10 +103,10 @@ def asked(request: Request, run: str) -> Response:
     desk = desk_of(request)
     with desk.state(desk.name(run)) as state:
         kind = kinds.of(state.kind)
-        again = kind.again(state.submitted)
+        again = kind.requests.again(state.submitted)
         models = {role: list(names) for role, names in again.models.items() if role != "base"}
         further = set(models) - {kind.main_role}
-        file = kind.written(again.config)
+        file = kind.requests.written(again.config)
         body = {
             "kind": again.kind,
             "models": models if further else models.get(kind.main_role, []),
@@ -128,7 +128,8 @@ def run(request: Request, run: str, at: int | None = AT, upto: int | None = UPTO
     name = desk.name(run)
     at, part = desk.place(name, at, upto), children.part_of(desk, name)
     with desk.state(name) as state:
-        more = {"places": state.place, "part_of": part, "delegates": kinds.of(state.kind).delegates}
+        delegates = kinds.of(state.kind).children is not None
+        more = {"places": state.place, "part_of": part, "delegates": delegates}
         row = queries.row(desk.store, name)
         if row is not None:
             more |= {"submitted_at": row["submitted_at"], "updated_at": row["updated_at"]}
@@ -227,7 +228,7 @@ def population(
 
 def _part(state: State, name: str, **options: object) -> Json:
     """Return the data of the part `name` of a run's page, by its kind. Raises NotFoundError."""
-    return kinds.of(state.kind).part(state, name, **options)
+    return kinds.of(state.kind).view.part(state, name, **options)
 
 
 @router.get("/runs/{run}/candidates/{candidate}", response_model=schemas.Candidate)
@@ -263,9 +264,8 @@ async def layers(
             if state.started is None:
                 raise Problem(409, "Conflict", f"run {name} has not started.")
             kind = kinds.of(state.kind)
-            recipe = kind.find(state, candidate)
-            key, shares = kind.layers(desk.home, state, recipe)
-            return recipe, key, shares, kind.layers_command(name, recipe)
+            recipe = kind.models.find(state, candidate)
+            return recipe, *kind.view.layers(desk.home, state, recipe)
 
     recipe_id, key, layer_shares, command = await asyncio.to_thread(look)
     if layer_shares is not None:
@@ -370,9 +370,8 @@ def compared(desk: RunReader, runs: list[str]) -> SideBySide:
         whole, _ = children.overview(desk, name, None, None)
         thin = Panels(head=whole.head, panels=tuple(map(thinning.thin, whole.panels)))
         with desk.state(name) as state:
-            kind = kinds.of(state.kind)
-            views.append(kind.seen_beside(state, thin))
-            if kind.decision(state) is not None:
+            views.append(view.compared(state, thin))
+            if kinds.of(state.kind).actions.decision(state) is not None:
                 undecided.append(name)
     names = queries.names(desk.store, [run.head.run for run in views])
     update = {"names": names, "undecided": tuple(undecided)}

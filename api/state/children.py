@@ -20,8 +20,8 @@ from agent_forge.api.schemas.runs import Json
 from agent_forge.api.state.run_cache import RunReader
 from agent_forge.runs import kinds
 from agent_forge.runs.history import repository
+from agent_forge.runs.kinds import view
 from agent_forge.runs.kinds.state import State
-from agent_forge.runs.kinds.view import View
 from agent_forge.runs.lists import queries
 from agent_forge.runs.panels.head import Live, Panels
 from agent_forge.runs.record.lineage import Child, Line, elapsed
@@ -38,7 +38,7 @@ def overview(desk: RunReader, run: str, at: int | None, upto: int | None) -> tup
     """
     place = desk.place(run, at, upto)
     with desk.state(run) as state:
-        delegates = kinds.of(state.kind).delegates
+        delegates = kinds.of(state.kind).children is not None
         if place is None or (place == state.place and not delegates):
             return _newest(desk, state), True
     if delegates and upto is None:
@@ -58,17 +58,16 @@ def _newest(desk: RunReader, state: State) -> Panels:
 def _seen(desk: RunReader, state: State, children: Sequence[Child]) -> Panels:
     row = queries.row(desk.store, state.run)
     curve = json.loads(row["curve"]) if row else ()
-    return kinds.of(state.kind).overview(state, curve, children)
+    return view.overview(state, curve, children)
 
 
 def report(desk: RunReader, run: str) -> str:
     """Return a run's report for people as Markdown, as it stands now. Raises NotFoundError."""
     row = queries.row(desk.store, run)
     curve = json.loads(row["curve"]) if row else ()
-    with desk.state(run) as state, desk.journals.children(state) as children:
-        kind = kinds.of(state.kind)
+    with desk.state(run) as state:
         rows = list(repository.history(desk.store, run))
-        return kind.full_report(desk.store, state, rows, children, curve[: kind.progress(state)[0]])
+        return view.full_report(desk.store, state, rows, curve)
 
 
 def pictured(desk: RunReader, run: str) -> Json | None:
@@ -76,10 +75,10 @@ def pictured(desk: RunReader, run: str) -> Json | None:
     id_ = desk.name(run)
     with desk.state(id_) as state:
         kind = kinds.of(state.kind)
-        if state.completed is None or type(kind).picture is View.picture:
+        if state.completed is None or type(kind.view).picture is view.View.picture:
             return None
         rows = list(repository.history(desk.store, id_))
-        return {"kind": state.kind, "report": kind.report(state, rows)}
+        return {"kind": state.kind, "report": kind.view.report(state, rows)}
 
 
 def part_of(desk: RunReader, run: str) -> Json | None:
@@ -91,7 +90,8 @@ def part_of(desk: RunReader, run: str) -> Json | None:
     if parent is None:
         return None
     with desk.state(parent) as state, desk.journals.children(state) as children:
-        stages = kinds.of(state.kind).stages(state, children)
+        rules = kinds.of(state.kind).children
+        stages = () if rules is None else rules.stages(state, children)
         what = {child.run: child.state.kind for child in children}
     for at, stage in enumerate(stages):
         if run in stage.runs:

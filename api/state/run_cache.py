@@ -152,8 +152,8 @@ def run(state: State) -> Json:
     assert submitted
     kind = kinds.of(state.kind)
     waiting = pending(state)
-    done, of = kind.progress(state)
-    decision = kind.decision(state)
+    done, of = kind.view.progress(state)
+    decision = kind.actions.decision(state)
     trouble = {task: failure.attempt for task, failure in sorted(state.failures.items())}
     return {
         "run": state.run,
@@ -170,7 +170,7 @@ def run(state: State) -> Json:
         "head": state.head,
         "forked_from": _origin(state),
         "allowed": [*_allowed(state, decision is not None), "fork"],
-        "config": kind.shown(submitted.config),
+        "config": kind.settings.shown(submitted.config),
         "warnings": list(started.warnings) if started else [],
         "pending": waiting,
         "failures": trouble,
@@ -179,7 +179,7 @@ def run(state: State) -> Json:
         "progress": {"done": done, "of": of, "unit": kind.unit},
         "lineage_digest": state.completed.lineage_digest if state.completed else None,
         "results": _results(kind, state),
-        **kind.view(state),
+        **kind.view.fields(state),
     }
 
 
@@ -226,7 +226,7 @@ def event(row: Envelope, place_: int, names: wording.Names | None = None) -> Jso
         "version": row.version,
         "type": row.type,
         "inside": inside(row),
-        "unit": kind.unit_of(row) if kind else None,
+        "unit": kind.view.unit_of(row) if kind else None,
         "schema": row.schema,
         "actor": row.actor,
         "recorded_at": row.recorded_at,

@@ -57,7 +57,7 @@ def carried_out(model: Path, folder: Path, settings: dict[str, Any]) -> dict[str
     with closing(home.open_store()) as store:
         name = submit.submit(store, plan, "tools")
         state = runner.finish(runner.Worker(store, Artifacts.of(home)), name)
-    return Baking().report(state, ())
+    return Baking().view.report(state, ())
 
 
 def run(asked: argparse.Namespace) -> None:

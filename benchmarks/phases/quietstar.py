@@ -120,7 +120,7 @@ def carried(asked: argparse.Namespace, domain: str, seed: int) -> dict[str, Any]
         with closing(home.open_store()) as store:
             commands_submit.submit(store, planned, "benchmark")
             state = runner.finish(runner.Worker(store, Artifacts.of(home)), "benchmark")
-    told = Quietstar().report(state, ())
+    told = Quietstar().view.report(state, ())
     return {"domain": domain, "seed": seed, "cpu": time.process_time() - began, **told}
 
 

@@ -86,8 +86,8 @@ def _child(home: Home, failpoint: str) -> None:
 
 def essence(state: Any) -> Essence:
     """Return what a killed run must have in common with the undisturbed one."""
-    result = kinds.of(state.kind).result(state) if state.completed else None
-    return result, state.lineage_digest()
+    result = kinds.of(state.kind).models.result(state) if state.completed else None
+    return result and result.digest, state.lineage_digest()
 
 
 def new_home(where: Path, number: int, server: Postgres | None) -> Home:

@@ -169,7 +169,7 @@ class EvoMergeView(View):
     @override
     def summary(self, state: RunState, rows: list[Envelope]) -> Json:
         """Return the report as JSON data, as far as the run has come."""
-        return self.kind.report(state, rows)
+        return self.kind.view.report(state, rows)
 
     @override
     def about(self, state: RunState) -> list[tuple[str, str]]:

@@ -130,8 +130,8 @@ def _written(home: Home, state: State, output: str | None) -> Json:
     kind = kinds.of(state.kind)
     store = home.open_store()
     try:
-        if kind.result_id(state) is None:
-            return kind.report(state, list(history(store, state.run)))
+        if kind.models.result(state) is None:
+            return kind.view.report(state, list(history(store, state.run)))
         written = kind.write_result(home, state, Path(output or _folder(kind, state.run)))
         if state.completed and written["folder"] not in delivery.folders(store, state):
             delivery.record(store, state, written)

@@ -26,6 +26,7 @@ from agent_forge.events import Envelope, EventStore
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import NotFoundError
 from agent_forge.runs.kinds.state import State
+from agent_forge.runs.kinds.view import compared
 from agent_forge.runs.panels.head import Result, in_words, quantity
 from agent_forge.runs.panels.panels import Panel
 from agent_forge.runs.panels.side_by_side import SideBySide, side_by_side
@@ -46,9 +47,7 @@ def compare_command(runs: tuple[str, ...], panel: str | None, as_json: bool) -> 
       forge compare 20261121-3fa9c1 20261122-77aa01
       forge compare 20261121-3fa9c1 20261122-77aa01 --panel rivals
     """
-    views = [
-        kinds.of(state.kind).seen_beside(state, overview(state, rows)) for state, rows in places(*runs)
-    ]
+    views = [compared(state, overview(state, rows)) for state, rows in places(*runs)]
     data = side_by_side(views)
     data = data.model_copy(update={"names": names_of([head.run for head in data.heads])})
     if as_json:
@@ -172,7 +171,6 @@ def replay_command(
       forge replay 20261121-3fa9c1 --follow --speed 100
     """
     from agent_forge.cli import kind_views
-    from agent_forge.runs import kinds
 
     if place is not None and generation is not None:
         raise click.UsageError("give --to or --generation, not both.")
@@ -185,7 +183,7 @@ def replay_command(
         if follow:
             _follow(store, state, rows, speed, where == "", as_json)
             return
-        data = kinds.of(state.kind).snapshot(state)
+        data = kinds.of(state.kind).view.snapshot(state)
         emit(data) if as_json else kind_views.of(state.kind).snapshot(data)
     finally:
         store.close()
@@ -253,7 +251,6 @@ def diff_command(a: str, b: str, as_json: bool) -> None:
       forge diff 20261121-3fa9c1@g2 20261121-3fa9c1@g5
     """
     from agent_forge.cli import kind_views
-    from agent_forge.runs import kinds
     from agent_forge.runs.errors import ConfigError
 
     (first, _), (other, _) = places(a, b)
@@ -263,7 +260,7 @@ def diff_command(a: str, b: str, as_json: bool) -> None:
             f"{names[0]} is {kinds.of(first.kind).title}, {names[1]} {kinds.of(other.kind).title}: "
             f"`forge compare {' '.join(names)}` shows what such runs have in common."
         )
-    data = kinds.of(first.kind).difference(first, other)
+    data = kinds.of(first.kind).view.difference(first, other)
     emit(data) if as_json else kind_views.of(first.kind).differences(data)
 
 

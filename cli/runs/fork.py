@@ -59,7 +59,7 @@ def fork_command(
         branch = fork.plan(store, run, place, generation, changes)
         run = fork.fork(store, branch, out, reason=reason)
         state = repository.load(store, run, showing=True)
-        for note in kinds.of(state.kind).resumes(state, cache):
+        for note in kinds.of(state.kind).storage.resumes(state, cache):
             click.echo(f"note: {note}", err=True)
     finally:
         store.close()

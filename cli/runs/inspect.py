@@ -28,7 +28,8 @@ from agent_forge.cli.options import (
     warn_skipped,
 )
 from agent_forge.runs import kinds
-from agent_forge.runs.lists.curve import Curve
+from agent_forge.runs.kinds import view
+from agent_forge.runs.kinds.view import Curve
 from agent_forge.runs.panels import tables
 from agent_forge.runs.panels.head import Live, Panels
 from agent_forge.runs.panels.panels import Panel
@@ -360,7 +361,7 @@ def _seen(
     """Yield (log, runs that a run delegates, the run's curve); the log is closed at the end."""
     from agent_forge.runs.history.run_cache import Journals, RunCache
 
-    curve = Curve(kinds.of(state.kind), state.registry)
+    curve = Curve(kinds.of(state.kind).view, state.registry)
     curve.take(rows)
     with closing(home().open_store()) as store:
         with Journals(store, RunCache(store, showing=True)).children(state) as children:
@@ -370,13 +371,13 @@ def _seen(
 def overview(state: State, rows: list[Envelope]) -> Panels:
     """Return head and panels of a run, from its log and those of the runs that it delegates."""
     with _seen(state, rows) as (_, children, curve):
-        return kinds.of(state.kind).overview(state, curve, children)
+        return view.overview(state, curve, children)
 
 
 def markdown(state: State, rows: list[Envelope]) -> str:
     """Return the report of a run as Markdown text, as it stands now."""
-    with _seen(state, rows) as (store, children, curve):
-        text = kinds.of(state.kind).full_report(store, state, rows, children, curve)
+    with _seen(state, rows) as (store, _, curve):
+        text = view.full_report(store, state, rows, curve)
     return called(text, state.run, name_of(state.run))
 
 
@@ -399,7 +400,7 @@ def _now(state: State) -> Live | None:
 
     def watched(state: State, task: str = "") -> activity.Watched:
         kind = kinds.of(state.kind)
-        count = kind.rehearse(state) if kind.rehearsable(state) else None
+        count = kind.view.rehearse(state) if kind.view.rehearsable(state) else None
         hands = at_work(state.run, roster, leases)
         return activity.Watched(state, queries.row(store, state.run), hands, count, task)
 

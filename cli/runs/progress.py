@@ -17,7 +17,7 @@ import click
 from agent_forge.cli import kind_views, live
 from agent_forge.cli.options import emit, home, json_option, load_run, name_of, names_of
 from agent_forge.runs import kinds
-from agent_forge.runs.lists.curve import Curve
+from agent_forge.runs.kinds.view import Curve
 from agent_forge.runs.panels.tables import renamed
 from agent_forge.runs.system import pace
 from agent_forge.runs.system.durations import duration
@@ -55,7 +55,7 @@ class _Followed:
         self.view = kind_views.of(state.kind)
         self.began = self.newest = ""
         self.news: deque[str] = deque(maxlen=live.NEWS)
-        self._curve = Curve(kinds.of(state.kind), state.registry)
+        self._curve = Curve(kinds.of(state.kind).view, state.registry)
         self.name = names_of([state.run]).get(state.run, state.run)
 
     def time(self, row: Envelope) -> None:
@@ -175,7 +175,7 @@ class Progress:
         """Return progress and time left as text in parentheses; empty if ended or unknown."""
         if state.ended:
             return ""
-        outlook = kinds.of(state.kind).outlook(state, self._rehearsals.of(state))
+        outlook = kinds.of(state.kind).view.outlook(state, self._rehearsals.of(state))
         return "" if outlook.eta_s is None else f"  ({activity.progress(state, outlook)})"
 
     def _say(self, state: State, row: Envelope) -> None:
@@ -263,8 +263,9 @@ def watch_command(run: str, as_json: bool) -> None:
         shown, log = load_run(name)
         kind_views.of(shown.kind).show(shown, lambda: inspect.overview(shown, log))
     reason = state.failed.reason if state.failed else None
-    result = kinds.of(state.kind).result_id(state)
-    report = {"run": name, "status": state.status, "champion": result, "reason": reason}
+    result = kinds.of(state.kind).models.result(state)
+    champion = result and result.recipe_id
+    report = {"run": name, "status": state.status, "champion": champion, "reason": reason}
     called = name_of(name)
     why = f": {renamed(reason, name, called)}" if reason else ""
     sentence = f"run {called} {state.status}{why}"

@@ -295,7 +295,7 @@ def settings_command(names: tuple[str, ...], as_json: bool) -> None:
     if len(rest) > 1:
         raise click.UsageError(f"give one NAME, not {len(rest)}.")
     name = rest[0] if rest else ""
-    rows = kinds.of(kind).options(name)
+    rows = kinds.of(kind).settings.options(name)
     if as_json:
         emit(rows)
         return

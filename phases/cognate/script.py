@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,9 +22,10 @@ from agent_forge.phases.cognate.recipes import BASE, CognateState, Completed, St
 from agent_forge.phases.cognate.settings import KNOWN, NAME, CognateConfig
 from agent_forge.runs.errors import ConfigError, DataError, NotFoundError
 from agent_forge.runs.event_types import Figure
-from agent_forge.runs.kinds.architecture import Architecture
 from agent_forge.runs.kinds.asked import Checked, Command, Lookup, Plan, RunRequest
+from agent_forge.runs.kinds.controls import Forks
 from agent_forge.runs.kinds.decide import Decision, Start, failure
+from agent_forge.runs.kinds.forecast import Architecture, Architectures
 from agent_forge.runs.kinds.origin import Ancestor, Origin
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.panels.head import Result, listed
@@ -31,17 +33,160 @@ from agent_forge.runs.panels.panels import Panel
 from agent_forge.runs.record.device_setting import AUTO, CPU
 from agent_forge.studies import origins
 from agent_forge.studies.making.making import Making, MakingState, Trained
+from agent_forge.studies.origins import StudyModels
 from agent_forge.studies.run import Fail, FigureRule, Make, Run, Script
-from agent_forge.studies.study import Study
-from agent_forge.studies.study_view import Prose
+from agent_forge.studies.study import Study, StudyVerification
+from agent_forge.studies.study_view import Prose, StudyView
 from agent_forge.studies.submission import trainable
 from agent_forge.studies.training_panels import Group
 from agent_forge.weights.recipes import Train
 
 if TYPE_CHECKING:
     from agent_forge.phases.cognate.work import Context
-    from agent_forge.runs.kinds.kind import Kind
-    from agent_forge.studies.work import Costs
+
+
+class CognateView(StudyView[MakingState]):
+    """What is shown of a cognate run."""
+
+    @override
+    def unchanged(self, state: MakingState) -> str | None:
+        """Return None: specialists of any base are trained."""
+        return None
+
+    @override
+    def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+        match type_:
+            case "submitted":
+                config = data["config"]
+                base = data["base"]["name"] if data["base"] else "a base"
+                return f"{config['preset']}: {base}, then {', '.join(config['domains'])}"
+            case "observed":
+                name = names.get(data["recipe_id"], data["recipe_id"][:12])
+                values = ", ".join(f"{k} {v:.4f}" for k, v in data["values"].items())
+                return f"{name}, {data['measure'].partition('@')[0]}: {values}"
+            case "completed":
+                return ", ".join(data["models"])
+        return super().summary_line(type_, data, names)
+
+    @override
+    def task_words(self, key: str, names: Mapping[str, str]) -> str:
+        first, _, rest = key.partition("/")
+        if first == "observe":
+            name = names.get(rest.rpartition("/")[2], "a model")
+            return f"measure {rest.partition('@')[0]} of {name}"
+        return "prepare text and tokenizer" if key == Start.key else super().task_words(key, names)
+
+    @override
+    def row(self, entry: dict[str, object], event: Event) -> None:
+        super().row(entry, event)
+        if isinstance(event, Trained):
+            entry |= {"result": event.recipe_id}
+        if isinstance(event, Completed):
+            quality = {role: model.bits_per_byte for role, model in event.models.items()}
+            entry |= listed(panels.FEWER, panels.gain(quality), panels.SLICE)
+
+    @override
+    def headline(self, run: Run) -> Result | None:
+        """Return the share of bits per byte that specialists save; None until all are measured."""
+        return panels.result(run)
+
+    @override
+    def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+        run = self.kind.begun(state)
+        return [] if run is None else panels.panels(run, self.curves(state))
+
+    @override
+    def fields(self, state: MakingState) -> dict[str, object]:
+        named = self.kind.named(state) if state.started else {}
+        trainings = self.kind.trainings(state) if named else {}
+        models = {
+            role: {
+                "recipe_id": recipe.id,
+                "digest": state.made[recipe.id].digest if recipe.id in state.made else None,
+                "step": state.steps(trainings[role]) if role in trainings else 0,
+                "steps": trainings[role].upto if role in trainings else 0,
+            }
+            for role, recipe in named.items()
+        }
+        return {"models": models, **super().fields(state)}
+
+
+class CognateModels(StudyModels[MakingState]):
+    """The base and the specialists of a cognate run."""
+
+    @override
+    def find(self, state: MakingState, name: str) -> str:
+        """Return the id of the recipe that `name` means: a role, or an id or its beginning.
+
+        A whole id may also be of a recipe without a role, such as a model before rounding. Raises
+        NotFoundError.
+        """
+        run = self.kind.begun(state)
+        ids = {recipe.id for recipe in run.recipes.values()} & set(state.made) if run else ()
+        return name if name in ids else super().find(state, name)
+
+    @override
+    def registered(self, event: Event, state: MakingState) -> list[dict[str, object]]:
+        if not isinstance(event, Completed):
+            return []
+        folder, base = state.submitted.output_dir, event.models[BASE].digest
+        return [
+            {
+                "name": f"{state.run}-{role}",
+                "kind": "base" if role == BASE else "specialist",
+                "digest": model.digest,
+                "parameters": self.kind.parameters(state),
+                "path": f"{folder}/{role}" if folder else None,
+                "metrics": model.bits_per_byte,
+                "lineage": [] if role == BASE else [base],
+            }
+            for role, model in event.models.items()
+        ]
+
+    @override
+    def origin(self, state: MakingState, rows: Sequence[Envelope], name: str) -> Origin:
+        if not name:
+            named = self.kind.named(state) if state.started else {}
+            roles = ", ".join(role for role, recipe in named.items() if recipe.id in state.made)
+            raise NotFoundError(
+                f"run {state.run} gives several models: say which, as {state.run}:ROLE. It has "
+                f"{roles or 'none yet'}."
+            )
+        model = super().origin(state, rows, name)
+        return replace(model, what=f"{model.name} model of run {state.run}")
+
+    @override
+    def ancestry(self, state: MakingState, name: str) -> list[Ancestor]:
+        return origins.ancestry(state, self.kind.recipes(state), self.find(state, name or BASE))
+
+
+class CognateVerification(StudyVerification[MakingState]):
+    """The rules by which models of a cognate run are made again."""
+
+    @override
+    def chosen(self, state: MakingState, which: str) -> list[str]:
+        if which == "all":
+            return [recipe.id for recipe in self.kind.named(state).values() if recipe.id in state.made]
+        return [self.kind.models.find(state, BASE if which == "champion" else which)]
+
+
+class CognateForks(Forks[MakingState]):
+    """The rules of forks of cognate runs."""
+
+    @override
+    def check(self, state: MakingState, changes: Mapping[str, Any]) -> None:
+        """Raise ConfigError if a change would alter what is already made."""
+        if state.started is None:
+            return
+        free = {"max_hours", "max_device_hours"}
+        for name in changes:
+            if name == "domains":
+                _check_domains(state, changes[name])
+            elif name not in free:
+                raise ConfigError(
+                    f"setting {name} cannot change in a fork of a cognate run that has started: models "
+                    "are made with it. Start a new run instead."
+                )
 
 
 class Cognate(Study[MakingState]):
@@ -94,6 +239,10 @@ class Cognate(Study[MakingState]):
         lines=lambda run: figures.lines(figures.report(run)),
         card=figures.card,
     )
+    view = cached_property(CognateView)
+    models = cached_property(CognateModels)
+    verification = cached_property(CognateVerification)
+    forks = cached_property(CognateForks)
 
     # ---- deciding ----------------------------------------------------------------------------
 
@@ -129,21 +278,6 @@ class Cognate(Study[MakingState]):
         return decision
 
     @override
-    def check_fork(self, state: MakingState, changes: Mapping[str, Any]) -> None:
-        """Raise ConfigError if a change would alter what is already made."""
-        if state.started is None:
-            return
-        free = {"max_hours", "max_device_hours"}
-        for name in changes:
-            if name == "domains":
-                _check_domains(state, changes[name])
-            elif name not in free:
-                raise ConfigError(
-                    f"setting {name} cannot change in a fork of a cognate run that has started: models "
-                    "are made with it. Start a new run instead."
-                )
-
-    @override
     def memory_of(self, submitted: Submitted, started: Started) -> int:
         return recipes.memory(started)
 
@@ -151,20 +285,82 @@ class Cognate(Study[MakingState]):
 
     @override
     def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
-        return plan(self, request, lookup)
+        """Return the plan: settings, base, absolute paths of data, a specialist for each domain of it.
+
+        Raises ConfigError, DataError or UnavailableError before anything is started.
+        """
+        from agent_forge.evaluation.training_text import own_texts
+        from agent_forge.weights.folders.sources import ALIASES, resolve
+
+        unknown = sorted(role for role, models in request.models.items() if models and role != "base")
+        if unknown:
+            raise ConfigError(f"a cognate run has no models {unknown[0]!r}: it may have a base.")
+        base = [str(model) for model in request.models.get("base", ())]
+        if len(base) > 1:
+            raise ConfigError("a cognate run has one base. Give one.")
+        config: CognateConfig = self.settings.parse(request.config)
+        data = tuple(map(training_texts.absolute, map(str, request.data)))
+        there = KNOWN
+        if data:
+            there = training_texts.domains(data)
+            if "domains" not in request.config:
+                _check_names(there)
+                config = self.settings.parse({**request.config, "domains": there})
+        training_texts.check_domains("domains names", config.domains, there, bool(data))
+        training_texts.check_domains("mix weighs", tuple(config.mix or ()), there, bool(data))
+        if not data:
+            own_texts.check(config.seed, config.size.characters, config.domains)
+        if base:
+            _check_base(config)
+        if config.processes > 1:
+            from agent_forge.weights.training.team import check_shares
+
+            if lookup.elsewhere and config.device == AUTO:  # a worker's device is one GPU
+                config = config.model_copy(update={"device": CPU})
+            check_shares(config.size.batch, config.processes, config.device, lookup.elsewhere)
+        reference = resolve(base[0], {**ALIASES, **lookup.aliases}, lookup.named) if base else None
+        return Plan("cognate", config, {"base": reference, "data": data}, request.output_dir)
 
     @override
     def check(self, plan: Plan) -> Checked:
-        return check(plan)
+        """Return the result of a check: warnings, parameters, counts of documents; open only headers.
+
+        Raises the errors that a start would raise.
+        """
+        config, base, data = plan.config, plan.fields["base"], plan.fields["data"]
+        parameters: int = config.size.parameters
+        warnings: tuple[str, ...] = ()
+        if base is not None:
+            from agent_forge.evaluation.training_text.kept_text import given_tokenizer
+            from agent_forge.phases.cognate.recipes import window
+            from agent_forge.weights.folders import model_config
+            from agent_forge.weights.folders.checkpoint import open_checkpoint
+
+            folder = Path(base.path)
+            opened = open_checkpoint(folder)
+            window(config, opened.positions)
+            parameters, warnings = opened.parameters, opened.warnings
+            opened.check_plain("trained")
+            trainable(config, opened.config)
+            model_config.check_predicts_tokens(folder, opened.config)
+            given_tokenizer(folder)
+        corpus = training_texts.read(data) if data else None
+        if base is None:
+            from agent_forge.phases.cognate.work import configuration, learning, train_tokenizer
+
+            trainable(config, configuration(config.size).to_dict())
+            texts = learning(config, None if corpus is None else corpus.documents)
+            train_tokenizer(texts, config.size.vocabulary)
+        if corpus is None:
+            return Checked(warnings, parameters)
+        counts = {
+            domain: {slice_: len(texts) for slice_, texts in split.items()}
+            for domain, split in corpus.documents.items()
+        }
+        return Checked((*warnings, *corpus.notes), parameters, counts)
 
     @override
-    def costs(self, context: Context) -> Costs:
-        from agent_forge.phases.cognate.work import costs
-
-        return costs(context)
-
-    @override
-    def _work(self) -> type[Context]:
+    def work(self) -> type[Context]:
         from agent_forge.phases.cognate.work import Context
 
         return Context
@@ -175,17 +371,6 @@ class Cognate(Study[MakingState]):
     def roles(self, config: CognateConfig) -> Sequence[str]:
         """Return the names of the models: "base", then the domains."""
         return [BASE, *config.domains]
-
-    @override
-    def find(self, state: MakingState, name: str) -> str:
-        """Return the id of the recipe that `name` means: a role, or an id or its beginning.
-
-        A whole id may also be of a recipe without a role, such as a model before rounding. Raises
-        NotFoundError.
-        """
-        run = self.begun(state)
-        ids = {recipe.id for recipe in run.recipes.values()} & set(state.made) if run else ()
-        return name if name in ids else super().find(state, name)
 
     @override
     def named(self, state: MakingState) -> Mapping[str, Making]:
@@ -206,16 +391,9 @@ class Cognate(Study[MakingState]):
         return [group for group in (base, rest) if group]
 
     @override
-    def architectures(
-        self,
-        config: CognateConfig,
-        architectures_by_role: Mapping[str, Sequence[Architecture | None]],
-    ) -> Mapping[str, Architecture]:
-        architecture = (
-            architectures_by_role["base"][0]
-            if architectures_by_role.get("base")
-            else config.size.architecture()
-        )
+    def architectures(self, config: CognateConfig, inputs: Architectures) -> Mapping[str, Architecture]:
+        given_base = inputs.get("base")
+        architecture = given_base[0] if given_base else config.size.architecture()
         return dict.fromkeys(self.roles(config), architecture) if architecture else {}
 
     @override
@@ -231,67 +409,7 @@ class Cognate(Study[MakingState]):
     def inputs(self, state: MakingState) -> dict[str, list[str]]:
         return {"base": [state.started.base.digest]} if state.started.base else {}
 
-    @override
-    def unchanged(self, state: MakingState) -> str | None:
-        """Return None: specialists of any base are trained."""
-        return None
-
-    @override
-    def models(self, event: Event, state: MakingState) -> list[dict[str, object]]:
-        if not isinstance(event, Completed):
-            return []
-        folder, base = state.submitted.output_dir, event.models[BASE].digest
-        return [
-            {
-                "name": f"{state.run}-{role}",
-                "kind": "base" if role == BASE else "specialist",
-                "digest": model.digest,
-                "parameters": self.parameters(state),
-                "path": f"{folder}/{role}" if folder else None,
-                "metrics": model.bits_per_byte,
-                "lineage": [] if role == BASE else [base],
-            }
-            for role, model in event.models.items()
-        ]
-
-    @override
-    def origin(self, state: MakingState, rows: Sequence[Envelope], name: str) -> Origin:
-        if not name:
-            named = self.named(state) if state.started else {}
-            roles = ", ".join(role for role, recipe in named.items() if recipe.id in state.made)
-            raise NotFoundError(
-                f"run {state.run} gives several models: say which, as {state.run}:ROLE. It has "
-                f"{roles or 'none yet'}."
-            )
-        model = super().origin(state, rows, name)
-        return replace(model, what=f"{model.name} model of run {state.run}")
-
-    @override
-    def ancestry(self, state: MakingState, name: str) -> list[Ancestor]:
-        return origins.ancestry(state, self.recipes(state), self.find(state, name or BASE))
-
-    @override
-    def chosen(self, state: MakingState, which: str) -> list[str]:
-        if which == "all":
-            return [recipe.id for recipe in self.named(state).values() if recipe.id in state.made]
-        return [self.find(state, BASE if which == "champion" else which)]
-
     # ---- shown -------------------------------------------------------------------------------
-
-    @override
-    def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
-        match type_:
-            case "submitted":
-                config = data["config"]
-                base = data["base"]["name"] if data["base"] else "a base"
-                return f"{config['preset']}: {base}, then {', '.join(config['domains'])}"
-            case "observed":
-                name = names.get(data["recipe_id"], data["recipe_id"][:12])
-                values = ", ".join(f"{k} {v:.4f}" for k, v in data["values"].items())
-                return f"{name}, {data['measure'].partition('@')[0]}: {values}"
-            case "completed":
-                return ", ".join(data["models"])
-        return super().summary_line(type_, data, names)
 
     @override
     def started_line(self, data: Mapping[str, Any]) -> str:
@@ -300,28 +418,6 @@ class Cognate(Study[MakingState]):
         adapters = f", adapters of {count:,} parameters" if count else ""
         text = sum(data["tokens"].values())
         return f"{data['parameters']:,} parameters{adapters}, {text:,} tokens of text"
-
-    @override
-    def task_words(self, key: str, names: Mapping[str, str]) -> str:
-        first, _, rest = key.partition("/")
-        if first == "observe":
-            name = names.get(rest.rpartition("/")[2], "a model")
-            return f"measure {rest.partition('@')[0]} of {name}"
-        return "prepare text and tokenizer" if key == Start.key else super().task_words(key, names)
-
-    @override
-    def row(self, entry: dict[str, object], event: Event) -> None:
-        super().row(entry, event)
-        if isinstance(event, Trained):
-            entry |= {"result": event.recipe_id}
-        if isinstance(event, Completed):
-            quality = {role: model.bits_per_byte for role, model in event.models.items()}
-            entry |= listed(panels.FEWER, panels.gain(quality), panels.SLICE)
-
-    @override
-    def headline(self, run: Run) -> Result | None:
-        """Return the share of bits per byte that specialists save; None until all are measured."""
-        return panels.result(run)
 
     @override
     def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
@@ -336,26 +432,6 @@ class Cognate(Study[MakingState]):
             "precision": run.settings.precision,
         }
         return {name: (value, "") for name, value in shown.items()}
-
-    @override
-    def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
-        run = self.begun(state)
-        return [] if run is None else panels.panels(run, self.curves(state))
-
-    @override
-    def view(self, state: MakingState) -> dict[str, object]:
-        named = self.named(state) if state.started else {}
-        trainings = self.trainings(state) if named else {}
-        models = {
-            role: {
-                "recipe_id": recipe.id,
-                "digest": state.made[recipe.id].digest if recipe.id in state.made else None,
-                "step": state.steps(trainings[role]) if role in trainings else 0,
-                "steps": trainings[role].upto if role in trainings else 0,
-            }
-            for role, recipe in named.items()
-        }
-        return {"models": models, **super().view(state)}
 
 
 def _check_domains(state: Any, domains: Sequence[str]) -> None:
@@ -384,44 +460,6 @@ def _spent(state: State) -> str:
     return ""
 
 
-def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
-    """Return the plan: settings, base, absolute paths of the data, a specialist for each domain of it.
-
-    Raises ConfigError, DataError or UnavailableError before anything is started.
-    """
-    from agent_forge.evaluation.training_text import own_texts
-    from agent_forge.weights.folders.sources import ALIASES, resolve
-
-    unknown = sorted(role for role, models in request.models.items() if models and role != "base")
-    if unknown:
-        raise ConfigError(f"a cognate run has no models {unknown[0]!r}: it may have a base.")
-    base = [str(model) for model in request.models.get("base", ())]
-    if len(base) > 1:
-        raise ConfigError("a cognate run has one base. Give one.")
-    config: CognateConfig = kind.parse(request.config)
-    data = tuple(map(training_texts.absolute, map(str, request.data)))
-    there = KNOWN
-    if data:
-        there = training_texts.domains(data)
-        if "domains" not in request.config:
-            _check_names(there)
-            config = kind.parse({**request.config, "domains": there})
-    training_texts.check_domains("domains names", config.domains, there, bool(data))
-    training_texts.check_domains("mix weighs", tuple(config.mix or ()), there, bool(data))
-    if not data:
-        own_texts.check(config.seed, config.size.characters, config.domains)
-    if base:
-        _check_base(config)
-    if config.processes > 1:
-        from agent_forge.weights.training.team import check_shares
-
-        if lookup.elsewhere and config.device == AUTO:  # a worker's device is one GPU
-            config = config.model_copy(update={"device": CPU})
-        check_shares(config.size.batch, config.processes, config.device, lookup.elsewhere)
-    reference = resolve(base[0], {**ALIASES, **lookup.aliases}, lookup.named) if base else None
-    return Plan("cognate", config, {"base": reference, "data": data}, request.output_dir)
-
-
 def _check_names(there: Sequence[str]) -> None:
     """Raise DataError if a domain of the data cannot name a model and its folder."""
     for domain in there:
@@ -446,41 +484,3 @@ def _check_base(config: CognateConfig) -> None:
     for name in ("base_tokens", "base_rate"):
         if getattr(config, name) is not None:
             raise ConfigError(f"a base that is given is not trained further: leave out {name}.")
-
-
-def check(plan: Plan) -> Checked:
-    """Return the result of a check: warnings, parameters, counts of documents; open only headers.
-
-    Raises the errors that a start would raise.
-    """
-    config, base, data = plan.config, plan.fields["base"], plan.fields["data"]
-    parameters: int = config.size.parameters
-    warnings: tuple[str, ...] = ()
-    if base is not None:
-        from agent_forge.evaluation.training_text.kept_text import given_tokenizer
-        from agent_forge.phases.cognate.recipes import window
-        from agent_forge.weights.folders import model_config
-        from agent_forge.weights.folders.checkpoint import open_checkpoint
-
-        folder = Path(base.path)
-        opened = open_checkpoint(folder)
-        window(config, opened.positions)
-        parameters, warnings = opened.parameters, opened.warnings
-        opened.check_plain("trained")
-        trainable(config, opened.config)
-        model_config.check_predicts_tokens(folder, opened.config)
-        given_tokenizer(folder)
-    corpus = training_texts.read(data) if data else None
-    if base is None:
-        from agent_forge.phases.cognate.work import configuration, learning, train_tokenizer
-
-        trainable(config, configuration(config.size).to_dict())
-        texts = learning(config, None if corpus is None else corpus.documents)
-        train_tokenizer(texts, config.size.vocabulary)
-    if corpus is None:
-        return Checked(warnings, parameters)
-    counts = {
-        domain: {slice_: len(texts) for slice_, texts in split.items()}
-        for domain, split in corpus.documents.items()
-    }
-    return Checked((*warnings, *corpus.notes), parameters, counts)

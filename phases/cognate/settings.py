@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from typing_extensions import override
 
 from agent_forge.runs.errors import ConfigError
-from agent_forge.runs.kinds.architecture import Architecture
+from agent_forge.runs.kinds.forecast import Architecture
 from agent_forge.runs.kinds.setting_words import DATA, LIMITS, TRAINING, Labels
 from agent_forge.runs.record.device_setting import AUTO, DEVICE
 from agent_forge.studies.settings import LORA_RATE, Adapted, Watched, weighted

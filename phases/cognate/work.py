@@ -217,6 +217,37 @@ class Context(TrainingContext[MakingState]):
         recipe = recipes.initial(self.state.submitted, started)
         return operations.apply(recipe, {"of": self.given()} if started.base else {})
 
+    def costs(self) -> Costs:
+        """Return the forecast of a started run: seconds by part, models, memory and disk."""
+        state, run = self.state, self.run
+        stepping, scoring = self.step_seconds(), _scoring(self, self.initial(state.started))
+        steps = sum(recipe.upto for recipe in self.trainings.values())
+        passes = sum(_passes(task) for task in run.observations.values())
+        config = state.submitted.config
+        roles, copies = 1 + len(config.domains), 1 if config.sharded else config.processes
+        shared = f" in each of {copies} processes" if copies > 1 else ""
+        return Costs(
+            parts=(
+                Part(
+                    steps * stepping / STEPS,
+                    f"{STEPS} steps of training took {duration(stepping)}, and it has {steps:,}",
+                ),
+                Part(
+                    passes * scoring,
+                    f"a pass over the held-out text {duration(scoring)}, and it has {passes}",
+                ),
+            ),
+            models=roles,
+            rounded=roles,
+            numbers=state.started.parameters,
+            further=(0, " (snapshots on the way are removed)"),
+            memory=Amount(
+                recipes.memory(state.started) * copies,
+                f"counted: weights, gradients and two moments of one training{shared}; activations "
+                "come on top",
+            ),
+        )
+
 
 Weights = Mapping[str, torch.Tensor]
 
@@ -291,38 +322,6 @@ def geometry(task: Observe, base: Weights, specialists: Mapping[str, Weights]) -
         on=task.on,
         values=values,
         seconds=time.monotonic() - began,
-    )
-
-
-def costs(context: Context) -> Costs:
-    """Return the forecast of a started run: seconds by part, models, memory and disk."""
-    state, run = context.state, context.run
-    stepping, scoring = context.step_seconds(), _scoring(context, context.initial(state.started))
-    steps = sum(recipe.upto for recipe in context.trainings.values())
-    passes = sum(_passes(task) for task in run.observations.values())
-    config = state.submitted.config
-    roles, copies = 1 + len(config.domains), 1 if config.sharded else config.processes
-    shared = f" in each of {copies} processes" if copies > 1 else ""
-    return Costs(
-        parts=(
-            Part(
-                steps * stepping / STEPS,
-                f"{STEPS} steps of training took {duration(stepping)}, and it has {steps:,}",
-            ),
-            Part(
-                passes * scoring,
-                f"a pass over the held-out text {duration(scoring)}, and it has {passes}",
-            ),
-        ),
-        models=roles,
-        rounded=roles,
-        numbers=state.started.parameters,
-        further=(0, " (snapshots on the way are removed)"),
-        memory=Amount(
-            recipes.memory(state.started) * copies,
-            f"counted: weights, gradients and two moments of one training{shared}; activations "
-            "come on top",
-        ),
     )
 
 

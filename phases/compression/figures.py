@@ -10,10 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from typing_extensions import override
+
 from agent_forge.evaluation.data.slices import Slice
+from agent_forge.events import Envelope, Event
 from agent_forge.phases.compression import recipes
 from agent_forge.phases.compression.recipes import (
+    ROLE,
     Assignment,
+    Completed,
+    CompressionState,
     Encoded,
     Mixture,
     Option,
@@ -21,11 +27,15 @@ from agent_forge.phases.compression.recipes import (
     Subject,
 )
 from agent_forge.phases.compression.settings import CompressionConfig
-from agent_forge.runs.event_types import Figure
+from agent_forge.runs.errors import NotFoundError
+from agent_forge.runs.event_types import Figure, MadeModel, Measurement
+from agent_forge.runs.kinds.origin import Ancestor, Origin
+from agent_forge.studies import comparison, origins
 from agent_forge.studies.comparison import draws, figure, mean, resampled
 from agent_forge.studies.events import Observe, Observed, Unmeasurable
+from agent_forge.studies.origins import StudyModels
 from agent_forge.studies.run import Run
-from agent_forge.weights.recipes import Transform
+from agent_forge.weights.recipes import Source, Transform
 
 MEASURE = "rolling-bits-per-byte@1"
 #: What points are chosen by, and what the chosen one is measured on.
@@ -380,3 +390,100 @@ def rivals(run: Run) -> list[Rival]:
         for own_mean, rates in [scores[mixture.recipe_id]]
         for other, other_rates in [scores[single.recipe_id]]
     ]
+
+
+class Points(StudyModels[CompressionState]):
+    """The points of a compression: the models that its files decode to."""
+
+    @override
+    def result(self, state: CompressionState) -> MadeModel | None:
+        """Return the chosen model; None before."""
+        if not state.completed:
+            return None
+        chosen = state.completed.chosen
+        return MadeModel(recipe_id=chosen.recipe_id, digest=chosen.digest)
+
+    @override
+    def find(self, state: CompressionState, name: str) -> str:
+        """Return the recipe id of a point by its name or its id's beginning; "" is the chosen one.
+
+        Raises NotFoundError.
+        """
+        run = self.kind.begun(state)
+        if name in ("", ROLE):
+            if not state.completed:
+                raise NotFoundError(f"run {state.run} has chosen no model yet.")
+            return state.completed.chosen.recipe_id
+        recipes_by_name = {point.name: point.recipe for point in (points(run) if run else ())}
+        return origins.find(state, recipes_by_name, name)
+
+    @override
+    def origin(self, state: CompressionState, rows: Sequence[Envelope], name: str) -> Origin:
+        recipe_id = self.find(state, name)
+        point = self.kind.view.names(state)[recipe_id].replace(":", "-")
+        return Origin(
+            name=f"{state.started.source.name}-{point}",
+            what=f"model {point} of run {state.run}",
+            digest=state.made[recipe_id].digest,
+            run=state.run,
+            recipe_id=recipe_id,
+        )
+
+    @override
+    def ancestry(self, state: CompressionState, name: str) -> list[Ancestor]:
+        """Return a point's recipe, those of its matrices, and the model that it was made from."""
+        recipe_id = self.find(state, name)
+        encodings = dict(recipes.encodings(self.kind.run(state)).values())
+        recipe: object = state.made[recipe_id].recipe
+        point = self.kind.view.names(state)[recipe_id]
+        shown = [Ancestor(recipe_id, point, f"decoded, {point}", recipe.model_dump(mode="json"))]
+        for id_ in recipe.inputs_used():
+            if id_ in encodings:
+                params, form = encodings[id_].params, encodings[id_].model_dump(mode="json")
+                words = f"{params['tensor']} by {params['codec']}"
+                shown.append(Ancestor(id_, "encoded", words, form))
+        every = (subject.source for subject in recipes.subjects(state.started))
+        given_model = next(record for record in every if record.recipe_id == recipe.inputs["model"])
+        source = Source(digest=given_model.digest)
+        words = f"the model {given_model.name}, {given_model.digest[:12]}"
+        form = source.model_dump(mode="json")
+        return [*shown, Ancestor(source.id, "given", words, form, given_model.digest)]
+
+    @override
+    def registered(self, event: Event, state: CompressionState) -> list[dict[str, object]]:
+        if not isinstance(event, Completed):
+            return []
+        source = state.started.source
+        return [
+            {
+                "name": f"{state.run}-{ROLE}",
+                "kind": "champion",
+                "digest": event.chosen.digest,
+                "parameters": source.parameters,
+                "bytes": int(event.figures["bytes"].value),
+                "path": state.submitted.output_dir,
+                "metrics": {"retention": event.figures["retention"].value},
+                "lineage": [source.digest],
+            }
+        ]
+
+    @override
+    def measurements(self, state: CompressionState, digest: str) -> list[Measurement]:
+        """Return bits per byte, and bytes of the file, of the model or point with this digest."""
+        if state.started is None:
+            return []
+        packed = [m for m in state.made.values() if isinstance(m, Packed) and m.digest == digest]
+        ids = {event.recipe_id for event in packed}
+        if state.started.source.digest == digest:
+            ids.add(recipes.source(state.started))
+        answers, seed = state.answers.values(), state.submitted.config.seed
+        sizes = (Figure(value=event.bytes) for event in packed[:1])
+        return [
+            *comparison.measurements(answers, ids, self.kind.purpose, seed),
+            *(Measurement(name="bytes of the file", figure=size) for size in sizes),
+        ]
+
+    @override
+    def recipe_id(self, state: CompressionState, digest: str) -> str | None:
+        packed = (m for m in state.made.values() if isinstance(m, Packed))
+        return next((event.recipe_id for event in packed if event.digest == digest), None)

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from typing_extensions import override
+
+from agent_forge.events import Event
 from agent_forge.phases.compression import figures, recipes
 from agent_forge.phases.compression.figures import Point, Rival
-from agent_forge.phases.compression.recipes import Subject
+from agent_forge.phases.compression.recipes import (
+    Completed,
+    CompressionState,
+    Encoded,
+    Packed,
+    Subject,
+)
 from agent_forge.phases.compression.settings import CompressionConfig
-from agent_forge.runs.panels.head import Fact, Result
+from agent_forge.runs.kinds import default_panels
+from agent_forge.runs.kinds.view import OTHER_DATA, View
+from agent_forge.runs.panels.head import Fact, Head, Result, listed
 from agent_forge.runs.panels.panels import Axis, Cell, Column, Front, Metric, Panel, Units, columns
 from agent_forge.runs.panels.panels import Point as Dot
 from agent_forge.runs.panels.shapes import Limit
 from agent_forge.runs.system.durations import size
+from agent_forge.studies.events import Observed, Unmeasurable
 from agent_forge.studies.run import Run
+from agent_forge.studies.study_view import Plain, StudyView
 
 KEPT = Metric(name="kept", unit="share", better="up")
 #: Field of a row → column of the table of points.
@@ -394,3 +408,101 @@ def next_steps(run: Run, name: str) -> list[str]:
     """Return the command that decodes the chosen file to a folder; none without an output folder."""
     out = run.submitted.output_dir
     return [f"forge decompress {out}/{recipes.FILE} DIR"] if out else []
+
+
+class CompressionView(StudyView[CompressionState]):
+    """What is shown of a compression. It trains nothing: what is shown of trainings is left out."""
+
+    unchanged, outlook, part, tables = View.unchanged, View.outlook, View.part, View.tables
+
+    @override
+    def names(self, state: CompressionState) -> dict[str, str]:
+        """Return recipe id → name of every encoding, given model and point."""
+        run = self.kind.begun(state)
+        if run is None:
+            return {}
+        every = recipes.subjects(run.started)
+        prefixes = {recipes.source(subject): recipes.prefix(subject) for subject in every}
+        coded = recipes.encodings(run).items()
+        names = {id_: f"{prefixes[of]}{m} at {s}" for (of, m, s), (id_, _) in coded}
+        names |= {recipes.source(subject): recipes.name(subject) for subject in every}
+        return names | {p.recipe_id: p.name for p in run.known.get(figures.POINTS, ())}
+
+    @override
+    def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+        name = names.get(str(data.get("recipe_id")), str(data.get("recipe_id"))[:12])
+        match type_:
+            case "submitted":
+                return data["model"][0]["name"]
+            case "started":
+                count = sum(len(of["matrices"]) for of in (data, *data.get("students", ())))
+                return f"{count} matrices, {data['calibrated']:,} tokens of calibration"
+            case "encoded":
+                return f"{name}: {data['bytes']:,} bytes, error {data['error']:.4g}"
+            case "refused" | "unmeasurable":
+                return f"{name}: {data['reason']}"
+            case "packed":
+                return f"{name}: {data['bytes']:,} bytes"
+            case "observed":
+                values = data["values"].values()
+                bits = math.fsum(values) / len(values)
+                return f"{name}, {data['on']}: {bits:.4f} bits per byte"
+            case "completed":
+                share, chosen = data["figures"]["retention"]["value"], data["chosen"]
+                return f"{chosen['point']}: {chosen['bytes']:,} bytes, keeps {share:.4f}"
+        return None
+
+    @override
+    def task_words(self, key: str, names: Mapping[str, str]) -> str:
+        id_ = key.rpartition("/")[2]
+        if key.startswith("observe/"):
+            return f"measure {names.get(id_, id_[:12])}"
+        if key.startswith("make/"):
+            return f"make {names.get(id_, id_[:12])}"
+        return "read model, items and inputs of layers" if key == "start" else ""
+
+    @override
+    def row(self, entry: Plain, event: Event) -> None:
+        if isinstance(event, Encoded | Packed | Observed | Unmeasurable):
+            entry["done"] = (entry["done"] or 0) + 1
+        if isinstance(event, Completed):
+            entry |= listed(KEPT, event.figures["retention"].value, f"{figures.TEST} slice")
+
+    @override
+    def yardstick(self, state: CompressionState) -> dict[str, object]:
+        return {OTHER_DATA: state.started.data_digest if state.started else None}
+
+    @override
+    def progress(self, state: CompressionState) -> tuple[int, int | None]:
+        """Return (tasks done, all tasks known so far, None before the start)."""
+        run = self.kind.begun(state)
+        if run is None:
+            return 0, None
+        done = len(state.made) + len(state.refused) + len(state.answers)
+        config, every = run.settings, recipes.subjects(run.started)
+        total = len(recipes.encodings(run)) + (2 * len(run.started.settings) + 1) * len(every) + 2
+        if config.mixtures and len(config.settings) > 1:
+            total += sum(len(subject.matrices) + 2 * config.mixtures for subject in every)
+        return done, done if state.completed else max(total, done + 1)
+
+    @override
+    def head(self, state: CompressionState) -> Head:
+        """Return the page's head: the share of quality that the chosen model keeps, and sizes."""
+        run = self.kind.begun(state)
+        if run is None:
+            return default_panels.head(self.kind, state)
+        return default_panels.head(self.kind, state, result(run), facts(run))
+
+    @override
+    def panels(self, state: CompressionState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+        """Return the panels of front, points, mixtures, matrices, and open tasks."""
+        run = self.kind.begun(state)
+        tasks, further = default_panels.tasks(self.kind, state), len(state.made) + len(state.refused)
+        says = f"{tasks.says} {further:,} more encoded or packed, and are not listed."
+        tasks = tasks.model_copy(update={"says": says if further else tasks.says})
+        return [*(panels(run) if run else ()), tasks]
+
+    @override
+    def fields(self, state: CompressionState) -> dict[str, object]:
+        run = self.kind.begun(state)
+        return {"points": rows(run) if run else []}

@@ -35,7 +35,7 @@ def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
     from agent_forge.weights.devices import check_device
     from agent_forge.weights.folders.sources import ALIASES, resolve
 
-    config = kind.parse(request.config)
+    config = kind.settings.parse(request.config)
     if {"budget", "retention"} <= set(request.config):
         raise ConfigError("give a budget or a retention: each alone chooses a file.")
     if unknown := sorted(set(request.models) - {ROLE, STUDENTS}):
@@ -49,7 +49,7 @@ def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
         resolve(str(name), aliases, lookup.named)
         for name in (*names, *request.models.get(STUDENTS, ()))
     )
-    data = tuple(kind.placed(str(place)) for place in request.data)
+    data = tuple(kind.requests.placed(str(place)) for place in request.data)
     fields = {ROLE: (model,), STUDENTS: tuple(smaller), "data": data}
     return Plan(kind.name, config, fields, request.output_dir)
 

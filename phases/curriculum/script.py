@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
@@ -31,10 +31,9 @@ from agent_forge.phases.curriculum.recipes import (
 )
 from agent_forge.phases.curriculum.settings import CurriculumConfig
 from agent_forge.runs.errors import ConfigError
-from agent_forge.runs.event_types import Measurement
 from agent_forge.runs.kinds.asked import Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Task
-from agent_forge.runs.kinds.view import Outlook
+from agent_forge.runs.kinds.view import Outlook, UnderWay
 from agent_forge.runs.panels.head import Result
 from agent_forge.runs.panels.panels import Panel
 from agent_forge.studies import given_dtype, submission, training_panels, training_plan
@@ -43,7 +42,7 @@ from agent_forge.studies.events import MODEL, Observed
 from agent_forge.studies.making.making import MakingState
 from agent_forge.studies.run import Arm, Extent, FigureRule, Make, Note, Run, Script, Together
 from agent_forge.studies.study import Study
-from agent_forge.studies.study_view import Prose
+from agent_forge.studies.study_view import Curves, Prose, StudyTracking, StudyView, curves
 from agent_forge.studies.training_panels import Group
 from agent_forge.studies.training_plan import as_float32
 from agent_forge.tools import tasks as tool_tasks
@@ -51,6 +50,101 @@ from agent_forge.tools import tasks as tool_tasks
 if TYPE_CHECKING:
     from agent_forge.phases.curriculum.work import Context
     from agent_forge.weights.folders.checkpoint import Checkpoint
+
+
+class CurriculumView(StudyView[MakingState]):
+    """What is shown of a curriculum run."""
+
+    @override
+    def progress(self, state: MakingState) -> tuple[int, int | None]:
+        run = self.kind.begun(state)
+        if run is None:
+            return 0, None
+        segments = [segment for chain in _chains(run).values() for segment in chain]
+        done = sum(state.steps(segment) - segment.first for segment in segments)
+        return done, self.kind.extent(run).steps
+
+    @override
+    def outlook(self, state: MakingState, rehearsal: object, under_way: UnderWay = ()) -> Outlook:
+        """Return the steps done and in all, and the seconds left.
+
+        The next mixes are not known: a step is taken to cost what those before cost, with what was
+        measured between them.
+        """
+        done, of = self.progress(state)
+        unit = f"{self.kind.unit}s"
+        if state.completed:
+            return Outlook(done, of, 1.0, 0.0, unit)
+        if not done or of is None:
+            return Outlook(done, of, 0.0 if of else None, None, unit)
+        segments = [event for events in state.advanced.values() for event in events.values()]
+        measured = [event for event in state.answers.values() if isinstance(event, Observed)]
+        spent = math.fsum(event.seconds for event in (*segments, *measured))
+        left = spent * (of - done) / done / max(1, len(under_way))
+        return Outlook(done, of, done / of, left, unit)
+
+    @override
+    def curves(self, state: MakingState) -> Curves:
+        return curves(state, _chains(self.kind.run(state))) if state.started is not None else {}
+
+    @override
+    def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+        match type_:
+            case "observed":
+                name, values = names.get(str(data["recipe_id"]), ""), data["values"].values()
+                return f"{name}, {data['on']}: {sum(values) / len(values):.1%} solved"
+            case "mix_chosen":
+                return panels.mix_line(MixChosen.model_validate(data))
+            case "dreamed":
+                name, cells = names.get(str(data["recipe_id"]), ""), data["cells"].values()
+                items, right = (sum(cell[key] for cell in cells) for key in ("items", "right"))
+                return f"{name}: {items} of {len(cells)} cells, {right} of them right"
+        return super().summary_line(type_, data, names)
+
+    @override
+    def task_words(self, key: str, names: Mapping[str, str]) -> str:
+        if key.startswith("dream/"):
+            return f"let {names.get(key.rpartition('/')[2], 'a model')} dream"
+        return super().task_words(key, names).replace("text and model", "items and model")
+
+    @override
+    def yardstick(self, state: MakingState) -> dict[str, object]:
+        tools = state.started.tool_items if state.started else None
+        return {**super().yardstick(state), "they were measured on other tool tasks": tools}
+
+    @override
+    def headline(self, run: Any) -> Result | None:
+        return panels.headline(run, self.kind.arms[START].words)
+
+    @override
+    def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+        """Return the panels of arms, courses, levels, mixes, success, curves and models."""
+        run: Any = self.kind.begun(state)
+        return [] if run is None else panels.panels(self.kind, run, self.curves(state))
+
+    @override
+    def fields(self, state: MakingState) -> dict[str, object]:
+        if state.started is None:
+            return {"curves": {}, "accuracy": {}, "mixes": {}}
+        run: Any = self.kind.run(state)
+        courses = run.courses.items()
+        return {
+            "curves": self.curves(state),
+            "accuracy": {arm: mean(event) for arm, event in run.seen.items()},
+            "mixes": {arm: [e.mix for e in course.mixes] for arm, course in courses if course.mixes},
+        }
+
+
+class CurriculumTracking(StudyTracking[MakingState]):
+    """What a curriculum run sends to a tracker."""
+
+    @override
+    def rows(self, state: MakingState, after: int) -> list[tuple[int, dict[str, object]]]:
+        if state.started is None:
+            return []
+        config = state.submitted.config
+        ends = dict.fromkeys(config.arms, recipes.bounds(config, state.started.context)[-1])
+        return training_panels.rows(state, self.kind.groups(state), after, ends)
 
 
 class Curriculum(Study[MakingState]):
@@ -88,6 +182,8 @@ class Curriculum(Study[MakingState]):
         lines=panels.lines,
         paragraphs=panels.paragraphs,
     )
+    view = cached_property(CurriculumView)
+    tracking = cached_property(CurriculumTracking)
 
     # ---- script ------------------------------------------------------------------------------
 
@@ -139,11 +235,6 @@ class Curriculum(Study[MakingState]):
         return super().validate_answer(state, task, event)
 
     @override
-    def measurements(self, state: MakingState, digest: str) -> list[Measurement]:
-        """Return an empty list: the run measures no text."""
-        return []
-
-    @override
     def measured(self, arm: Any) -> Mapping[str, float]:
         return {"accuracy": arm.accuracy}
 
@@ -164,12 +255,22 @@ class Curriculum(Study[MakingState]):
 
     @override
     def check_machine(self, config: CurriculumConfig) -> None:
-        """Raise SandboxUnavailableError if programs run that this machine cannot isolate."""
-        check_sandbox(config)
+        """Raise SandboxUnavailableError if tasks run programs that this machine cannot isolate."""
+        from agent_forge.evaluation.sandbox.sandbox import Sandbox
+
+        if f"{task_families.TOOLS}execution" in config.families:
+            Sandbox.open().close()
 
     @override
     def check_model(self, config: CurriculumConfig, opened: Checkpoint) -> None:
-        check_model(config, opened)
+        """Raise ConfigError or SourceError if a model cannot be trained on the tasks."""
+        from agent_forge.evaluation.training_text.kept_text import given_tokenizer
+        from agent_forge.phases.curriculum.items import check_items
+
+        _check_layer(config, opened.config)
+        context = training_plan.window(config, opened.positions)
+        recipes.check_length(config, context)
+        check_items(config, given_tokenizer(opened.folder), context)
 
     # ---- work --------------------------------------------------------------------------------
 
@@ -186,7 +287,7 @@ class Curriculum(Study[MakingState]):
         return Extent(steps, models, rounded, models + arms + 1)
 
     @override
-    def _work(self) -> type[Context]:
+    def work(self) -> type[Context]:
         from agent_forge.phases.curriculum.work import Context
 
         return Context
@@ -194,96 +295,11 @@ class Curriculum(Study[MakingState]):
     # ---- progress and curves -----------------------------------------------------------------
 
     @override
-    def progress(self, state: MakingState) -> tuple[int, int | None]:
-        run = self.begun(state)
-        if run is None:
-            return 0, None
-        segments = [segment for chain in self._chains(state).values() for segment in chain]
-        done = sum(state.steps(segment) - segment.first for segment in segments)
-        return done, self.extent(run).steps
-
-    @override
-    def outlook(
-        self, state: MakingState, rehearsal: object, under_way: Sequence[tuple[str, float]] = ()
-    ) -> Outlook:
-        """Return the steps done and in all, and the seconds left.
-
-        The next mixes are not known: a step is taken to cost what those before cost, with what was
-        measured between them.
-        """
-        done, of = self.progress(state)
-        unit = f"{self.unit}s"
-        if state.completed:
-            return Outlook(done, of, 1.0, 0.0, unit)
-        if not done or of is None:
-            return Outlook(done, of, 0.0 if of else None, None, unit)
-        segments = [event for events in state.advanced.values() for event in events.values()]
-        measured = [event for event in state.answers.values() if isinstance(event, Observed)]
-        spent = math.fsum(event.seconds for event in (*segments, *measured))
-        left = spent * (of - done) / done / max(1, len(under_way))
-        return Outlook(done, of, done / of, left, unit)
-
-    def _chains(self, state: MakingState) -> Group:
-        """Return arm → the trainings of its segments so far."""
-        return {arm: course.segments for arm, course in self.run(state).courses.items()}
-
-    @override
-    def curves(self, state: MakingState) -> dict[str, list[dict[str, float]]]:
-        if state.started is None:
-            return {}
-        return {
-            arm: [
-                point.model_dump()
-                for recipe in chain
-                for _, event in sorted(state.advanced.get(recipe.stem, {}).items())
-                for point in event.curve
-            ]
-            for arm, chain in self._chains(state).items()
-        }
-
-    @override
     def groups(self, state: MakingState) -> Sequence[Group]:
         """Return one group: arm → the trainings of its segments so far."""
-        return [self._chains(state)]
-
-    @override
-    def tracked(self, state: MakingState, after: int) -> list[tuple[int, dict[str, object]]]:
-        if state.started is None:
-            return []
-        config = state.submitted.config
-        ends = dict.fromkeys(config.arms, recipes.bounds(config, state.started.context)[-1])
-        return training_panels.rows(state, self.groups(state), after, ends)
+        return [_chains(self.run(state))]
 
     # ---- what is shown -----------------------------------------------------------------------
-
-    @override
-    def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
-        match type_:
-            case "observed":
-                name, values = names.get(str(data["recipe_id"]), ""), data["values"].values()
-                return f"{name}, {data['on']}: {sum(values) / len(values):.1%} solved"
-            case "mix_chosen":
-                return panels.mix_line(MixChosen.model_validate(data))
-            case "dreamed":
-                name, cells = names.get(str(data["recipe_id"]), ""), data["cells"].values()
-                items, right = (sum(cell[key] for cell in cells) for key in ("items", "right"))
-                return f"{name}: {items} of {len(cells)} cells, {right} of them right"
-        return super().summary_line(type_, data, names)
-
-    @override
-    def task_words(self, key: str, names: Mapping[str, str]) -> str:
-        if key.startswith("dream/"):
-            return f"let {names.get(key.rpartition('/')[2], 'a model')} dream"
-        return super().task_words(key, names).replace("text and model", "items and model")
-
-    @override
-    def yardstick(self, state: MakingState) -> dict[str, object]:
-        tools = state.started.tool_items if state.started else None
-        return {**super().yardstick(state), "they were measured on other tool tasks": tools}
-
-    @override
-    def headline(self, run: Any) -> Result | None:
-        return panels.headline(run, self.arms[START].words)
 
     @override
     def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
@@ -296,23 +312,10 @@ class Curriculum(Study[MakingState]):
             "tokens of a training": (recipes.tokens(config, started.context)[-1], ""),
         }
 
-    @override
-    def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
-        """Return the panels of arms, courses, levels, mixes, success, curves and models."""
-        run: Any = self.begun(state)
-        return [] if run is None else panels.panels(self, run, self.curves(state))
 
-    @override
-    def view(self, state: MakingState) -> dict[str, object]:
-        if state.started is None:
-            return {"curves": {}, "accuracy": {}, "mixes": {}}
-        run = self.run(state)
-        courses = run.courses.items()
-        return {
-            "curves": self.curves(state),
-            "accuracy": {arm: mean(event) for arm, event in run.seen.items()},
-            "mixes": {arm: [e.mix for e in course.mixes] for arm, course in courses if course.mixes},
-        }
+def _chains(run: Any) -> Group:
+    """Return arm → the trainings of its segments so far."""
+    return {arm: course.segments for arm, course in run.courses.items()}
 
 
 def _mix(config: CurriculumConfig, course: Course, begins: str, dreamt: Sequence[str]) -> MixChosen:
@@ -352,25 +355,6 @@ def check_family(config: CurriculumConfig, family: str) -> None:
         raise ConfigError(
             f"the family {family} has {tool_tasks.LEVELS} levels, and levels is {config.levels}."
         )
-
-
-def check_model(config: CurriculumConfig, opened: Checkpoint) -> None:
-    """Raise ConfigError or SourceError if a model cannot be trained on the tasks."""
-    from agent_forge.evaluation.training_text.kept_text import given_tokenizer
-    from agent_forge.phases.curriculum.items import check_items
-
-    _check_layer(config, opened.config)
-    context = training_plan.window(config, opened.positions)
-    recipes.check_length(config, context)
-    check_items(config, given_tokenizer(opened.folder), context)
-
-
-def check_sandbox(config: CurriculumConfig) -> None:
-    """Raise SandboxUnavailableError if tasks run programs that this machine cannot isolate."""
-    from agent_forge.evaluation.sandbox.sandbox import Sandbox
-
-    if f"{task_families.TOOLS}execution" in config.families:
-        Sandbox.open().close()
 
 
 def _check_layer(config: CurriculumConfig, settings: Mapping[str, object]) -> None:

@@ -16,7 +16,7 @@ from agent_forge.phases.experts.search.generations import (
     whole,
 )
 from agent_forge.runs.event_types import Figure
-from agent_forge.runs.kinds.outcome import figure_text
+from agent_forge.runs.kinds.figure_words import figure_text
 from agent_forge.runs.panels.head import measured
 from agent_forge.runs.panels.panels import Axis, Front, Lines, Matrix, Metric, Panel, Point, Series
 from agent_forge.studies import comparison

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -43,8 +44,9 @@ from agent_forge.phases.experts.solving import SOLVED
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
+from agent_forge.runs.kinds.controls import Forks
 from agent_forge.runs.kinds.decide import Task
-from agent_forge.runs.kinds.view import Outlook
+from agent_forge.runs.kinds.view import Outlook, UnderWay
 from agent_forge.runs.panels.head import listed
 from agent_forge.runs.panels.panels import Panel
 from agent_forge.studies import given_dtype, submission
@@ -54,18 +56,117 @@ from agent_forge.studies.making.making import Making, MakingState
 from agent_forge.studies.run import Arm, Ask, Run, Script, Together
 from agent_forge.studies.settings import MIX
 from agent_forge.studies.study import Study
-from agent_forge.studies.study_view import Plain, Prose
+from agent_forge.studies.study_view import Plain, Prose, StudyView
 from agent_forge.studies.training_panels import BITS
 from agent_forge.weights.recipes import Train
 
 if TYPE_CHECKING:
     from agent_forge.phases.experts.work import Context
-    from agent_forge.runs.kinds.kind import Kind
-    from agent_forge.studies.work import Costs
 
 
 #: Settings that choose among measured mixtures: who survives, is a finalist, may be the result.
 CHOOSING_MIXTURES = ("finalists", "apart", "drift")
+
+
+class ExpertsView(StudyView[MakingState]):
+    """What is shown of an experts run."""
+
+    @override
+    def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+        match type_:
+            case "generation_bred":
+                return f"{data['arm']} {data['number']}: {len(data['mixtures'])} mixtures"
+            case "scored":
+                return f"{data['arm']} {data['number']}: {len(data['items'])} measured"
+            case "generation_ended":
+                return (
+                    f"{data['arm']} {data['number']}: hypervolume {data['hypervolume']:.4g} after "
+                    f"{data['evaluations']:,} mixtures"
+                )
+            case "fitted":
+                factors = ", ".join(f"{factor:+.2f}" for factor in data["factors"])
+                return f"{data['domain']}: {factors}"
+            case "observed" if data["measure"] == SOLVED:
+                values = data["values"].values()
+                share = sum(values) / len(values)
+                return f"{names.get(str(data['recipe_id']), 'model')}, {data['on']}: solves {share:.0%}"
+            case "routed":
+                return f"{sum(map(len, data['choices'].values()))} windows"
+        return super().summary_line(type_, data, names)
+
+    @override
+    def task_words(self, key: str, names: Mapping[str, str]) -> str:
+        first, *rest = key.split("/")
+        if first == "score":
+            return f"measure mixtures of generation {rest[1]} of {rest[0]}"
+        if first == "fit":
+            return f"find the mixture of {rest[0]}"
+        return "choose experts by beginnings" if key == "route" else super().task_words(key, names)
+
+    @override
+    def outlook(self, state: MakingState, rehearsal: object, under_way: UnderWay = ()) -> Outlook:
+        """Return the steps done and in all, and the seconds left, mixtures to measure included.
+
+        A mixture costs what those before took on average; before the first the time is not known.
+        """
+        base_outlook, run = super().outlook(state, rehearsal, under_way), self.kind.begun(state)
+        if state.completed or run is None:
+            return base_outlook
+        scores = [event for event in state.answers.values() if isinstance(event, Scored)]
+        count, spent = sum(len(e.items) for e in scores), math.fsum(e.seconds for e in scores)
+        most = recipes.trainable(run.submitted, run.started)[: run.settings.experts]
+        arms = spaces(len(run.started.merges), run.known.get("kept", most))
+        left = len(arms) * run.settings.evaluations - count
+        if left <= 0:
+            return base_outlook
+        if not count or base_outlook.eta_s is None:
+            return replace(base_outlook, inside=0.0, eta_s=None)
+        hands = max(1, len(under_way))
+        eta = base_outlook.eta_s + left * spent / count / hands
+        done = state.spent.device
+        return replace(base_outlook, inside=done / (done + eta * hands), eta_s=eta)
+
+    @override
+    def row(self, entry: Plain, event: Event) -> None:
+        super().row(entry, event)
+        if isinstance(event, Completed):
+            bits = {a.recipe_id: a.bits_per_byte for a in event.arms.values()}[entry["result"]]
+            on = f"{TEST} slice, mean over {len(bits)} domains"
+            entry |= listed(BITS, math.fsum(bits.values()) / len(bits), on)
+
+    @override
+    def headline(self, run: Run) -> object:
+        """Return the result beside the given model, named by its arm; None until measured."""
+        shown, observation = super().headline(run), run.seen.get(run.ours or "")
+        on = f"{TEST} slice, mean over {len(observation.values)} domains" if observation else ""
+        return shown and shown.model_copy(update={"name": run.result, "on": on})
+
+    @override
+    def references(self, run: Run) -> Sequence[str]:
+        """Return the names of the adapters trained beside the experts."""
+        return [f"{LORA}{domain}" for domain in run.known.get("experts", ())]
+
+
+class ExpertsForks(Forks[MakingState]):
+    """The rules of forks of experts runs."""
+
+    kind: Experts
+
+    @override
+    def check(self, state: MakingState, changes: Mapping[str, object]) -> None:
+        """Raise ConfigError if a fork at this state cannot change these settings.
+
+        Which mixtures are chosen may change until the first finalist is made: a search of an hour need
+        not be repeated for that.
+        """
+        super().check(state, {n: v for n, v in changes.items() if n not in CHOOSING_MIXTURES})
+        run = self.kind.begun(state)
+        finalists = run.known.get("finalists", {}) if run else {}
+        if changes and run and any(run.recipes[name].id in state.made for name in finalists):
+            raise ConfigError(
+                f"setting {next(iter(changes))} cannot change once a finalist is made. Fork at an "
+                "earlier event: the last of the search."
+            )
 
 
 class Experts(Study[MakingState]):
@@ -92,6 +193,8 @@ class Experts(Study[MakingState]):
         lines=panels.lines,
         paragraphs=panels.paragraphs,
     )
+    view = cached_property(ExpertsView)
+    forks = cached_property(ExpertsForks)
 
     # ---- recipes and script --------------------------------------------------------------------
 
@@ -193,36 +296,53 @@ class Experts(Study[MakingState]):
                 return figures.wrong_routes(expert_count, event)
         return None
 
-    @override
-    def check_fork(self, state: MakingState, changes: Mapping[str, object]) -> None:
-        """Raise ConfigError if a fork at this state cannot change these settings.
-
-        Which mixtures are chosen may change until the first finalist is made: a search of an hour need
-        not be repeated for that.
-        """
-        super().check_fork(state, {n: v for n, v in changes.items() if n not in CHOOSING_MIXTURES})
-        run = self.begun(state)
-        finalists = run.known.get("finalists", {}) if run else {}
-        if changes and run and any(run.recipes[name].id in state.made for name in finalists):
-            raise ConfigError(
-                f"setting {next(iter(changes))} cannot change once a finalist is made. Fork at an "
-                "earlier event: the last of the search."
-            )
-
     # ---- asking for a run ----------------------------------------------------------------------
 
     @override
     def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
-        return plan(self, request, lookup)
+        """Return the plan of the run of one `model`, with any number of `merges`.
+
+        Raises ConfigError, DataError, UnavailableError.
+        """
+        from agent_forge.weights.folders.sources import ALIASES, resolve
+
+        roles = (MODEL, MERGES)
+        if unknown := sorted(
+            role for role, models in request.models.items() if models and role not in roles
+        ):
+            raise ConfigError(
+                f"{self.title} has no models {unknown[0]!r}: it has {MODEL} and {MERGES}."
+            )
+        base_request = replace(request, models={MODEL: request.models.get(MODEL, ())})
+        base = submission.plan(self, base_request, lookup, recipes.added)
+        aliases = {**ALIASES, **lookup.aliases}
+        names = [str(name) for name in request.models.get(MERGES, ())]
+        merges = tuple(resolve(name, aliases, lookup.named) for name in names)
+        _check_domains(base.config, bool(request.data))
+        return replace(base, fields={**base.fields, MERGES: merges})
 
     @override
     def check_settings(self, config: ExpertsConfig) -> None:
-        """Raise ConfigError if a family cannot be measured."""
-        check_settings(config)
+        """Raise ConfigError if a family's answers cannot be compared by tokens."""
+        for family in config.families:
+            if isinstance(task_families.find(family), Gym):
+                raise ConfigError(
+                    f"the tasks of {family} may have several right answers: an experts run needs "
+                    "families with one."
+                )
 
     @override
     def check(self, plan: Plan) -> Checked:
-        return check(plan)
+        """Return a check's result; open only headers, tokenizer and data; raise as a start would."""
+        from agent_forge.weights.folders.checkpoint import open_checkpoint
+
+        base = submission.opened(plan)
+        for reference in plan.fields[MERGES]:
+            recipes.check_alike(reference.name, open_checkpoint(Path(reference.path)), base)
+        config: Any = plan.config
+        if base.positions is not None and config.prompt >= base.positions:
+            raise ConfigError(f"prompt is {config.prompt}, the model takes {base.positions} tokens.")
+        return submission.checked(plan, base)
 
     @override
     def inputs(self, state: MakingState) -> dict[str, list[str]]:
@@ -232,13 +352,7 @@ class Experts(Study[MakingState]):
     # ---- work ------------------------------------------------------------------------------------
 
     @override
-    def costs(self, context: Context) -> Costs:
-        from agent_forge.phases.experts.forecast import costs
-
-        return costs(context)
-
-    @override
-    def _work(self) -> type[Context]:
+    def work(self) -> type[Context]:
         from agent_forge.phases.experts.work import Context
 
         return Context
@@ -259,81 +373,9 @@ class Experts(Study[MakingState]):
     # ---- what is shown ---------------------------------------------------------------------------
 
     @override
-    def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
-        match type_:
-            case "generation_bred":
-                return f"{data['arm']} {data['number']}: {len(data['mixtures'])} mixtures"
-            case "scored":
-                return f"{data['arm']} {data['number']}: {len(data['items'])} measured"
-            case "generation_ended":
-                return (
-                    f"{data['arm']} {data['number']}: hypervolume {data['hypervolume']:.4g} after "
-                    f"{data['evaluations']:,} mixtures"
-                )
-            case "fitted":
-                factors = ", ".join(f"{factor:+.2f}" for factor in data["factors"])
-                return f"{data['domain']}: {factors}"
-            case "observed" if data["measure"] == SOLVED:
-                values = data["values"].values()
-                share = sum(values) / len(values)
-                return f"{names.get(str(data['recipe_id']), 'model')}, {data['on']}: solves {share:.0%}"
-            case "routed":
-                return f"{sum(map(len, data['choices'].values()))} windows"
-        return super().summary_line(type_, data, names)
-
-    @override
     def started_line(self, data: Mapping[str, Any]) -> str:
         """Return a line of text: the size of an expert, and the number of further models."""
         return f"{data['numbers']:,} singular values, {len(data['merges'])} further models"
-
-    @override
-    def task_words(self, key: str, names: Mapping[str, str]) -> str:
-        first, *rest = key.split("/")
-        if first == "score":
-            return f"measure mixtures of generation {rest[1]} of {rest[0]}"
-        if first == "fit":
-            return f"find the mixture of {rest[0]}"
-        return "choose experts by beginnings" if key == "route" else super().task_words(key, names)
-
-    @override
-    def outlook(
-        self, state: MakingState, rehearsal: object, under_way: Sequence[tuple[str, float]] = ()
-    ) -> Outlook:
-        """Return the steps done and in all, and the seconds left, mixtures to measure included.
-
-        A mixture costs what those before took on average; before the first the time is not known.
-        """
-        base_outlook, run = super().outlook(state, rehearsal, under_way), self.begun(state)
-        if state.completed or run is None:
-            return base_outlook
-        scores = [event for event in state.answers.values() if isinstance(event, Scored)]
-        count, spent = sum(len(e.items) for e in scores), math.fsum(e.seconds for e in scores)
-        most = recipes.trainable(run.submitted, run.started)[: run.settings.experts]
-        arms = spaces(len(run.started.merges), run.known.get("kept", most))
-        left = len(arms) * run.settings.evaluations - count
-        if left <= 0:
-            return base_outlook
-        if not count or base_outlook.eta_s is None:
-            return replace(base_outlook, inside=0.0, eta_s=None)
-        hands = max(1, len(under_way))
-        eta = base_outlook.eta_s + left * spent / count / hands
-        done = state.spent.device
-        return replace(base_outlook, inside=done / (done + eta * hands), eta_s=eta)
-
-    @override
-    def row(self, entry: Plain, event: Event) -> None:
-        super().row(entry, event)
-        if isinstance(event, Completed):
-            bits = {a.recipe_id: a.bits_per_byte for a in event.arms.values()}[entry["result"]]
-            on = f"{TEST} slice, mean over {len(bits)} domains"
-            entry |= listed(BITS, math.fsum(bits.values()) / len(bits), on)
-
-    @override
-    def headline(self, run: Run) -> object:
-        """Return the result beside the given model, named by its arm; None until measured."""
-        shown, observation = super().headline(run), run.seen.get(run.ours or "")
-        on = f"{TEST} slice, mean over {len(observation.values)} domains" if observation else ""
-        return shown and shown.model_copy(update={"name": run.result, "on": on})
 
     @override
     def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
@@ -350,11 +392,6 @@ class Experts(Study[MakingState]):
             "mixtures of an arm": (max(measured, default=0), ""),
             **({"fewer bits per byte in experts' domains": (gain.value, "share")} if gain else {}),
         }
-
-    @override
-    def references_of(self, run: Run) -> Sequence[str]:
-        """Return the names of the adapters trained beside the experts."""
-        return [f"{LORA}{domain}" for domain in run.known.get("experts", ())]
 
     @override
     def arms_of(self, run: Run) -> Mapping[str, Arm]:
@@ -407,27 +444,6 @@ def _compared(run: Run) -> dict[str, Observe]:
 MERGES = "merges"
 
 
-def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
-    """Return the plan of the run of one `model`, with any number of `merges`.
-
-    Raises ConfigError, DataError, UnavailableError.
-    """
-    from agent_forge.weights.folders.sources import ALIASES, resolve
-
-    roles = (MODEL, MERGES)
-    if unknown := sorted(
-        role for role, models in request.models.items() if models and role not in roles
-    ):
-        raise ConfigError(f"{kind.title} has no models {unknown[0]!r}: it has {MODEL} and {MERGES}.")
-    base_request = replace(request, models={MODEL: request.models.get(MODEL, ())})
-    base = submission.plan(kind, base_request, lookup, recipes.added)
-    aliases = {**ALIASES, **lookup.aliases}
-    names = [str(name) for name in request.models.get(MERGES, ())]
-    merges = tuple(resolve(name, aliases, lookup.named) for name in names)
-    _check_domains(base.config, bool(request.data))
-    return replace(base, fields={**base.fields, MERGES: merges})
-
-
 def _check_domains(config: ExpertsConfig, has_data: bool) -> None:
     """Raise ConfigError unless the neutral domain and at least one other are measured."""
     if config.neutral not in config.domains:
@@ -440,26 +456,3 @@ def _check_domains(config: ExpertsConfig, has_data: bool) -> None:
         raise ConfigError(
             "no domain but the neutral one is both measured and trained on: nothing can be an expert."
         )
-
-
-def check_settings(config: ExpertsConfig) -> None:
-    """Raise ConfigError if a family's answers cannot be compared by tokens."""
-    for family in config.families:
-        if isinstance(task_families.find(family), Gym):
-            raise ConfigError(
-                f"the tasks of {family} may have several right answers: an experts run needs families "
-                "with one."
-            )
-
-
-def check(plan: Plan) -> Checked:
-    """Return the result of a check; open only headers, tokenizer and data; raise as a start would."""
-    from agent_forge.weights.folders.checkpoint import open_checkpoint
-
-    base = submission.opened(plan)
-    for reference in plan.fields[MERGES]:
-        recipes.check_alike(reference.name, open_checkpoint(Path(reference.path)), base)
-    config: Any = plan.config
-    if base.positions is not None and config.prompt >= base.positions:
-        raise ConfigError(f"prompt is {config.prompt}, the model takes {base.positions} tokens.")
-    return submission.checked(plan, base)

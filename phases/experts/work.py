@@ -52,10 +52,12 @@ from agent_forge.phases.experts.scoring import (
     DomainSequences,
     Mixer,
     Scorer,
+    joined,
     of_answers,
     of_text,
     sums,
 )
+from agent_forge.phases.experts.search.generations import spaces
 from agent_forge.phases.experts.settings import ExpertsConfig
 from agent_forge.phases.experts.solving import SOLVED
 from agent_forge.runs import keys
@@ -63,6 +65,8 @@ from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.runs.event_types import SourceRecord
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.decide import Task
+from agent_forge.runs.kinds.forecast import Amount
+from agent_forge.runs.system.durations import duration, timed
 from agent_forge.studies import training_context as given_text
 from agent_forge.studies import work
 from agent_forge.studies.comparison import TEST
@@ -70,17 +74,23 @@ from agent_forge.studies.events import Observe, Observed, answered
 from agent_forge.studies.making.making import MakingState
 from agent_forge.studies.study_view import Plain
 from agent_forge.studies.training_plan import as_float32
+from agent_forge.studies.work import Costs, Part
 from agent_forge.weights import pieces, svf
 from agent_forge.weights.folders.checkpoint import open_checkpoint, publish
 from agent_forge.weights.folders.vocabularies import Tokenizer
 from agent_forge.weights.storage.inputs import recorded
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.weights.tensors import Model, Weights
+from agent_forge.weights.training.canary import STEPS
 from agent_forge.weights.training.models import low_rank, modules
 from agent_forge.weights.training.objectives import reinforce
 
 #: Added to a deviation that is divided by.
 SMALL = 1e-6
+
+
+#: Bytes of a number of a part in float32, and of a model's factors in float64.
+STORED, FACTORED = 4, 16
 
 
 @dataclass(frozen=True)
@@ -461,6 +471,54 @@ class Context(work.Context):
                     f"the test text of {domain} has no window of more than {self._prompt} tokens, "
                     "after which the classifier chooses: set a smaller prompt, or give more text."
                 )
+
+    @override
+    def costs(self) -> Costs:
+        """Return the forecast of a started run; dispatch and comparison are not timed."""
+        submitted, started = self.state.submitted, self.state.started
+        config, stepping = submitted.config, self.step_seconds()
+        domains = recipes.trainable(submitted, started)[: config.experts]
+        domains += config.families[: config.experts]
+        trainings = [recipes.expert(submitted, started, domain) for domain in domains]
+        if started.adapters:
+            trainings += [recipes.lora(submitted, started, domain) for domain in domains]
+        experts, steps = len(domains), sum(training.steps for training in trainings)
+        trial = min(STEPS, trainings[0].steps)
+        arms = len(spaces(len(started.merges), ("",) * experts))
+        first = self.model(self.record.recipe_id)
+        scoring = self._scoring(first) if config.evaluations else 0.0
+        searched, parts = arms * config.evaluations, experts + len(started.merges)
+        mixtures = 1 + experts + config.finalists * arms
+        parameters = started.model.parameters
+        return Costs(
+            parts=(
+                Part(
+                    steps * stepping / trial,
+                    f"{trial} steps of an expert {duration(stepping)}, and there are {steps:,} of all "
+                    "kinds",
+                ),
+                Part(
+                    searched * scoring,
+                    f"a mixture {duration(scoring)}, and there are {searched:,} at most",
+                ),
+            ),
+            models=1 + len(trainings) + (0 if started.dtype else mixtures),
+            rounded=mixtures + 1,
+            numbers=parameters,
+            besides="Dispatch and the comparison",
+            further=(parameters * FACTORED, " at most, the decomposition"),
+            memory=Amount(
+                parameters * (2 * FACTORED + STORED * parts),
+                "counted: a model, its decomposition and what each part adds; activations come on top",
+            ),
+            first=first,
+        )
+
+    def _scoring(self, model: Model) -> float:
+        """Return the seconds that a measurement on the windows of the search takes."""
+        resident = self.loaded(model, MEASURE)
+        windows = joined([*self.measured(SEARCH).values()])
+        return timed(lambda: sums(resident, windows))
 
 
 def write_bundle(home: Home, state: MakingState, out: str) -> str:

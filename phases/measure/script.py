@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -34,11 +35,12 @@ from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.kinds import default_panels
 from agent_forge.runs.kinds.asked import Checked, Lookup, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Decision, Start, Task
+from agent_forge.runs.kinds.figure_words import figure_metric, figure_text
+from agent_forge.runs.kinds.files import Verification
 from agent_forge.runs.kinds.forecast import Forecast
 from agent_forge.runs.kinds.kind import Kind
-from agent_forge.runs.kinds.origin import Ancestor
-from agent_forge.runs.kinds.outcome import figure_metric, figure_text
-from agent_forge.runs.kinds.view import OTHER_DATA
+from agent_forge.runs.kinds.origin import Ancestor, RunModels
+from agent_forge.runs.kinds.view import OTHER_DATA, View
 from agent_forge.runs.panels.head import Fact, Head, Result, listed, measured
 from agent_forge.runs.panels.panels import Matrix, Panel, Units, columns
 from agent_forge.runs.system.rounding import alike
@@ -47,9 +49,212 @@ from agent_forge.studies.events import Observe, Observed
 from agent_forge.studies.events import validate_answer as wrong_observation
 from agent_forge.studies.run import Ask, Script, follow
 from agent_forge.studies.study_view import Plain
+from agent_forge.studies.submission import ItemRequests
 from agent_forge.studies.training_panels import BITS
 from agent_forge.weights.recipes import Source
 from agent_forge.weights.storage.weight_cache import Artifacts
+
+
+class MeasureView(View[MeasureState]):
+    """What is shown of a measurement."""
+
+    @override
+    def names(self, state: MeasureState) -> dict[str, str]:
+        """Return recipe id → the model's name as it was given, or as the run's pipeline calls it.
+
+        Equal names get the id's beginning.
+        """
+        sources, whole = (
+            state.started.sources if state.started else (),
+            state.run.rpartition(".")[0],
+        )
+        called = [state.called.get(s.digest, s.name.removeprefix(f"{whole}.")) for s in sources]
+        return {
+            s.recipe_id: name if called.count(name) == 1 else f"{name} ({s.recipe_id[:6]})"
+            for s, name in zip(sources, called, strict=True)
+        }
+
+    @override
+    def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+        match type_:
+            case "submitted":
+                return next(iter(names.values()), data["model"][0]["name"])
+            case "started":
+                count = sum(data["documents"].values())
+                return f"{len(data['sources'])} models, {count:,} documents"
+            case "observed":
+                values = data["values"].values()
+                bits = math.fsum(values) / len(values)
+                name = names.get(str(data["recipe_id"]), str(data["recipe_id"])[:12])
+                return f"{name}: {bits:.4f} bits per byte"
+            case "completed":
+                values = {name: Figure(value=v["value"]) for name, v in data["figures"].items()}
+                return ", ".join(
+                    figure_text(self.kind, name, figure) for name, figure in values.items()
+                )
+        return None
+
+    @override
+    def task_words(self, key: str, names: Mapping[str, str]) -> str:
+        if key.startswith("observe/"):
+            id_ = key.rpartition("/")[2]
+            return f"measure {names.get(id_, id_[:12])}"
+        return "read models and items" if key == Start.key else ""
+
+    @override
+    def row(self, entry: Plain, event: Event) -> None:
+        """Note measured models and the bits per byte in the run's row of the run list."""
+        match event:
+            case Submitted() | Forked():
+                entry["measured_on"] = f"{event.config.slice} slice"
+            case Started():
+                entry["result"] = event.roles["model"][0]
+            case Observed():
+                entry["done"] = (entry["done"] or 0) + 1
+            case Completed():
+                entry |= listed(BITS, event.figures["bits_per_byte"].value, entry["measured_on"])
+
+    @override
+    def yardstick(self, state: MeasureState) -> dict[str, object]:
+        """Return the items that results are measured on."""
+        return {OTHER_DATA: state.started.data_digest if state.started else None}
+
+    @override
+    def progress(self, state: MeasureState) -> tuple[int, int | None]:
+        """Return (models that are measured, all models)."""
+        return len(observed(state)), len(state.started.sources) if state.started else None
+
+    @override
+    def head(self, state: MeasureState) -> Head:
+        """Return the head: the model's bits per byte once all are measured."""
+        if not state.completed:
+            return default_panels.head(self.kind, state)
+        (id_,), values = state.started.roles["model"], state.completed.figures
+        bits = values["bits_per_byte"]
+        result = Result(
+            name=self.names(state)[id_],
+            metric=BITS,
+            value=bits.value,
+            low=bits.low,
+            high=bits.high,
+            on=f"{state.submitted.config.slice} slice",
+            n=bits.n,
+            items="documents",
+        )
+        facts = [
+            Fact(name=metric.name, value=values[name].value, unit=metric.unit)
+            for name in (*SHARES, "bytes")
+            if name in values and (metric := figure_metric(self.kind, name))
+        ]
+        head = default_panels.head(self.kind, state, result, facts)
+        if id_ not in state.started.roles.get("against", ()):
+            return head
+        verdict = f"{result.name} is itself among those that it is compared with: it passed unchanged."
+        return head.model_copy(update={"verdict": verdict})
+
+    @override
+    def panels(self, state: MeasureState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+        """Return the figures, and every model by domain."""
+        shown: list[Panel] = []
+        if state.completed:
+            shown.append(self._figures(state))
+        if observed(state):
+            shown.append(_domains_panel(state, self.names(state)))
+        return [*shown, default_panels.tasks(self.kind, state)]
+
+    @override
+    def report(self, state: MeasureState, rows: Sequence[Envelope]) -> dict[str, object]:
+        """Return the figures and every model's bits per byte by domain."""
+        values = {name: figure.model_dump() for name, figure in state.completed.figures.items()}
+        return {**super().report(state, rows), "figures": values, **self.fields(state)}
+
+    @override
+    def summary(self, state: MeasureState, rows: Sequence[Envelope]) -> list[str]:
+        """Return the figures, of a completed run."""
+        values = state.completed.figures if state.completed else {}
+        return [f"- {figure_text(self.kind, name, figure)}" for name, figure in values.items()]
+
+    @override
+    def fields(self, state: MeasureState) -> dict[str, object]:
+        """Return every model's bits per byte by domain, of those that are measured."""
+        names = self.names(state)
+        return {"models": {names[i]: dict(event.values) for i, event in observed(state).items()}}
+
+    def _figures(self, state: MeasureState) -> Units:
+        """Return the figures with their intervals, as texts: each has a unit of its own."""
+        rows = []
+        for name, outcome in state.completed.figures.items():
+            metric = figure_metric(self.kind, name)
+            value = measured(outcome.value, metric.unit, outcome.low, outcome.high)
+            rows.append((metric.name, value, FIGURES[name].partition(": ")[2]))
+        return Units(
+            name="figures",
+            title="Figures",
+            says="Intervals are the middle 95 % of a paired bootstrap over documents.",
+            unit="figure",
+            columns=columns(figure="text", value="text", what_it_is="text"),
+            rows=tuple(rows),
+        )
+
+
+class MeasuredModels(RunModels[MeasureState]):
+    """The models that a measurement is of."""
+
+    @override
+    def ancestry(self, state: MeasureState, name: str) -> list[Ancestor]:
+        """Return the models that are measured, or the one that an id or its beginning means."""
+        return [
+            Ancestor(
+                source.recipe_id,
+                "measured",
+                f"the model {source.name}, {source.digest[:12]}",
+                Source(digest=source.digest).model_dump(mode="json"),
+                source.digest,
+            )
+            for source in (state.started.sources if state.started else ())
+            if source.recipe_id.startswith(name)
+        ]
+
+    @override
+    def measurements(self, state: MeasureState, digest: str) -> list[Measurement]:
+        """Return the bits per byte and the bytes of a model that is measured."""
+        sources = state.started.sources if state.started else ()
+        ids = {source.recipe_id for source in sources if source.digest == digest}
+        answers, seed = state.answers.values(), state.submitted.config.seed
+        sizes = [Figure(value=state.started.bytes[id_]) for id_ in sorted(ids)]
+        return [
+            *comparison.measurements(answers, ids, "measure", seed),
+            *(Measurement(name="bytes of the tensors", figure=size) for size in sizes),
+        ]
+
+
+class MeasureVerification(Verification[MeasureState]):
+    """The rules by which a measurement is taken again."""
+
+    @override
+    def reopened(self, state: MeasureState, cache: Artifacts) -> tuple[Any, Sequence[str]]:
+        from agent_forge.phases.measure.work import Context
+
+        return Context.opened(state, cache), ()
+
+    @override
+    def rebuild(
+        self, state: MeasureState, cache: Any, ids: Sequence[str], say: Any
+    ) -> Iterator[Finding]:
+        """Compare the weights of models with the pinned ones: a measurement makes none."""
+        from agent_forge.phases.measure.work import same_weights
+
+        yield from same_weights(state, cache, ids, say)
+
+    @override
+    def chosen(self, state: MeasureState, which: str) -> list[str]:
+        """Return the recipe ids that "all", "champion" (the measured model) or an id means."""
+        ids = [source.recipe_id for source in state.started.sources] if state.started else []
+        if which != "all":
+            ids = ids[:1] if which == "champion" else [i for i in ids if i.startswith(which)]
+        if not ids:
+            raise NotFoundError(f"run {state.run} has measured no model {which!r}.")
+        return ids
 
 
 class Measure(Kind[MeasureState]):
@@ -72,6 +277,10 @@ class Measure(Kind[MeasureState]):
         **dict.fromkeys(SHARES, "share"),
     }
     listed = frozenset({Observed.type})
+    view = cached_property(MeasureView)
+    models = cached_property(MeasuredModels)
+    requests = cached_property(ItemRequests)
+    verification = cached_property(MeasureVerification)
 
     # ---- deciding --------------------------------------------------------------------------------
 
@@ -119,7 +328,7 @@ class Measure(Kind[MeasureState]):
         from agent_forge.weights.devices import check_device
         from agent_forge.weights.folders.sources import ALIASES, resolve
 
-        config = self.parse(request.config)
+        config = self.settings.parse(request.config)
         if unknown := sorted(set(request.models) - set(ROLES)):
             roles = ", ".join(ROLES)
             raise ConfigError(f"a measurement has no models {unknown[0]!r}: it has {roles}.")
@@ -132,15 +341,8 @@ class Measure(Kind[MeasureState]):
         every = dict.fromkeys(name for group in names.values() for name in group)
         models = {name: resolve(name, aliases, lookup.named) for name in every}
         models_by_role = {role: tuple(models[name] for name in group) for role, group in names.items()}
-        data = tuple(self.placed(str(place)) for place in request.data)
+        data = tuple(self.requests.placed(str(place)) for place in request.data)
         return Plan(self.name, config, {**models_by_role, "data": data}, request.output_dir)
-
-    @override
-    def placed(self, data: str) -> str:
-        """Return data with an absolute path; tasks and built-in items keep their names."""
-        from agent_forge.evaluation.data.items import absolute
-
-        return absolute(data)
 
     @override
     def check(self, plan: Plan) -> Checked:
@@ -195,196 +397,6 @@ class Measure(Kind[MeasureState]):
 
         set_threads()
         return Context(state, cache)
-
-    @override
-    def reopened(self, state: MeasureState, cache: Artifacts) -> tuple[Any, Sequence[str]]:
-        from agent_forge.phases.measure.work import Context
-
-        return Context.opened(state, cache), ()
-
-    @override
-    def rebuild(
-        self, state: MeasureState, cache: Any, ids: Sequence[str], say: Any
-    ) -> Iterator[Finding]:
-        """Compare the weights of models with the pinned ones: a measurement makes none."""
-        from agent_forge.phases.measure.work import same_weights
-
-        yield from same_weights(state, cache, ids, say)
-
-    @override
-    def chosen(self, state: MeasureState, which: str) -> list[str]:
-        """Return the recipe ids that "all", "champion" (the measured model) or an id means."""
-        ids = [source.recipe_id for source in state.started.sources] if state.started else []
-        if which != "all":
-            ids = ids[:1] if which == "champion" else [i for i in ids if i.startswith(which)]
-        if not ids:
-            raise NotFoundError(f"run {state.run} has measured no model {which!r}.")
-        return ids
-
-    # ---- what is shown ---------------------------------------------------------------------------
-
-    @override
-    def names(self, state: MeasureState) -> dict[str, str]:
-        """Return recipe id → the model's name as it was given, or as the run's pipeline calls it.
-
-        Equal names get the id's beginning.
-        """
-        sources, whole = (
-            state.started.sources if state.started else (),
-            state.run.rpartition(".")[0],
-        )
-        called = [state.called.get(s.digest, s.name.removeprefix(f"{whole}.")) for s in sources]
-        return {
-            s.recipe_id: name if called.count(name) == 1 else f"{name} ({s.recipe_id[:6]})"
-            for s, name in zip(sources, called, strict=True)
-        }
-
-    @override
-    def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
-        match type_:
-            case "submitted":
-                return next(iter(names.values()), data["model"][0]["name"])
-            case "started":
-                count = sum(data["documents"].values())
-                return f"{len(data['sources'])} models, {count:,} documents"
-            case "observed":
-                values = data["values"].values()
-                bits = math.fsum(values) / len(values)
-                name = names.get(str(data["recipe_id"]), str(data["recipe_id"])[:12])
-                return f"{name}: {bits:.4f} bits per byte"
-            case "completed":
-                values = {name: Figure(value=v["value"]) for name, v in data["figures"].items()}
-                return ", ".join(figure_text(self, name, figure) for name, figure in values.items())
-        return None
-
-    @override
-    def task_words(self, key: str, names: Mapping[str, str]) -> str:
-        if key.startswith("observe/"):
-            id_ = key.rpartition("/")[2]
-            return f"measure {names.get(id_, id_[:12])}"
-        return "read models and items" if key == Start.key else ""
-
-    @override
-    def row(self, entry: Plain, event: Event) -> None:
-        """Note measured models and the bits per byte in the run's row of the run list."""
-        match event:
-            case Submitted() | Forked():
-                entry["measured_on"] = f"{event.config.slice} slice"
-            case Started():
-                entry["result"] = event.roles["model"][0]
-            case Observed():
-                entry["done"] = (entry["done"] or 0) + 1
-            case Completed():
-                entry |= listed(BITS, event.figures["bits_per_byte"].value, entry["measured_on"])
-
-    @override
-    def measurements(self, state: MeasureState, digest: str) -> list[Measurement]:
-        """Return the bits per byte and the bytes of a model that is measured."""
-        sources = state.started.sources if state.started else ()
-        ids = {source.recipe_id for source in sources if source.digest == digest}
-        answers, seed = state.answers.values(), state.submitted.config.seed
-        sizes = [Figure(value=state.started.bytes[id_]) for id_ in sorted(ids)]
-        return [
-            *comparison.measurements(answers, ids, "measure", seed),
-            *(Measurement(name="bytes of the tensors", figure=size) for size in sizes),
-        ]
-
-    @override
-    def ancestry(self, state: MeasureState, name: str) -> list[Ancestor]:
-        """Return the models that are measured, or the one that an id or its beginning means."""
-        return [
-            Ancestor(
-                source.recipe_id,
-                "measured",
-                f"the model {source.name}, {source.digest[:12]}",
-                Source(digest=source.digest).model_dump(mode="json"),
-                source.digest,
-            )
-            for source in (state.started.sources if state.started else ())
-            if source.recipe_id.startswith(name)
-        ]
-
-    @override
-    def yardstick(self, state: MeasureState) -> dict[str, object]:
-        """Return the items that results are measured on."""
-        return {OTHER_DATA: state.started.data_digest if state.started else None}
-
-    @override
-    def progress(self, state: MeasureState) -> tuple[int, int | None]:
-        """Return (models that are measured, all models)."""
-        return len(observed(state)), len(state.started.sources) if state.started else None
-
-    @override
-    def head(self, state: MeasureState) -> Head:
-        """Return the head: the model's bits per byte once all are measured."""
-        if not state.completed:
-            return default_panels.head(self, state)
-        (id_,), values = state.started.roles["model"], state.completed.figures
-        bits = values["bits_per_byte"]
-        result = Result(
-            name=self.names(state)[id_],
-            metric=BITS,
-            value=bits.value,
-            low=bits.low,
-            high=bits.high,
-            on=f"{state.submitted.config.slice} slice",
-            n=bits.n,
-            items="documents",
-        )
-        facts = [
-            Fact(name=metric.name, value=values[name].value, unit=metric.unit)
-            for name in (*SHARES, "bytes")
-            if name in values and (metric := figure_metric(self, name))
-        ]
-        head = default_panels.head(self, state, result, facts)
-        if id_ not in state.started.roles.get("against", ()):
-            return head
-        verdict = f"{result.name} is itself among those that it is compared with: it passed unchanged."
-        return head.model_copy(update={"verdict": verdict})
-
-    @override
-    def panels(self, state: MeasureState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
-        """Return the figures, and every model by domain."""
-        shown: list[Panel] = []
-        if state.completed:
-            shown.append(self._figures(state))
-        if observed(state):
-            shown.append(_domains_panel(state, self.names(state)))
-        return [*shown, default_panels.tasks(self, state)]
-
-    @override
-    def report(self, state: MeasureState, rows: Sequence[Envelope]) -> dict[str, object]:
-        """Return the figures and every model's bits per byte by domain."""
-        values = {name: figure.model_dump() for name, figure in state.completed.figures.items()}
-        return {**super().report(state, rows), "figures": values, **self.view(state)}
-
-    @override
-    def summary(self, state: MeasureState, rows: Sequence[Envelope]) -> list[str]:
-        """Return the figures, of a completed run."""
-        values = state.completed.figures if state.completed else {}
-        return [f"- {figure_text(self, name, figure)}" for name, figure in values.items()]
-
-    @override
-    def view(self, state: MeasureState) -> dict[str, object]:
-        """Return every model's bits per byte by domain, of those that are measured."""
-        names = self.names(state)
-        return {"models": {names[i]: dict(event.values) for i, event in observed(state).items()}}
-
-    def _figures(self, state: MeasureState) -> Units:
-        """Return the figures with their intervals, as texts: each has a unit of its own."""
-        rows = []
-        for name, outcome in state.completed.figures.items():
-            metric = figure_metric(self, name)
-            value = measured(outcome.value, metric.unit, outcome.low, outcome.high)
-            rows.append((metric.name, value, FIGURES[name].partition(": ")[2]))
-        return Units(
-            name="figures",
-            title="Figures",
-            says="Intervals are the middle 95 % of a paired bootstrap over documents.",
-            unit="figure",
-            columns=columns(figure="text", value="text", what_it_is="text"),
-            rows=tuple(rows),
-        )
 
 
 def _domains_panel(state: MeasureState, names: Mapping[str, str]) -> Matrix:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,7 +29,7 @@ from agent_forge.phases.prompt_baking.settings import BakeConfig
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.kinds.asked import Checked, Command, Lookup, Plan, RunRequest, read_prompts
 from agent_forge.runs.kinds.decide import Task
-from agent_forge.runs.kinds.outcome import figure_metric
+from agent_forge.runs.kinds.figure_words import figure_metric
 from agent_forge.runs.panels.head import Result, quantity
 from agent_forge.runs.panels.panels import Lines, Matrix, Panel, Series
 from agent_forge.runs.panels.shapes import Axis, Limit, Metric
@@ -40,14 +41,12 @@ from agent_forge.studies.making.making import MakingState
 from agent_forge.studies.run import Arm, Make, Run, Script, Step
 from agent_forge.studies.settings import MIX
 from agent_forge.studies.study import Study
-from agent_forge.studies.study_view import Prose
+from agent_forge.studies.study_view import Prose, StudyView
 from agent_forge.studies.training_panels import Group
 from agent_forge.studies.training_plan import as_float32
 
 if TYPE_CHECKING:
     from agent_forge.phases.prompt_baking.work import Context
-    from agent_forge.runs.kinds.kind import Kind
-    from agent_forge.studies.work import Costs
 
 RATIO = Metric(name="ratio of divergences", better="down")
 NATS = Metric(name="divergence", unit="nat/token", better="down")
@@ -64,33 +63,6 @@ ALONG = {
         "Largest relative change of a domain of ordinary text.",
     ),
 }
-
-
-def headline(run: Run, title: str) -> Result | None:
-    """Return the ratio of divergences as the headline; None until it is known."""
-    done = run.state.completed
-    if done is None or "ratio" not in done.figures:
-        return None
-    return arm_panels.figured(run, title, RATIO, done.figures["ratio"])
-
-
-def facts(run: Run) -> dict[str, tuple[float | str, str]]:
-    """Return name → (value, unit): sizes of model and prompts, and the result's main figures."""
-    started, done = run.started, run.state.completed
-    shown: dict[str, tuple[float | str, str]] = {
-        "parameters": (started.model.parameters, ""),
-        "tokens of the prompts": (started.prompt_tokens, ""),
-    }
-    if started.trainable is not None:
-        shown["trained parameters"] = started.trainable, ""
-    if run.result == PARENT:
-        shown["the prompts change"] = "nothing: nothing was trained", ""
-    figures = done.figures if done is not None else {}
-    for name in SHOWN:
-        if figure := figures.get(name):
-            metric = figure_metric(run.study, name)
-            shown[metric.name] = figure.value, metric.unit
-    return shown
 
 
 def panels(run: Run) -> list[Panel]:
@@ -167,23 +139,6 @@ def read(setting: str, files: Sequence[Path]) -> dict[str, object]:
     return {**texts, "checks": checks if any(checks) else []}
 
 
-def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
-    """Return the plan of a bake of one `model`. Raises ConfigError, DataError, UnavailableError."""
-    base = submission.plan(kind, request, lookup, recipes.built_in)
-    config: Any = base.config
-    if not config.prompts:
-        raise ConfigError("a bake needs a prompt: --prompt FILE of forge bake, or the setting prompts.")
-    check_patterns(config.checks)
-    data, domains = base.fields["data"], tuple[str, ...]()
-    trained: Sequence[str] = tuple(MIX)
-    if data:
-        domains = training_texts.domains(data)
-        trained = (*domains, *recipes.built_in(config, domains))
-    contexts = config.contexts or (domains if data else ("code",))
-    _check_domains(config, tuple(config.mix or trained), contexts)
-    return replace(base, config=config.model_copy(update={"contexts": tuple(contexts)}))
-
-
 def _check_domains(config: BakeConfig, trained: Sequence[str], contexts: Sequence[str]) -> None:
     """Raise ConfigError unless contexts have text, and ordinary text is measured beside them."""
     for domain in contexts:
@@ -203,19 +158,45 @@ def _check_domains(config: BakeConfig, trained: Sequence[str], contexts: Sequenc
         )
 
 
-def check(plan: Plan) -> Checked:
-    """Return the result of a check; open only headers, tokenizer and data; raise as a start would."""
-    from agent_forge.evaluation.training_text.kept_text import given_tokenizer
+class BakeView(StudyView[MakingState]):
+    """What is shown of a bake."""
 
-    opened = submission.opened(plan)
-    checked = submission.checked(plan, opened)
-    tokenizer = given_tokenizer(Path(plan.fields["model"].path))
-    config: Any = plan.config
-    if config.top is not None and config.top >= len(tokenizer):
-        raise ConfigError(f"top is {config.top}, the model predicts {len(tokenizer):,} tokens.")
-    recipes.check_room(recipes.beginnings(config, tokenizer), config, opened.positions)
-    submission.trainable(config, opened.config)
-    return checked
+    @override
+    def summary_line(
+        self, type_: str, data: Mapping[str, object], names: Mapping[str, str]
+    ) -> str | None:
+        name = names.get(str(data.get("recipe_id")), str(data.get("recipe_id"))[:12])
+        return words.summary_line(type_, data, name) or super().summary_line(type_, data, names)
+
+    @override
+    def task_words(self, key: str, names: Mapping[str, str]) -> str:
+        if key.startswith("sample/"):
+            return "sample replies under the prompts"
+        return super().task_words(key, names)
+
+    @override
+    def progress(self, state: MakingState) -> tuple[int, int | None]:
+        """Return (steps done, steps in all); (0, None) before the start."""
+        run = self.kind.begun(state)
+        if run is None:
+            return 0, None
+        return super().progress(state)[0], run.settings.steps * len(run.known["stages"])
+
+    @override
+    def headline(self, run: Run) -> Result | None:
+        """Return the ratio of divergences as the headline; None until it is known."""
+        done = run.state.completed
+        if done is None or "ratio" not in done.figures:
+            return None
+        return arm_panels.figured(run, self.kind.result_title, RATIO, done.figures["ratio"])
+
+    @override
+    def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+        """Return the panels of strengths, divergences, behaviour, arms, curves and models."""
+        run = self.kind.begun(state)
+        if run is None:
+            return []
+        return [*panels(run), *super().panels(state, curve)]
 
 
 class Bake(Study[MakingState]):
@@ -268,6 +249,7 @@ class Bake(Study[MakingState]):
         lines=words.lines,
         paragraphs=words.paragraphs,
     )
+    view = cached_property(BakeView)
 
     # ---- script ----------------------------------------------------------------------------------
 
@@ -300,10 +282,6 @@ class Bake(Study[MakingState]):
             return sampled.validate_answer(task, event)
         return super().validate_answer(state, task, event)
 
-    @override
-    def asked_for(self, settings: Mapping[str, Any], config: Any) -> bool:
-        return super().asked_for({"contexts": config.contexts, **settings}, config)
-
     # ---- what is shown ---------------------------------------------------------------------------
 
     @override
@@ -311,32 +289,11 @@ class Bake(Study[MakingState]):
         return [*super().observations(state), *figures.expected(self.run(state))]
 
     @override
-    def summary_line(
-        self, type_: str, data: Mapping[str, object], names: Mapping[str, str]
-    ) -> str | None:
-        name = names.get(str(data.get("recipe_id")), str(data.get("recipe_id"))[:12])
-        return words.summary_line(type_, data, name) or super().summary_line(type_, data, names)
-
-    @override
     def started_line(self, data: Mapping[str, object]) -> str:
         """Return a line of text: the tokens of the prompts, and the adapters' parameters."""
         trained = data.get("trainable")
         adapters = f", adapters of {trained:,} parameters" if trained else ""
         return f"prompts of {data['prompt_tokens']:,} tokens{adapters}"
-
-    @override
-    def task_words(self, key: str, names: Mapping[str, str]) -> str:
-        if key.startswith("sample/"):
-            return "sample replies under the prompts"
-        return super().task_words(key, names)
-
-    @override
-    def progress(self, state: MakingState) -> tuple[int, int | None]:
-        """Return (steps done, steps in all); (0, None) before the start."""
-        run = self.begun(state)
-        if run is None:
-            return 0, None
-        return super().progress(state)[0], run.settings.steps * len(run.known["stages"])
 
     @override
     def groups(self, state: MakingState) -> Sequence[Group]:
@@ -349,39 +306,62 @@ class Bake(Study[MakingState]):
         return {name: Arm(words.of_arm(name), group) for name, group in groups.items()}
 
     @override
-    def headline(self, run: Run) -> Result | None:
-        return headline(run, self.result_title)
-
-    @override
     def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
-        return facts(run)
-
-    @override
-    def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
-        """Return the panels of strengths, divergences, behaviour, arms, curves and models."""
-        run = self.begun(state)
-        if run is None:
-            return []
-        return [*panels(run), *super().panels(state, curve)]
+        """Return name → (value, unit): sizes of model and prompts, and the result's main figures."""
+        started, done = run.started, run.state.completed
+        shown: dict[str, tuple[float | str, str]] = {
+            "parameters": (started.model.parameters, ""),
+            "tokens of the prompts": (started.prompt_tokens, ""),
+        }
+        if started.trainable is not None:
+            shown["trained parameters"] = started.trainable, ""
+        if run.result == PARENT:
+            shown["the prompts change"] = "nothing: nothing was trained", ""
+        figures = done.figures if done is not None else {}
+        for name in SHOWN:
+            if figure := figures.get(name):
+                metric = figure_metric(run.study, name)
+                shown[metric.name] = figure.value, metric.unit
+        return shown
 
     # ---- work ------------------------------------------------------------------------------------
 
     @override
     def plan(self, request: RunRequest, lookup: Lookup) -> Plan:
-        return plan(self, request, lookup)
+        """Return the plan of a bake of one `model`. Raises ConfigError, DataError, UnavailableError."""
+        base = submission.plan(self, request, lookup, recipes.built_in)
+        config: Any = base.config
+        if not config.prompts:
+            raise ConfigError(
+                "a bake needs a prompt: --prompt FILE of forge bake, or the setting prompts."
+            )
+        check_patterns(config.checks)
+        data, domains = base.fields["data"], tuple[str, ...]()
+        trained: Sequence[str] = tuple(MIX)
+        if data:
+            domains = training_texts.domains(data)
+            trained = (*domains, *recipes.built_in(config, domains))
+        contexts = config.contexts or (domains if data else ("code",))
+        _check_domains(config, tuple(config.mix or trained), contexts)
+        return replace(base, config=config.model_copy(update={"contexts": tuple(contexts)}))
 
     @override
     def check(self, plan: Plan) -> Checked:
-        return check(plan)
+        """Return a check's result; open only headers, tokenizer and data; raise as a start would."""
+        from agent_forge.evaluation.training_text.kept_text import given_tokenizer
+
+        opened = submission.opened(plan)
+        checked = submission.checked(plan, opened)
+        tokenizer = given_tokenizer(Path(plan.fields["model"].path))
+        config: Any = plan.config
+        if config.top is not None and config.top >= len(tokenizer):
+            raise ConfigError(f"top is {config.top}, the model predicts {len(tokenizer):,} tokens.")
+        recipes.check_room(recipes.beginnings(config, tokenizer), config, opened.positions)
+        submission.trainable(config, opened.config)
+        return checked
 
     @override
-    def costs(self, context: Context) -> Costs:
-        from agent_forge.phases.prompt_baking.work import costs
-
-        return costs(context)
-
-    @override
-    def _work(self) -> type[Context]:
+    def work(self) -> type[Context]:
         from agent_forge.phases.prompt_baking.work import Context
 
         return Context

@@ -247,31 +247,31 @@ class Context(work.Context):
 
     initial = work.Context.in_float32
 
+    @override
+    def costs(self) -> Costs:
+        """Return the forecast of a started run, from timed replies, steps and measurements."""
+        config, started, stepping = self.config, self.state.started, self.step_seconds()
+        bakes = len(recipes.stages(config))
+        trial, steps = min(STEPS, config.steps), config.steps * bakes
+        sampling, written = _sampling(self)
+        measuring = _measuring(self, written, bakes)
+        strengths, stops = config.strengths, len(config.stops)
+        halved = started.dtype is not None
+        whole = stops + (1 if halved else len({1.0, *strengths}))
+        return Costs(
+            parts=(
+                Part(steps * stepping / trial, f"{trial} of {steps:,} steps took {duration(stepping)}"),
+                Part(sampling, f"the replies {duration(sampling)}, by a part of them"),
+                Part(measuring, f"the measurements {duration(measuring)}, by a part of them"),
+            ),
+            models=(bakes if halved else 1) + bakes * whole,
+            rounded=bakes * (len(strengths) + stops),
+            numbers=started.model.parameters,
+        )
+
 
 #: Number of windows by which the time of one is measured.
 WINDOWS = 2
-
-
-def costs(context: Context) -> Costs:
-    """Return the forecast of a started run, from timed replies, steps and measurements."""
-    config, started, stepping = context.config, context.state.started, context.step_seconds()
-    bakes = len(recipes.stages(config))
-    trial, steps = min(STEPS, config.steps), config.steps * bakes
-    sampling, written = _sampling(context)
-    measuring = _measuring(context, written, bakes)
-    strengths, stops = config.strengths, len(config.stops)
-    halved = started.dtype is not None
-    whole = stops + (1 if halved else len({1.0, *strengths}))
-    return Costs(
-        parts=(
-            Part(steps * stepping / trial, f"{trial} of {steps:,} steps took {duration(stepping)}"),
-            Part(sampling, f"the replies {duration(sampling)}, by a part of them"),
-            Part(measuring, f"the measurements {duration(measuring)}, by a part of them"),
-        ),
-        models=(bakes if halved else 1) + bakes * whole,
-        rounded=bakes * (len(strengths) + stops),
-        numbers=started.model.parameters,
-    )
 
 
 def _sampling(context: Context) -> tuple[float, list[Trajectory]]:

@@ -8,6 +8,7 @@ the model that learned to think is the result, as an ordinary model; else the gi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -52,7 +53,7 @@ from agent_forge.studies.events import MODEL, Observed
 from agent_forge.studies.making.making import Making, MakingState
 from agent_forge.studies.run import Arm, Ask, Extent, Make, Run, Script
 from agent_forge.studies.study import Study
-from agent_forge.studies.study_view import Plain, Prose
+from agent_forge.studies.study_view import Plain, Prose, StudyView
 from agent_forge.studies.training_plan import as_float32, tokens
 
 if TYPE_CHECKING:
@@ -171,6 +172,62 @@ TRAINED = (*RIVALS, THOUGHTS)
 WAYS = ("thought", "shuffled", "pause")
 
 
+class QuietstarView(StudyView[MakingState]):
+    """What is shown of a quietstar run."""
+
+    @override
+    def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+        if type_ == "hard_tokens_frozen":
+            return f"{count(data['tokens']):,} hard tokens of the slice {data['on']}"
+        if type_ == "observed":
+            hard = [v for name, v in data["values"].items() if name.startswith(f"{HARD}/")]
+            name = names.get(str(data["recipe_id"]), "")
+            way = str(data["measure"]).partition("-hard-tokens")[0]
+            way = f" ({way})" if way in WAYS else ""
+            return f"{name}{way}, {data['on']}: {sum(hard) / len(hard):.4f} nats a hard token"
+        return super().summary_line(type_, data, names)
+
+    @override
+    def task_words(self, key: str, names: Mapping[str, str]) -> str:
+        first, _, rest = key.partition("/")
+        if first == "freeze":
+            return f"find the hard tokens of the slice {rest}"
+        return super().task_words(key, names)
+
+    @override
+    def headline(self, run: Run) -> Result | None:
+        """Return the loss on hard tokens with thoughts beside the better rival; None until measured."""
+        if (rival := _rival(run)) is None:
+            return None
+        return arm_panels.headline(run, THOUGHTS, tables.words(self.kind.arms), rival)
+
+    @override
+    def comparison_panels(self, run: Run, result_name: str) -> Sequence[Panel]:
+        """Return the panels of arms, with costs of measuring; of the gate; and of loss by domain."""
+        study, words = self.kind, tables.words(self.kind.arms)
+        compared = words, run.seen, run.leads, arm_panels.groups(study.arms)
+        arms = arm_panels.arms(
+            *(*(study.comparison_title, *compared, result_name, _rival(run) or study.baseline),),
+            note=f"The {100 * run.settings.hard:g} % of tokens that the given model predicts worst are "
+            f"hard. {arm_panels.SAME_WINDOWS}",
+            scale=study.scale,
+            cost=figures.COST,
+            costs=figures.costs(run.seen),
+        )
+        done = run.state.completed
+        gate = (figures.gate(done.figures),) if done else ()
+        names = [name for name in study.arms if name in run.seen]
+        return (arms, *gate, figures.domains(names, run.seen, result_name))
+
+    @override
+    def fields(self, state: MakingState) -> dict[str, object]:
+        run = self.kind.begun(state)
+        return {
+            "curves": self.curves(state),
+            **self.kind.prose.arms(figures.arms(run.seen) if run else {}),
+        }
+
+
 class Quietstar(Study[MakingState]):
     """A model that thinks before each token (phase 3)."""
 
@@ -204,6 +261,7 @@ class Quietstar(Study[MakingState]):
     prose = Prose(
         fields=fields, arms=arm_fields, sentences=sentences, lines=lines, paragraphs=paragraphs
     )
+    view = cached_property(QuietstarView)
 
     # ---- recipes and script ----------------------------------------------------------------------
 
@@ -247,32 +305,6 @@ class Quietstar(Study[MakingState]):
     # ---- what is shown ---------------------------------------------------------------------------
 
     @override
-    def summary_line(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
-        if type_ == "hard_tokens_frozen":
-            return f"{count(data['tokens']):,} hard tokens of the slice {data['on']}"
-        if type_ == "observed":
-            hard = [v for name, v in data["values"].items() if name.startswith(f"{HARD}/")]
-            name = names.get(str(data["recipe_id"]), "")
-            way = str(data["measure"]).partition("-hard-tokens")[0]
-            way = f" ({way})" if way in WAYS else ""
-            return f"{name}{way}, {data['on']}: {sum(hard) / len(hard):.4f} nats a hard token"
-        return super().summary_line(type_, data, names)
-
-    @override
-    def task_words(self, key: str, names: Mapping[str, str]) -> str:
-        first, _, rest = key.partition("/")
-        if first == "freeze":
-            return f"find the hard tokens of the slice {rest}"
-        return super().task_words(key, names)
-
-    @override
-    def headline(self, run: Run) -> Result | None:
-        """Return the loss on hard tokens with thoughts beside the better rival; None until measured."""
-        if (rival := _rival(run)) is None:
-            return None
-        return arm_panels.headline(run, THOUGHTS, tables.words(self.arms), rival)
-
-    @override
     def facts(self, run: Run) -> Mapping[str, tuple[object, str]]:
         """Return name → (value, unit): sizes, tokens read, hard tokens, and the gate's decision."""
         pinned = frozen(run.state, TEST)
@@ -282,31 +314,6 @@ class Quietstar(Study[MakingState]):
             "tokens of a thought": (run.settings.thought_lengths[-1], ""),
             **({"hard tokens": (count(pinned.tokens), "")} if pinned else {}),
             **({"result": ("thinks", "")} if run.result == SILENT else {}),
-        }
-
-    @override
-    def comparison_panels(self, run: Run, result_name: str) -> Sequence[Panel]:
-        """Return the panels of arms, with costs of measuring; of the gate; and of loss by domain."""
-        compared = tables.words(self.arms), run.seen, run.leads, arm_panels.groups(self.arms)
-        arms = arm_panels.arms(
-            *(*(self.comparison_title, *compared, result_name, _rival(run) or self.baseline),),
-            note=f"The {100 * run.settings.hard:g} % of tokens that the given model predicts worst are "
-            f"hard. {arm_panels.SAME_WINDOWS}",
-            scale=self.scale,
-            cost=figures.COST,
-            costs=figures.costs(run.seen),
-        )
-        done = run.state.completed
-        gate = (figures.gate(done.figures),) if done else ()
-        names = [name for name in self.arms if name in run.seen]
-        return (arms, *gate, figures.domains(names, run.seen, result_name))
-
-    @override
-    def view(self, state: MakingState) -> dict[str, object]:
-        run = self.begun(state)
-        return {
-            "curves": self.curves(state),
-            **self.prose.arms(figures.arms(run.seen) if run else {}),
         }
 
     @override
@@ -338,7 +345,7 @@ class Quietstar(Study[MakingState]):
         return super().extent(run)._replace(steps=2 * steps, counted=counted)
 
     @override
-    def _work(self) -> type[Context]:
+    def work(self) -> type[Context]:
         from agent_forge.phases.quietstar.work import Context
 
         return Context

@@ -8,6 +8,7 @@ one goes on and the cycle ends (`recipes.py`). The last model that was kept is t
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -39,14 +40,57 @@ from agent_forge.studies.events import MODEL, Observe
 from agent_forge.studies.making.making import MakingState
 from agent_forge.studies.run import Arm, Note, Run, Script, Step
 from agent_forge.studies.study import Study
-from agent_forge.studies.study_view import Prose
+from agent_forge.studies.study_view import Prose, StudyView
 from agent_forge.studies.training_panels import Group
 from agent_forge.studies.training_plan import as_float32
 from agent_forge.weights.training.windows import BAKED
 
 if TYPE_CHECKING:
     from agent_forge.phases.tool_baking.work import Context
-    from agent_forge.studies.work import Costs
+
+
+class BakingView(StudyView[MakingState]):
+    """What is shown of a baking run."""
+
+    @override
+    def summary_line(
+        self, type_: str, data: Mapping[str, object], names: Mapping[str, str]
+    ) -> str | None:
+        name = names.get(str(data.get("recipe_id")), str(data.get("recipe_id"))[:12])
+        return words.summary_line(type_, data, name) or super().summary_line(type_, data, names)
+
+    @override
+    def task_words(self, key: str, names: Mapping[str, str]) -> str:
+        first, _, rest = key.partition("/")
+        name = names.get(rest.rpartition("/")[2], "the model")
+        work = {"sample": "work on tasks", "propose": "propose personas"}.get(first)
+        return f"let {name} {work}" if work else super().task_words(key, names)
+
+    @override
+    def progress(self, state: MakingState) -> tuple[int, int | None]:
+        """Return (steps done, steps in all), (0, None) before the start; at most until the end."""
+        run = self.kind.begun(state)
+        if run is None:
+            return 0, None
+        done, of = super().progress(state)
+        return done, of if run.result else run.settings.iterations * run.settings.steps
+
+    @override
+    def yardstick(self, state: MakingState) -> dict[str, object]:
+        tools = state.started.tasks if state.started else None
+        return {**super().yardstick(state), "they were measured on other tool tasks": tools}
+
+    @override
+    def headline(self, run: Run) -> Result | None:
+        return words.headline(run, self.kind.result_title, self.kind.arms[START].words)
+
+    @override
+    def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+        """Return the panels of success, scores, cycles, personas, text, curves and models."""
+        run = self.kind.begun(state)
+        if run is None:
+            return []
+        return words.panels(run, self.kind.arms, self.kind.comparison_title, self.curves(state))
 
 
 class Baking(Study[MakingState]):
@@ -77,6 +121,7 @@ class Baking(Study[MakingState]):
         lines=words.lines,
         paragraphs=words.paragraphs,
     )
+    view = cached_property(BakingView)
 
     # ---- script ----------------------------------------------------------------------------------
 
@@ -136,13 +181,6 @@ class Baking(Study[MakingState]):
     # ---- what is shown ---------------------------------------------------------------------------
 
     @override
-    def summary_line(
-        self, type_: str, data: Mapping[str, object], names: Mapping[str, str]
-    ) -> str | None:
-        name = names.get(str(data.get("recipe_id")), str(data.get("recipe_id"))[:12])
-        return words.summary_line(type_, data, name) or super().summary_line(type_, data, names)
-
-    @override
     def started_line(self, data: Mapping[str, Any]) -> str:
         """Return a line of text: number of tasks, form of calls, and adapters' parameters."""
         trained = data.get("trainable")
@@ -150,45 +188,12 @@ class Baking(Study[MakingState]):
         return f"{sum(data['counts'].values()):,} tasks, calls as {data['form']}{adapters}"
 
     @override
-    def task_words(self, key: str, names: Mapping[str, str]) -> str:
-        first, _, rest = key.partition("/")
-        name = names.get(rest.rpartition("/")[2], "the model")
-        work = {"sample": "work on tasks", "propose": "propose personas"}.get(first)
-        return f"let {name} {work}" if work else super().task_words(key, names)
-
-    @override
-    def progress(self, state: MakingState) -> tuple[int, int | None]:
-        """Return (steps done, steps in all), (0, None) before the start; at most until the end."""
-        run = self.begun(state)
-        if run is None:
-            return 0, None
-        done, of = super().progress(state)
-        return done, of if run.result else run.settings.iterations * run.settings.steps
-
-    @override
-    def yardstick(self, state: MakingState) -> dict[str, object]:
-        tools = state.started.tasks if state.started else None
-        return {**super().yardstick(state), "they were measured on other tool tasks": tools}
-
-    @override
     def groups(self, state: MakingState) -> Sequence[Group]:
         return [{name: (recipe,)} for name, recipe in self.trainings(state).items()]
 
     @override
-    def headline(self, run: Run) -> Result | None:
-        return words.headline(run, self.result_title, self.arms[START].words)
-
-    @override
     def facts(self, run: Run) -> Mapping[str, tuple[str | float, str]]:
         return words.facts(run)
-
-    @override
-    def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
-        """Return the panels of success, scores, cycles, personas, text, curves and models."""
-        run = self.begun(state)
-        if run is None:
-            return []
-        return words.panels(run, self.arms, self.comparison_title, self.curves(state))
 
     # ---- work ------------------------------------------------------------------------------------
 
@@ -213,11 +218,7 @@ class Baking(Study[MakingState]):
         return tool_tasks.check(plan)
 
     @override
-    def costs(self, context: Context) -> Costs:
-        return context.costs()
-
-    @override
-    def _work(self) -> type[Context]:
+    def work(self) -> type[Context]:
         from agent_forge.phases.tool_baking.work import Context
 
         return Context

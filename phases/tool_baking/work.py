@@ -308,6 +308,7 @@ class Context(study_work.Context):
 
     initial = study_work.Context.in_float32
 
+    @override
     def costs(self) -> Costs:
         """Return the forecast of a started run: its upper bounds of work, and the models it leaves.
 

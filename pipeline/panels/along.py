@@ -170,7 +170,7 @@ def _sizes(state: PipelineState, children: Sequence[Child], number: int) -> Iter
     states = [child.state for child in children if ended and child.run == ended.child]
     for child in states if ended else ():
         if child.completed is not None:
-            rows = kinds.of(child.kind).models(child.completed, child)
+            rows = kinds.of(child.kind).models.registered(child.completed, child)
             digests = {model.digest for model in ended.models.values()} if ended else set()
             yield from (row["parameters"] for row in rows if row["digest"] in digests)
 

@@ -9,7 +9,7 @@ from typing import Any
 from agent_forge.pipeline import decide, plan
 from agent_forge.pipeline.config import GateConfig
 from agent_forge.pipeline.events import PipelineState
-from agent_forge.runs.kinds.outcome import figure_metric
+from agent_forge.runs.kinds.figure_words import figure_metric
 from agent_forge.runs.panels.panels import Gate, Gates
 from agent_forge.runs.panels.shapes import Metric
 

@@ -123,7 +123,7 @@ def _ancestries(
     ancestries: dict[str, list[Ancestor] | None] = {}
     for role, model in models.items():
         try:
-            ancestries[role] = kind.ancestry(child.state, model.recipe_id)
+            ancestries[role] = kind.models.ancestry(child.state, model.recipe_id)
         except NotFoundError:  # a kind that makes no models of others
             ancestries[role] = None
     return ancestries

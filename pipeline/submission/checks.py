@@ -20,11 +20,17 @@ from agent_forge.pipeline.events import PipelineState, Started, Submitted
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, ForgeError
 from agent_forge.runs.event_types import ModelReference
-from agent_forge.runs.kinds import architecture
 from agent_forge.runs.kinds import asked as asked_for
-from agent_forge.runs.kinds.architecture import Architecture
 from agent_forge.runs.kinds.asked import Checked, Lookup, NamedInputs, Plan, RunRequest
 from agent_forge.runs.kinds.decide import Start, Task
+from agent_forge.runs.kinds.forecast import (
+    TOKENIZER,
+    Architecture,
+    Architectures,
+    differing,
+    of_config,
+    told,
+)
 from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.lists import finding
 from agent_forge.weights.devices import check_device
@@ -61,7 +67,7 @@ def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
     """Return the plan of a pipeline. Raises ConfigError or UnavailableError."""
     if request.models or request.data:
         raise ConfigError("a pipeline's models and data are those of its phases: write them there.")
-    config = with_colons(kind, kind.parse(request.config), _there(lookup))
+    config = with_colons(kind, kind.settings.parse(request.config), _there(lookup))
     _check_kinds(config)
     check_phases(config)
     references: dict[str, ModelReference] = {}
@@ -75,10 +81,10 @@ def plan(kind: Kind, request: RunRequest, lookup: Lookup) -> Plan:
             _check_given(config, phase, roles)
             references |= _resolved(config, phase, lookup)
             places[phase.name] = tuple(
-                maker.placed(lookup.data(entry)) if config.items_of(entry) is None else entry
+                maker.requests.placed(lookup.data(entry)) if config.items_of(entry) is None else entry
                 for entry in phase.data
             )
-            settings = maker.parse(phase.settings)
+            settings = maker.settings.parse(phase.settings)
             if _alone(config, phase):  # what its data has may be in its settings, too
                 settings = maker.plan(_asked(config, phase, references, places), lookup).config
             else:
@@ -124,7 +130,7 @@ def _test(
             )
     maker = kinds.of(plans.MEASURE)
     return tuple(
-        maker.placed(lookup.data(source)) if config.items_of(source) is None else source
+        maker.requests.placed(lookup.data(source)) if config.items_of(source) is None else source
         for source in config.test
     )
 
@@ -209,7 +215,7 @@ def check_phases(config: PipelineConfig) -> None:
             kind = kinds.of(phase.kind)
             if kind.name == "pipeline":
                 raise ConfigError("a pipeline cannot be a phase of another.")
-            kind.check_settings(kind.parse(phase.settings))
+            kind.check_settings(kind.settings.parse(phase.settings))
             _check_gates(kind, phase)
 
 
@@ -221,7 +227,7 @@ def check_machine(config: PipelineConfig) -> None:
     for phase in config.phases:
         with _in(phase):
             kind = kinds.of(phase.kind)
-            kind.check_machine(kind.parse(phase.settings))
+            kind.check_machine(kind.settings.parse(phase.settings))
             check_packages(entry for entry in phase.data if config.items_of(entry) is None)
 
 
@@ -327,9 +333,7 @@ def of_phase(
     return kind.architectures(settings, inputs)
 
 
-def _check_together(
-    phase: PhaseConfig, roles: Sequence[str], inputs: Mapping[str, Sequence[Architecture | None]]
-) -> None:
+def _check_together(phase: PhaseConfig, roles: Sequence[str], inputs: Architectures) -> None:
     """Raise ConfigError if two known models differ in architecture, size or tokenizer."""
     every = [
         (role, model, each_layout)
@@ -339,10 +343,10 @@ def _check_together(
     ]
     for role, model, layout in every[1:]:
         first_role, first, other = every[0]
-        if differ := architecture.differing(other, layout):
+        if differ := differing(other, layout):
             raise ConfigError(
-                f"it is given {first} as {first_role}, a {architecture.told(other, differ)}, and "
-                f"{model} as {role}, a {architecture.told(layout, differ)}: it takes only "
+                f"it is given {first} as {first_role}, a {told(other, differ)}, and "
+                f"{model} as {role}, a {told(layout, differ)}: it takes only "
                 "models of one "
                 "architecture and size together."
             )
@@ -357,7 +361,7 @@ def _other_tokens(layout: Architecture, other: Architecture, *names: str) -> str
     """Return words that most tokens of two models differ; empty if they agree or it is unknown."""
     from agent_forge.weights.folders import vocabularies
 
-    folders = [settings.get(architecture.TOKENIZER) for settings in (layout, other)]
+    folders = [settings.get(TOKENIZER) for settings in (layout, other)]
     if folders[0] is None or folders[1] is None:
         return ""
     difference = vocabularies.difference(Path(folders[0]), Path(folders[1]))
@@ -380,8 +384,8 @@ def _one(
     folder = Path(references[model].path)
     if not (folder / model_config.FILE).is_file():
         return None  # another machine has it, or the run that made it makes it again
-    layout = architecture.of_config(model_config.read(folder))
-    return {**layout, architecture.TOKENIZER: str(folder)}
+    layout = of_config(model_config.read(folder))
+    return {**layout, TOKENIZER: str(folder)}
 
 
 #: Phases of the longest pipeline.
@@ -416,7 +420,11 @@ def with_colons(kind: Kind, config: PipelineConfig, there: Callable[[str], bool]
         }
         if phase.get("unchanged"):
             phase["unchanged"] = said(phase["unchanged"])
-    return config if plain == config.model_dump(mode="json", exclude_unset=True) else kind.parse(plain)
+    return (
+        config
+        if plain == config.model_dump(mode="json", exclude_unset=True)
+        else kind.settings.parse(plain)
+    )
 
 
 def named(kind: Kind, config: PipelineConfig, there: Callable[[str], bool]) -> NamedInputs:

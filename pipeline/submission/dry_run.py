@@ -106,7 +106,7 @@ def _tried(
     from agent_forge.weights.storage.weight_cache import Artifacts
 
     kind, request = kinds.of(task.asked.kind), task.asked
-    roles = tuple(kind.roles(kind.parse(request.config)))
+    roles = tuple(kind.roles(kind.settings.parse(request.config)))
     models = [model for names in request.models.values() for model in names]
     for name in (*models, *request.data):
         phase = there.phases.get(name.partition(":")[0])

@@ -24,7 +24,7 @@ from agent_forge.events import Envelope, Event, EventsError, New, Registry, Unkn
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, ForgeError
 from agent_forge.runs.history.repository import appends, empty
-from agent_forge.runs.kinds.asked import differ, roles
+from agent_forge.runs.kinds.asked import differ, given_models, roles
 from agent_forge.runs.kinds.controls import refusal
 from agent_forge.runs.kinds.decide import (
     Decision,
@@ -35,7 +35,7 @@ from agent_forge.runs.kinds.decide import (
     validate_part,
     whole_key,
 )
-from agent_forge.runs.kinds.kind import AnyKind, given_models
+from agent_forge.runs.kinds.kind import AnyKind
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.record import events as run_events
 from agent_forge.runs.record import lineage
@@ -327,12 +327,12 @@ def _unlike_past(kind: AnyKind, state: State, fork: run_events.Forked) -> str | 
     if (fork.parent, fork.version, fork.head) != (state.run, state.version, state.head):
         return "the fork names another past than the one before it"
     try:
-        expected = kind.changed(state.submitted.config, fork.changes)
+        expected = kind.settings.changed(state.submitted.config, fork.changes)
     except ConfigError:
         return "the fork's changes do not suit the settings before it"
     if expected != fork.config:
         return "the fork's settings are not those before it with its changes"
-    return kind.wrong_fork(state, fork)
+    return kind.forks.wrong(state, fork)
 
 
 def _unlike(decision: Decision, group: Sequence[Envelope], events: Sequence[Event]) -> str | None:

@@ -18,8 +18,8 @@ from agent_forge.runs.errors import ForgeError, NotFoundError
 from agent_forge.runs.history.audit import Finding
 from agent_forge.runs.history.repository import Log, fold, history, named_stream, opened, stream_of
 from agent_forge.runs.kinds.asked import RunRequest
+from agent_forge.runs.kinds.children import AnyChildren, completed_children
 from agent_forge.runs.kinds.decide import Delegate, open_tasks
-from agent_forge.runs.kinds.kind import AnyKind
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.record import events, lineage
 from agent_forge.runs.record.device_setting import with_device
@@ -39,7 +39,7 @@ def histories(log: Log, run: str, position: int | None = None) -> Iterator[tuple
     state = fold(rows)
     yield run, rows
     ends: dict[str, int] = {}
-    for _, end in kinds.of(state.kind).children(state):
+    for _, end in completed_children(state):
         ends[end.child] = max(end.child_version, ends.get(end.child, 0))
     for child in delegated(log, state).values():
         if child in ends:
@@ -59,7 +59,7 @@ def delegated(log: Log, state: State) -> dict[str, str]:
     The children are the runs whose end the state has recorded, and those that its open tasks have
     begun. A run of a child's name that is no child is left out.
     """
-    if not kinds.of(state.kind).delegates:
+    if kinds.of(state.kind).children is None:
         return {}
     tasks_by_run = {event.child: key for key, event in _ends(state)}
     if state.submitted is not None and not state.skipped:
@@ -98,17 +98,19 @@ def check(log: Log, state: State) -> Iterator[Finding]:
     A child that has ended, as the parent says, must be in the log. A child that has not ended may be
     missing: its task then begins it.
     """
-    kind = kinds.of(state.kind)
+    children = kinds.of(state.kind).children
+    if children is None:
+        return
     completed = set[str]()
-    for task, ended in kind.children(state):
+    for task, ended in children.completed(state):
         completed.add(ended.child)
-        yield from _checked(log, ended.child, partial(_other_end, log, kind, state, task, ended))
+        yield from _checked(log, ended.child, partial(_other_end, log, children, state, task, ended))
     for _, ended in _ends(state):
         if ended.child not in completed:
             yield from _checked(log, ended.child, partial(_other_rows, log, ended))
     for key, run in delegated(log, state).items():
         if run not in completed:
-            yield from _checked(log, run, partial(_other_child, log, kind, state, key, run))
+            yield from _checked(log, run, partial(_other_child, log, children, state, key, run))
 
 
 def _checked(log: Log, run: str, wrong: Callable[[], str | None]) -> Iterator[Finding]:
@@ -125,15 +127,17 @@ def _other_rows(log: Log, ended: ChildEnded) -> str | None:
     return _unlike(list(history(log, ended.child, ended.child_version)), ended)
 
 
-def _other_end(log: Log, kind: AnyKind, state: State, task: Delegate, ended: ChildEnded) -> str | None:
+def _other_end(
+    log: Log, children: AnyChildren, state: State, task: Delegate, ended: ChildEnded
+) -> str | None:
     """Return why a completed child is another than the recorded one; None if it is that one."""
     rows = list(history(log, ended.child, ended.child_version))
-    return _unlike(rows, ended) or _other(kind, state, task, ended, rows)
+    return _unlike(rows, ended) or _other(children, state, task, ended, rows)
 
 
-def _other_child(log: Log, kind: AnyKind, state: State, key: str, run: str) -> str | None:
+def _other_child(log: Log, children: AnyChildren, state: State, key: str, run: str) -> str | None:
     """Return why a child without a result is not what its task asks for; None if it is."""
-    return kind.asked_otherwise(state, Delegate(key, run, RunRequest("")), opened(log, run)[0])
+    return children.asked_otherwise(state, Delegate(key, run, RunRequest("")), opened(log, run)[0])
 
 
 def _unlike(rows: list[Envelope], ended: ChildEnded) -> str | None:
@@ -146,17 +150,17 @@ def _unlike(rows: list[Envelope], ended: ChildEnded) -> str | None:
 
 
 def _other(
-    kind: AnyKind, state: State, task: Delegate, ended: ChildEnded, rows: list[Envelope]
+    children: AnyChildren, state: State, task: Delegate, ended: ChildEnded, rows: list[Envelope]
 ) -> str | None:
     """Return why a child is another than the recorded one; None if it is that one."""
     child = fold(rows)
     if ended.reused and (why := wrong(rows, child, ended.reused)):
         return why
-    if ended.reused and (why := kind.unlike(state, task, child)):
+    if ended.reused and (why := children.unlike(state, task, child)):
         return f"it was taken for a run that it is not equal to: {why}"
-    if why := kind.asked_otherwise(state, task, child):
+    if why := children.asked_otherwise(state, task, child):
         return why
-    event = kind.returned(state, task, child).model_copy(update={"reused": ended.reused})
+    event = children.returned(state, task, child).model_copy(update={"reused": ended.reused})
     if event == ended:
         return None
     names = type(ended).model_fields
@@ -179,7 +183,7 @@ _BY_THE_CLOCK = ("max_hours", "max_device_hours", "budget_hours")
 def identity(state: State, version: str) -> str:
     """Return the SHA-256 of what equal runs share: kind, program `version`, settings, pinned inputs."""
     settings = with_device(state.submitted.config.model_dump(mode="json"), state.device)
-    whole = [state.kind, version, settings, kinds.of(state.kind).pins(state)]
+    whole = [state.kind, version, settings, kinds.of(state.kind).verification.pins(state)]
     return hashlib.sha256(canonical_json(whole).encode()).hexdigest()
 
 

@@ -198,7 +198,7 @@ def measurements(rows: Sequence[Envelope]) -> Iterator[tuple[Task, Event]]:
     assert kind is not None
     for group in appends(rows):
         event = state.registry.load(group[0])
-        if isinstance(event, kind.remeasured):
+        if isinstance(event, kind.verification.remeasured):
             key = group[0].key.partition("/")[2]
             yield next(task for task in open_tasks(state) if task.key == key), event
         state.absorb(group)
@@ -317,7 +317,7 @@ def cut(rows: Sequence[Envelope], reference: Reference) -> Sequence[Envelope]:
     if reference.generation is not None and rows:
         kind = kinds.kind_of(rows[0].stream)
         assert kind
-        return rows[: kind.end_of(rows, reference.generation)]
+        return rows[: kind.forks.end_of(rows, reference.generation)]
     return rows if reference.place is None else rows[: at_place(rows, reference.place)]
 
 

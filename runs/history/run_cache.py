@@ -16,6 +16,7 @@ from agent_forge.runs.history import children, repository
 from agent_forge.runs.history.children import delegated, is_child
 from agent_forge.runs.history.repository import Log, at_place, history, inside, stream_of
 from agent_forge.runs.kinds import wording
+from agent_forge.runs.kinds.children import completed_children
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.record.events import TaskDied, TaskFailed
 from agent_forge.runs.record.lineage import Child, Line, place_at
@@ -108,7 +109,7 @@ class RunCache:
             if parent and repository.stream_of(self._log, parent) is not None:
                 with self.reading(parent) as state:
                     if children.is_child(self._log, state, run):
-                        for _, end in kinds.of(state.kind).children(state):
+                        for _, end in completed_children(state):
                             phase, models = getattr(end, "name", ""), getattr(end, "models", {})
                             for role, model in models.items():
                                 name = phase if len(models) == 1 else f"{phase}:{role}"
@@ -240,7 +241,7 @@ def _line(kind: str, row: Envelope, place: int, names: dict[str, str], answers: 
         actor=row.actor,
         recorded_at=row.recorded_at,
         gist=wording.summary_line(kind, row.type, data, names),
-        unit=kinds.of(kind).unit_of(row),
+        unit=kinds.of(kind).view.unit_of(row),
     )
     if row.type in _FAILED:
         key = str(data.get("task", ""))

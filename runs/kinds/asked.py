@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, ClassVar, Protocol, cast
 
 from pydantic import TypeAdapter, ValidationError
 
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import ModelReference
+from agent_forge.runs.kinds.capability import Capability, S
 from agent_forge.runs.record.events import Submitted
 from agent_forge.runs.system.bounded_files import read_prompt
 
@@ -198,3 +199,66 @@ def renamed(plan: Plan, references: Mapping[str, ModelReference]) -> Plan:
 
     fields = {name: called(value) for name, value in plan.fields.items()}
     return replace(plan, fields=fields)
+
+
+def given_models(submitted: Submitted) -> dict[str, list[ModelReference]]:
+    """Return role → the models that a run is given, from the fields of its `submitted`."""
+    models: dict[str, list[ModelReference]] = {}
+    for name in type(submitted).model_fields:
+        value: object = getattr(submitted, name)
+        values = cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,)
+        if references := [member for member in values if isinstance(member, ModelReference)]:
+            models[name] = references
+    return models
+
+
+class Requests(Capability[S]):
+    """The ways in which users ask for runs of a kind."""
+
+    #: True if settings may be given as the text of a file of the kind's own (`read`, `written`).
+    has_file: ClassVar[bool] = False
+
+    def read(self, text: str) -> dict[str, object]:
+        """Return the settings that the text of a run's own file gives. Raises ConfigError.
+
+        By default always: most kinds have no file of their own.
+        """
+        raise ConfigError(f"{self.kind.title} has no file of its own: give its settings.")
+
+    def written(self, config: Mapping[str, object]) -> str | None:
+        """Return the text of a run's own file with these settings; None if its kind has no file."""
+        return None
+
+    def inputs_in(self, config: Mapping[str, object], there: Callable[[str], bool]) -> NamedInputs:
+        """Return the models and data that the settings of a run name; by default none.
+
+        `there` tells if a name is the path of a folder that is there. Raises ConfigError.
+        """
+        return NamedInputs()
+
+    def placed(self, data: str) -> str:
+        """Return data as a user names it with an absolute path. Raises ForgeError."""
+        return str(Path(data).absolute())
+
+    def again(self, submitted: Submitted) -> RunRequest:
+        """Return a run as a user would ask for it: the settings that are no default, models, data.
+
+        A model is named by its Hub id and commit, or by its folder.
+        """
+        settings = self.kind.settings
+        try:
+            config = settings.changes(settings.parse({}), submitted.config)
+        except ConfigError:  # a setting has no default
+            config = settings.shown(submitted.config)
+        models = {
+            role: [f"{m.hub_id}@{m.revision}" if m.hub_id else m.path for m in records]
+            for role, records in given_models(submitted).items()
+        }
+        data = getattr(submitted, "data", ())
+        return RunRequest(self.kind.name, config, models, data, submitted.output_dir)
+
+    def texts(self, submitted: Submitted) -> Iterator[tuple[str, str]]:
+        """Yield (text, what it is) of the texts in the kind's own fields of `submitted`."""
+        for models in given_models(submitted).values():
+            yield from ((model.name, "a model's name") for model in models)
+        yield from ((path, "a path") for path in getattr(submitted, "data", ()))

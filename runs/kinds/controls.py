@@ -1,4 +1,4 @@
-"""Controls of a run: the commands that users may send, their arguments, and when one is refused. Pure.
+"""Controls, actions and forks: what users may ask of a run, with which arguments, and when. Pure.
 
 CLI command, API route, MCP tool and Python call are made from this table: pause, resume, cancel, retry,
 change priority, import, export. Each is recorded as an event with an actor. `refusal` says why a
@@ -7,11 +7,15 @@ command makes no sense in a state; it is called before the event is recorded, an
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agent_forge.events import Event
+from pydantic import BaseModel
+
+from agent_forge.events import Envelope, Event
 from agent_forge.runs import kinds
-from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.errors import ConfigError, NotFoundError
+from agent_forge.runs.kinds.capability import Capability, S
 from agent_forge.runs.kinds.decide import attempts, deaths
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.record import events
@@ -38,7 +42,7 @@ class Control:
     done: str
     #: Arguments of an example behind the run.
     example: str
-    #: The event that asks for it; None: an action of some kinds' own (`Kind.act`).
+    #: The event that asks for it; None: an action of some kinds' own (`Actions.act`).
     event: type[Wish] | None = None
     #: What has to be given beside the run: a field of the event, or what the action is about.
     value: str = ""
@@ -152,7 +156,7 @@ def refusal(state: State, event: Event) -> str | None:
     """Return why the run refuses this event in its present state; None if the run accepts it."""
     match event:
         case events.Wish() if type(event) not in events.WISHES:
-            return kinds.of(state.kind).refuses(state, event)
+            return kinds.of(state.kind).actions.refuses(state, event)
         case events.Retried():
             return _no_retry(state)
         case events.Imported():
@@ -161,7 +165,7 @@ def refusal(state: State, event: Event) -> str | None:
             return None
         case events.Exported():
             return None if state.completed else _no_result(state)
-        case events.Cancelled() if kinds.of(state.kind).decision(state) is not None:
+        case events.Cancelled() if kinds.of(state.kind).actions.decision(state) is not None:
             return None  # the user gives it up
         case _ if state.ended:
             return ended(state)
@@ -200,3 +204,68 @@ def _no_retry(state: State) -> str | None:
     failed = [t for t in state.failures if attempts(state, t)]
     died = [t for t in state.deaths if deaths(state, t)]
     return None if failed or died or state.quarantined else "nothing of it has failed"
+
+
+@dataclass(frozen=True)
+class UserDecision:
+    """A decision of a user on which it depends how a stopped run goes on."""
+
+    #: What `POST /runs/RUN/actions/override` is about, such as a phase.
+    about: str
+    #: Why the run has stopped, in a sentence.
+    says: str
+
+    def words(self, run: str) -> str:
+        """Return why the run has stopped, and the commands with which it goes on."""
+        override = f"`forge override {run} {self.about} --reason WHY` and `forge start --resume {run}`"
+        return f"{self.says} Go on nevertheless with {override}, or fork it with other settings."
+
+
+class Actions(Capability[S]):
+    """The actions that users may ask of a kind's runs beside those of every run; by default none."""
+
+    def decision(self, state: S) -> UserDecision | None:
+        """Return what a user has to decide for a run that has stopped; None if there is nothing."""
+        return None
+
+    def act(self, state: S, action: str, about: str, reason: str | None) -> list[Event]:
+        """Return the events of an action of the kind's own that a user asks for, such as an override.
+
+        `about` names the part of the run that is meant. Raises NotFoundError, ConfigError.
+        """
+        raise NotFoundError(f"run {state.run} is {self.kind.title}, for which there is no {action!r}.")
+
+    def refuses(self, state: S, event: Event) -> str | None:
+        """Return why a user's event of the kind's own makes no sense now; None if it does."""
+        return None
+
+
+class Forks(Capability[S]):
+    """The rules of a kind's forks."""
+
+    def check(self, state: S, changes: Mapping[str, object]) -> None:
+        """Raise ConfigError if a fork at this state may not change these settings.
+
+        By default a run that has started may change no setting.
+        """
+        if changes and state.started:
+            raise ConfigError(
+                f"setting {next(iter(changes))} cannot change in a fork of a run that has started. "
+                "Start a new run instead."
+            )
+
+    def fields(self, config: BaseModel, changes: Mapping[str, object]) -> dict[str, object]:
+        """Return further fields of the kind's `forked` event."""
+        return {}
+
+    def wrong(self, state: S, fork: events.Forked) -> str | None:
+        """Return why the kind's own fields of `forked` do not follow; None if they do."""
+        return None
+
+    def place_of(self, rows: Sequence[Envelope], unit: int) -> int:
+        """Return the place at which a fork redoes the end of a unit. Raises ConfigError."""
+        raise ConfigError(f"{self.kind.title} is forked at an event: give --at POSITION.")
+
+    def end_of(self, rows: Sequence[Envelope], unit: int) -> int:
+        """Return the place right after a unit has ended. Raises ConfigError."""
+        raise ConfigError(f"{self.kind.title} has no generations: name an event, RUN@57.")

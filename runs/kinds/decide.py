@@ -12,7 +12,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from agent_forge.events import New
+from agent_forge.events import Event, New
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ForgeError
 from agent_forge.runs.kinds.asked import RunRequest
@@ -75,6 +75,29 @@ class Task(Protocol):
         ...
 
 
+class Context(Protocol):
+    """The opened inputs of one run in one process, and the work on its tasks."""
+
+    #: The state that the context was opened for; its tasks are carried out from it.
+    state: State
+
+    def carry_out(self, task: Task) -> Event:
+        """Do the task and return its event; append nothing. Raises the errors of the work."""
+        ...
+
+    def check_unchanged(self) -> None:
+        """Raise a ForgeError if an input or the profile is not the one that `started` pins."""
+        ...
+
+    def share(self, task: Task, tasks: Sequence[Task]) -> Sequence[Task]:
+        """Return the open tasks, this one first, whose work one process had better do at once."""
+        ...
+
+    def prepare(self, tasks: Sequence[Task]) -> None:
+        """Do the work that these tasks share. `carry_out` is then called for each of them."""
+        ...
+
+
 @dataclass(frozen=True)
 class Start:
     """Task: read what the run depends on, and pin it. Every kind's first task."""
@@ -86,7 +109,7 @@ class Start:
 class Delegate:
     """Task: a run of its own, a child of this one. A device works on the child, and not on the task.
 
-    Its answer is a `runs.record.events.ChildEnded`, made by the kind's `returned` when the child has
+    Its answer is a `runs.record.events.ChildEnded`, made by the kind's `children` when the child has
     ended.
     """
 

@@ -1,13 +1,10 @@
-"""Head and panels of a run whose kind says nothing of its own: progress, scores, tasks. Pure.
-
-`kind` is the run's kind, a `View`.
-"""
+"""Head and panels of a run whose kind says nothing of its own: progress, scores, tasks. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from agent_forge.runs import kinds
 from agent_forge.runs.kinds.decide import pending
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.panels.head import Fact, Head, Result, measured
@@ -17,21 +14,23 @@ from agent_forge.runs.panels.panels import Axis, Lines, Panel, Series, Units, co
 TASKS = columns(what="text", state="text", failed_attempts="integer", task="text")
 
 
-def head(kind: Any, state: State, result: Result | None = None, facts: Sequence[Fact] = ()) -> Head:
+def head(
+    kind: kinds.AnyKind, state: State, result: Result | None = None, facts: Sequence[Fact] = ()
+) -> Head:
     """Return the head of a run; a kind that measures something gives its result and facts."""
-    done, of = kind.progress(state)
+    done, of = kind.view.progress(state)
     troubles = {
         "tasks that failed": len(state.failures),
         "tasks given up": len(state.quarantined),
         "diverging results": len(state.divergences),
     }
     own_facts = [Fact(name=name, value=count) for name, count in troubles.items() if count]
-    if state.completed and (name := kind.unchanged(state)):
+    if state.completed and (name := kind.view.unchanged(state)):
         name = name.removeprefix(f"{state.run.rpartition('.')[0]}.")  # a pipeline's id says nothing
         own_facts.append(Fact(name="result", value=f"{name}, which the run was given, unchanged"))
     ending = state.failed or state.cancelled
     if ending and ending.reason:
-        decision = kind.decision(state)
+        decision = kind.actions.decision(state)
         reason = decision.words(state.run) if decision else ending.reason
         own_facts.append(Fact(name="reason", value=reason))
     return Head(
@@ -63,7 +62,7 @@ def sentences(head: Head) -> list[str]:
     return texts
 
 
-def panels(kind: Any, state: State, curve: Sequence[float | None]) -> list[Panel]:
+def panels(kind: kinds.AnyKind, state: State, curve: Sequence[float | None]) -> list[Panel]:
     """Return the curve of scores, if the kind notes one in the run list, and the table of tasks."""
     curves: list[Panel] = []
     if any(value is not None for value in curve):
@@ -71,7 +70,7 @@ def panels(kind: Any, state: State, curve: Sequence[float | None]) -> list[Panel
     return [*curves, tasks(kind, state)]
 
 
-def scores(kind: Any, curve: Sequence[float | None]) -> Lines:
+def scores(kind: kinds.AnyKind, curve: Sequence[float | None]) -> Lines:
     """Return the run list's curve as a panel."""
     series = Series(name=kind.curve_of, x=tuple(range(len(curve))), y=tuple(curve))
     says = f"The {kind.curve_of} of each {kind.unit}, as the list of runs has it."
@@ -79,15 +78,16 @@ def scores(kind: Any, curve: Sequence[float | None]) -> Lines:
     return Lines(name="scores", title="Score", says=says, x=x, y=y, series=(series,))
 
 
-def tasks(kind: Any, state: State) -> Units:
+def tasks(kind: kinds.AnyKind, state: State) -> Units:
     """Return the tasks with an answer, those given up, and what the run does next."""
-    names = kind.names(state)
+    names = kind.view.names(state)
     states = dict.fromkeys(state.answers, "done")
     states |= dict.fromkeys(state.quarantined, "given up")
     states |= {key: "open" for key in pending(state) if key not in states}
     states |= {key: "failed" for key in state.failures if key not in states}
     rows = [
-        (kind.task_words(key, names), what, _attempts(state, key), key) for key, what in states.items()
+        (kind.view.task_words(key, names), what, _attempts(state, key), key)
+        for key, what in states.items()
     ]
     counts = ", ".join(
         f"{number} {what}"

@@ -1,4 +1,4 @@
-"""Forecasts of runs: what one will cost here, before it is begun. Pure.
+"""Forecasts of runs before they are begun: what one will cost here, and what models it gives. Pure.
 
 A forecast holds no guess. An amount is measured when it is asked for, counted exactly, or not known;
 and its text says which of these, and from what.
@@ -6,9 +6,20 @@ and its text says which of these, and from what.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
+
+#: Setting of a config.json → its value; and `TOKENIZER`, if that is known.
+Architecture = Mapping[str, Any]
+#: Role → architectures of the models that a run is given; None: not known.
+Architectures = Mapping[str, Sequence[Architecture | None]]
+#: The folder of a model that has the same tokenizer.
+TOKENIZER = "tokenizer"
+#: Settings that are compared: the number or a side of tensors. Numbers of heads are not among them:
+#: tensors may agree although these differ.
+KEYS = ("model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers")
 
 
 @dataclass(frozen=True)
@@ -44,3 +55,25 @@ def unknown(why: str) -> Forecast:
     """Return the forecast of a run of which nothing is known, and why."""
     nothing = Amount(None, why)
     return Forecast(nothing, nothing, nothing)
+
+
+def of_config(config: Mapping[str, object]) -> Architecture:
+    """Return the architecture that a config.json describes: its numbers, texts, and layer types."""
+    settings = {key: value for key, value in config.items() if isinstance(value, int | str)}
+    types = {"layer_types": config["layer_types"]} if config.get("layer_types") else {}
+    return {**settings, **types}
+
+
+def differing(architecture: Architecture, other: Architecture) -> list[str]:
+    """Return the settings in which two architectures differ, of those that both have."""
+    return [
+        key for key in KEYS if key in architecture and key in other and architecture[key] != other[key]
+    ]
+
+
+def told(architecture: Architecture, keys: Iterable[str]) -> str:
+    """Return an architecture in words, with the settings `keys`."""
+    sizes = [f"{key} {architecture[key]}" for key in keys if key != "model_type"]
+    return " of ".join(
+        [str(architecture.get("model_type", "model")), *([", ".join(sizes)] if sizes else [])]
+    )

@@ -1,4 +1,4 @@
-"""The origin of a model that the log knows: the run that made it, or the registry's entry."""
+"""Models of runs: their names, measurements and ancestors, and where the log has a model from. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from agent_forge.runs.event_types import ModelReference
+from agent_forge.events import Envelope, Event
+from agent_forge.runs.errors import NotFoundError
+from agent_forge.runs.event_types import MadeModel, Measurement, ModelReference
+from agent_forge.runs.kinds.capability import Capability, S
+from agent_forge.runs.panels.head import Entry
 
 
 @dataclass(frozen=True)
@@ -47,3 +51,44 @@ class Ancestor:
     recipe: Mapping[str, Any]
     #: Of a model that was given to the run: BLAKE3 of its weights, by which another run is found.
     given: str | None = None
+
+
+class RunModels(Capability[S]):
+    """The models that runs of a kind make and measure; by default none."""
+
+    def result(self, state: S) -> MadeModel | None:
+        """Return the run's result, final or so far; None if there is none."""
+        return None
+
+    def find(self, state: S, name: str) -> str:
+        """Return the recipe id that a name within the run means. Raises NotFoundError."""
+        raise NotFoundError(f"run {state.run} has no model {name!r}: it is {self.kind.title}.")
+
+    def origin(self, state: S, rows: Sequence[Envelope], name: str) -> Origin:
+        """Return the origin of a model of the run; without a name, of its result.
+
+        Raises NotFoundError, by default always: a kind that makes models names their origins.
+        """
+        raise NotFoundError(f"run {state.run} is {self.kind.title}, which makes no models.")
+
+    def ancestry(self, state: S, name: str) -> list[Ancestor]:
+        """Return a model's recipe and those it is made from, the model's first.
+
+        An empty name means the run's result. Raises NotFoundError.
+        """
+        raise NotFoundError(f"run {state.run} is {self.kind.title}, which makes no models.")
+
+    def recipe_id(self, state: S, digest: str) -> str | None:
+        """Return the recipe id of the model that the run made with these weights, or None."""
+        return None
+
+    def measurements(self, state: S, digest: str) -> Sequence[Measurement]:
+        """Return what the run measured of the model with these weights; without items, no interval."""
+        return ()
+
+    def registered(self, event: Event, state: S) -> list[Entry]:
+        """Return the models that `started` or `completed` brings into the model registry.
+
+        Each has `name`, `kind`, `digest`, `parameters`, `path`, `metrics` and `lineage`.
+        """
+        return []

@@ -1,7 +1,8 @@
-"""Labels of a kind's settings, in groups: what a form shows in place of the variables. Pure.
+"""Settings of runs of a kind: read from a user, compared, changed, and shown with labels. Pure.
 
-A class of settings has a table `labels`: group → setting → label. The tables of its base classes
-count, too. A setting without a label has its name as words, in the group `OTHER`.
+A class of settings has a table `labels`: group → setting → label, which a form shows in place of the
+variable. The tables of its base classes count, too. A setting without a label has its name as words,
+in the group `OTHER`.
 
 Numbers that can only be chosen by who knows a method's source are its constants: settings of the group
 `CONSTANTS`. Each run records them, as it records all settings, and an experiment may set them by name,
@@ -13,8 +14,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
+from agent_forge.runs.errors import ConfigError, did_you_mean
+from agent_forge.runs.kinds.capability import Capability, S
+from agent_forge.runs.panels.head import Entry
+
+#: Wrong settings that one error names.
+FAULTS = 8
 #: Group → setting → label.
 Labels = Mapping[str, Mapping[str, str]]
 
@@ -55,3 +62,85 @@ def labelled(schema: Mapping[str, Any], words: Mapping[str, tuple[str, str]]) ->
         if name in properties
     }
     return {**schema, "properties": shown}
+
+
+class KindSettings(Capability[S]):
+    """The rules of a kind's settings, which are of its class `config`."""
+
+    def parse(self, settings: Mapping[str, object]) -> Any:
+        """Return the settings that a user gives. Raises ConfigError."""
+        try:
+            return self.kind.config.model_validate(settings)
+        except ValidationError as error:
+            faults = [": ".join(filter(None, self.fault(e))) for e in error.errors()]
+            more = f"; and {len(faults) - FAULTS} more" if len(faults) > FAULTS else ""
+            message = "; ".join(faults[:FAULTS]) + more
+            raise ConfigError(f"settings of {self.kind.title}: {message}.") from error
+
+    def fault(self, error: Mapping[str, Any]) -> tuple[str, str]:
+        """Return the setting of one of pydantic's errors ("": of several), and what is wrong."""
+        what = str(error["msg"]).removeprefix("Value error, ")
+        if error["type"] == "extra_forbidden":
+            hint = did_you_mean(str(error["loc"][-1]), self.kind.config.model_fields)
+            what = f"there is no such setting{hint}: `forge settings {self.kind.name}` lists them"
+        if error["type"] == "tuple_type":
+            what = 'a list is needed, as ["one", "two"]'
+        if error["type"] in ("too_short", "too_long"):
+            bound = "least {min_length}" if error["type"] == "too_short" else "most {max_length}"
+            what = f"a list of at {bound} is needed, not of {{actual_length}}".format(**error["ctx"])
+        return ".".join(map(str, error["loc"])), what
+
+    def taken(self, settings: Mapping[str, object]) -> tuple[dict[str, object], tuple[str, ...]]:
+        """Return the settings that are taken of those that a user gives, and why others are not.
+
+        By default all are taken. Raises ConfigError.
+        """
+        return dict(settings), ()
+
+    def fit(self, settings: Mapping[str, object], config: BaseModel) -> bool:
+        """Return True if a run that is asked for with these settings can have the settings `config`."""
+        return self.parse(settings) == config
+
+    def changed(self, config: BaseModel, changes: Mapping[str, object]) -> Any:
+        """Return the settings with changes, given as a user gives them. Raises ConfigError."""
+        return self.parse({**config.model_dump(mode="json"), **changes})
+
+    def changes(self, before: BaseModel, after: BaseModel) -> dict[str, object]:
+        """Return the changes that `changed` turns `before` into `after` with, as `forked` has them."""
+        old, new = self.shown(before), self.shown(after)
+        return {name: value for name, value in new.items() if value != old[name]}
+
+    def shown(self, config: BaseModel) -> dict[str, object]:
+        """Return name → value of the settings as people see them, as JSON has them."""
+        return config.model_dump(mode="json")
+
+    def schema(self) -> dict[str, object]:
+        """Return the settings: JSON schema with labels and groups, and defaults."""
+        config = self.kind.config
+        labels = labels_of(config)
+        return {
+            "schema": labelled(config.model_json_schema(), labels),
+            "defaults": config().model_dump(mode="json", include=set(labels)),
+        }
+
+    def options(self, name: str) -> list[Entry]:
+        """Return the settings whose name has `name` in it: name, group, default, what, strategies.
+
+        Raises ConfigError if there is none.
+        """
+        kind, config = self.kind.name, self.kind.config
+        defaults, offered = config().model_dump(mode="json"), labels_of(config)
+        rows: list[Entry] = [
+            {
+                "name": field,
+                "group": kind,
+                "default": defaults[field],
+                "what": info.description or "",
+                "strategies": [],
+            }
+            for field, info in config.model_fields.items()
+            if name == field or (name in field and field in offered)
+        ]
+        if not rows:
+            raise ConfigError(f"setting {name} is not known. `forge settings {kind}` lists them.")
+        return rows

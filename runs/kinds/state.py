@@ -160,6 +160,10 @@ class State:
             self.memory[key] = work()
         return self.memory[key]
 
+    def making_seconds(self, digest: str) -> float:
+        """Return the seconds that it took to make weights of the run; 0: not known."""
+        return 0.0
+
     # ---- the fold ----------------------------------------------------------------------------
 
     def take(self, event: Event, recorded_at: str | None = None, key: str = "") -> None:

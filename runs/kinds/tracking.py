@@ -1,6 +1,6 @@
 """Names that a kind of run sends to a tracker such as W&B, as data. Pure.
 
-A kind lists every name with its unit and meaning (`Kind.catalogue`); the phase is the kind's own
+A kind lists every name with its unit and meaning (`Tracking.names`); the phase is the kind's own
 (`Kind.phase`). The sender refuses a name that is not listed, so the list is complete. In a pattern
 such as `{model}/loss` the varying part is one of the run's own models (`Allowed`). docs/metrics.md is
 made from the lists.
@@ -12,10 +12,12 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
+from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.event_types import Figure
+from agent_forge.runs.kinds.capability import Capability, S
 
 if TYPE_CHECKING:
     from agent_forge.runs.kinds.state import State
@@ -128,20 +130,74 @@ def _entries(listed: Sequence[TrackedName], place: Place) -> list[TrackedName]:
     return [entry for entry in listed if entry.place in (place, *_ALSO.get(place, ()))]
 
 
+class Tracking(Capability[S]):
+    """What runs of a kind send to a tracker."""
+
+    #: The names that `rows` and `result` have.
+    further: ClassVar[Sequence[TrackedName]] = ()
+
+    def names(self) -> Sequence[TrackedName]:
+        """Return every name that a run of this kind sends to a tracker; it may send no other."""
+        kind = self.kind
+        settings = (
+            TrackedName(name, SETTING, field.description or "", "config")
+            for name, field in kind.config.model_fields.items()
+            if name not in kind.naming
+        )
+        return [
+            *self.further,
+            STATUS,
+            *of_figures(kind.figures_of, kind.figure_units),
+            *settings,
+            INSIDE,
+        ]
+
+    def parts(self, state: S) -> Parts:
+        """Return part → values that a run has for the patterns of `names`.
+
+        `figure` and `setting` are there in any case.
+        """
+        return {}
+
+    def config(self, state: S) -> dict[str, object]:
+        """Return the settings, without those that name models or files."""
+        kind = self.kind
+        settings = kind.settings.shown(state.submitted.config) if state.submitted else {}
+        return {name: value for name, value in settings.items() if name not in kind.naming}
+
+    def summary(self, state: S) -> dict[str, object]:
+        """Return the status, and the figures of a completed run."""
+        values = figures(self.kind.figures(state)) if state.completed else {}
+        return {"status": state.status, **values}
+
+    def rows(self, state: S, after: int) -> list[tuple[int, dict[str, object]]]:
+        """Return (unit, row) of units after `after`."""
+        return []
+
+    def result(self, state: S) -> dict[str, Any] | None:
+        """Return the result as an artifact: `metadata`, `file` and its JSON `content`.
+
+        None if there is no result to send.
+        """
+        return None
+
+
 class Allowed:
     """The names that one run may send to a place: the catalogue, with the run's parts in patterns."""
 
-    def __init__(self, kind: Any, state: State, place: Place) -> None:
-        settings: dict[str, object] = kind.shown(state.submitted.config) if state.submitted else {}
+    def __init__(self, kind: kinds.AnyKind, state: State, place: Place) -> None:
+        settings = kind.settings.shown(state.submitted.config) if state.submitted else {}
         shown = {name: value for name, value in settings.items() if name not in kind.naming}
         setting_names = [*shown, *names(shown)]
         # Every kind has figures and settings, also those of a strategy of somebody else's.
         parts: Parts = {
             "figure": kind.figures_of,
             "setting": setting_names,
-            **kind.tracked_parts(state),
+            **kind.tracking.parts(state),
         }
-        expressions = (_expression(entry.name, parts) for entry in _entries(kind.catalogue(), place))
+        expressions = (
+            _expression(entry.name, parts) for entry in _entries(kind.tracking.names(), place)
+        )
         self._kind, self._place = kind.name, place
         self._fitting = re.compile("|".join(expressions))
 
@@ -154,6 +210,6 @@ class Allowed:
         if missing := self.unlisted(values):
             raise ConfigError(
                 f"runs of kind {self._kind} may not send {', '.join(missing)} to a tracker: the "
-                f"kind's catalogue has no such name for a {self._place} (`tracked_names` and "
-                "`tracked_parts` of its class)."
+                f"kind's catalogue has no such name for a {self._place} (`further` and `parts` of its "
+                "`tracking`)."
             )

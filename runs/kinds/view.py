@@ -1,4 +1,4 @@
-"""Views of a kind of run for lists, the API, the terminal, trackers and tables.
+"""Views of a kind of run for lists, the API, the terminal and tables.
 
 All of it is pure, but `full_report`, which may read the logs of the runs that a run delegates.
 
@@ -7,54 +7,52 @@ Every method has a default that suits a kind with nothing of its own to show.
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
-
-from agent_forge.events import Envelope, Event
+from agent_forge.events import Envelope, Event, Registry
 from agent_forge.events.envelope import Data
 from agent_forge.runs import kinds
-from agent_forge.runs.errors import ConfigError, NotFoundError
-from agent_forge.runs.event_types import Measurement
-from agent_forge.runs.kinds import default_panels, setting_words
+from agent_forge.runs.errors import NotFoundError
+from agent_forge.runs.kinds import default_panels
+from agent_forge.runs.kinds.capability import Capability, S
 from agent_forge.runs.kinds.decide import pending
-from agent_forge.runs.kinds.origin import Ancestor
 from agent_forge.runs.kinds.state import State
-from agent_forge.runs.kinds.tracking import Parts, TrackedName
 from agent_forge.runs.panels import tables
 from agent_forge.runs.panels.head import Entry, Head, Panels
 from agent_forge.runs.panels.panels import Panel
 from agent_forge.runs.panels.side_by_side import ComparedRun
-from agent_forge.runs.panels.stages import Stage
 from agent_forge.runs.record.lineage import Child
 from agent_forge.runs.system.durations import duration
 
 if TYPE_CHECKING:
     from agent_forge.runs.home import Home
 
-S = TypeVar("S", bound=State)
+#: What a kind notes of a run in its row of the run list (`View.row`), before the first event.
+BLANK: Entry = {
+    "done": None,
+    "result": None,
+    "metric": "",
+    "value": None,
+    "unit": "",
+    "better": None,
+    "measured_on": "",
+    "curve": "[]",
+    "stages": None,
+    "quality": None,
+    "bytes": None,
+}
 #: Why results do not compare: see `View.yardstick`.
 OTHER_DATA = "they were measured on other data"
 
 
-@dataclass(frozen=True)
-class UserDecision:
-    """A decision of a user on which it depends how a stopped run goes on."""
-
-    #: What `POST /runs/RUN/actions/override` is about, such as a phase.
-    about: str
-    #: Why the run has stopped, in a sentence.
-    says: str
-
-    def words(self, run: str) -> str:
-        """Return why the run has stopped, and the commands with which it goes on."""
-        override = f"`forge override {run} {self.about} --reason WHY` and `forge start --resume {run}`"
-        return f"{self.says} Go on nevertheless with {override}, or fork it with other settings."
-
-
+#: Tasks that devices work on now, each with the seconds since it began.
+UnderWay = Sequence[tuple[str, float]]
+#: Values of the run list's curve, one for each unit that is done.
+Scores = Sequence[float | None]
 #: The largest share of a run that has not completed: at its end there is always an event left.
 MOST_SHARE = 0.99
 
@@ -98,14 +96,51 @@ class Outlook:
         return " · ".join(parts)
 
 
-def outlook(
-    state: State, rehearsal: object = None, under_way: Sequence[tuple[str, float]] = ()
-) -> Outlook:
+def outlook(state: State, rehearsal: object = None, under_way: UnderWay = ()) -> Outlook:
     """Return the outlook of a run of any kind; before its end, less than all of it is done."""
-    kind_outlook = kinds.of(state.kind).outlook(state, rehearsal, under_way)
+    kind_outlook = kinds.of(state.kind).view.outlook(state, rehearsal, under_way)
     if state.completed or kind_outlook.inside is None:
         return kind_outlook
     return replace(kind_outlook, inside=min(kind_outlook.inside, MOST_SHARE))
+
+
+def overview(state: State, curve: Scores = (), children: Sequence[Child] = ()) -> Panels:
+    """Return head and panels of a run of any kind, together with the runs that it delegates.
+
+    Of the run list's curve there is only as much as the state has done.
+    """
+    kind = kinds.of(state.kind)
+    if kind.children is not None:
+        panels = kind.children.panels(state, children)
+    else:
+        panels = kind.view.panels(state, curve[: kind.view.progress(state)[0]])
+    return Panels(head=kind.view.head(state), panels=tuple(panels))
+
+
+def full_report(log: Any, state: State, rows: Sequence[Envelope], curve: Scores = ()) -> str:
+    """Return the report for people as Markdown, at any time: of what is known so far.
+
+    Of a completed run it is what its kind writes at the end, of every other run head and panels. `log`
+    has the runs that the run delegates.
+    """
+    kind = kinds.of(state.kind)
+    if kind.children is not None:
+        return kind.children.report(log, state, rows)
+    if state.completed:
+        return kind.view.markdown(state, rows, curve)
+    return tables.markdown(overview(state, curve))
+
+
+def compared(state: State, overview: Panels) -> ComparedRun:
+    """Return a run as it is compared with others of any kinds."""
+    kind = kinds.of(state.kind)
+    return ComparedRun(
+        head=overview.head,
+        panels=overview.panels,
+        settings=kind.settings.shown(state.submitted.config) if state.submitted else {},
+        yardstick=kind.view.yardstick(state),
+        lineage=state.lineage_digest(),
+    )
 
 
 def changed(first: Mapping[str, object], second: Mapping[str, object]) -> dict[str, list[object]]:
@@ -115,29 +150,8 @@ def changed(first: Mapping[str, object], second: Mapping[str, object]) -> dict[s
     return {name: pair for name, pair in both.items() if pair[0] != pair[1]}
 
 
-class View(Generic[S]):
-    """The part of a kind of run that is shown."""
-
-    #: The first part of its runs' streams, and what people call its runs ("a merging run").
-    name: ClassVar[str]
-    title: ClassVar[str]
-    #: One line for lists of kinds, and the unit that its progress is counted in.
-    line: ClassVar[str]
-    unit: ClassVar[str] = "step"
-    #: What a value of the run list's curve is.
-    curve_of: ClassVar[str] = "score"
-    #: Number of its phase in the source documents, 1 to 8; None: it is of no phase.
-    phase: ClassVar[int | None] = None
-    #: The word for its result, in the name of the folder of a run that names none.
-    result_name: ClassVar[str] = "result"
-    #: Its settings, which have a field `device`.
-    config: ClassVar[type[BaseModel]]
-    #: Names that `tracked` and `tracked_result` send, beside those of `Kind.catalogue`.
-    tracked_names: ClassVar[Sequence[TrackedName]] = ()
-
-    def shown(self, config: BaseModel) -> dict[str, object]:
-        """Return name → value of the settings as people see them, as JSON has them."""
-        return config.model_dump(mode="json")
+class View(Capability[S]):
+    """What is shown of runs of a kind."""
 
     def names(self, state: S) -> dict[str, str]:
         """Return recipe id → what people call the recipe."""
@@ -151,10 +165,6 @@ class View(Generic[S]):
         """Return a task's key in words; empty if there are none."""
         return ""
 
-    def stage_of(self, state: S, key: str) -> str:
-        """Return what a run that is the task `key` is in this run, in words."""
-        return self.task_words(key, self.names(state)) or key
-
     def row(self, entry: Entry, event: Event) -> None:
         """Note an event in the run's row of the run list: `done`, `result`, `curve`, and `listed`.
 
@@ -162,25 +172,18 @@ class View(Generic[S]):
         of the result (`runs.panels.head.listed`) is the one that `head` shows.
         """
 
-    def models(self, event: Event, state: S) -> list[Entry]:
-        """Return the models that `started` or `completed` brings into the model registry.
-
-        Each has `name`, `kind`, `digest`, `parameters`, `path`, `metrics` and `lineage`.
-        """
-        return []
-
     def progress(self, state: S) -> tuple[int, int | None]:
         """Return (units that are done, units in all or None); by default tasks with an answer."""
         done = len(state.answers)
         return done, done if state.completed else None
 
-    def view(self, state: S) -> dict[str, object]:
+    def fields(self, state: S) -> dict[str, object]:
         """Return the kind's own part of what the API says of a run."""
         return {}
 
     def head(self, state: S) -> Head:
         """Return what is shown of a run first, but for what it does now, which no log has."""
-        return default_panels.head(self, state)
+        return default_panels.head(self.kind, state)
 
     def unchanged(self, state: S) -> str | None:
         """Return the name of the model that the run was given and that is its result, if one is.
@@ -189,69 +192,29 @@ class View(Generic[S]):
         """
         return None
 
-    def panels(self, state: S, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+    def panels(self, state: S, curve: Scores = ()) -> Sequence[Panel]:
         """Return what is shown of a run, the most telling panel first.
 
         `curve` has the run list's value for each unit that is done. A kind that says nothing shows
         that curve and its tasks.
         """
-        return default_panels.panels(self, state, curve)
-
-    def whole(
-        self, state: S, children: Sequence[Child], curve: Sequence[float | None] = ()
-    ) -> Sequence[Panel]:
-        """Return the panels of a run together with the runs that it delegates, at the same moment."""
-        return self.panels(state, curve)
-
-    def stages(self, state: S, children: Sequence[Child]) -> Sequence[Stage]:
-        """Return the stages of a run whose tasks are runs, in their order."""
-        return ()
-
-    def decision(self, state: S) -> UserDecision | None:
-        """Return what a user has to decide for a run that has stopped; None if there is nothing."""
-        return None
-
-    def overview(
-        self, state: S, curve: Sequence[float | None] = (), children: Sequence[Child] = ()
-    ) -> Panels:
-        """Return head and panels; of the run list's curve, only as much as the state has done."""
-        points = curve[: self.progress(state)[0]]
-        return Panels(head=self.head(state), panels=tuple(self.whole(state, children, points)))
+        return default_panels.panels(self.kind, state, curve)
 
     def part(self, state: S, name: str, **query: object) -> dict[str, object]:
         """Return a further part of what the API says, such as `population`. Raises NotFoundError."""
-        raise NotFoundError(f"run {state.run} is {self.title}: it has no {name}.")
+        raise NotFoundError(f"run {state.run} is {self.kind.title}: it has no {name}.")
 
     def report(self, state: S, rows: Sequence[Envelope]) -> dict[str, object]:
         """Return the report of a run that has completed."""
         return {"run": state.run, "lineage_digest": state.completed.lineage_digest}
 
-    def markdown(self, state: S, rows: Sequence[Envelope]) -> str:
+    def markdown(self, state: S, rows: Sequence[Envelope], curve: Scores = ()) -> str:
         """Return the report of a run that has completed as Markdown; by default head and panels."""
-        return tables.markdown(self.overview(state))
+        return tables.markdown(overview(state, curve))
 
     def picture(self, report: dict[str, object]) -> bytes | None:
         """Return the picture of a report of `report` as an SVG file; None for a report without one."""
         return None
-
-    def full_report(
-        self,
-        log: Any,
-        state: S,
-        rows: Sequence[Envelope],
-        children: Sequence[Child] = (),
-        curve: Sequence[float | None] = (),
-    ) -> str:
-        """Return the report for people as Markdown, at any time: of what is known so far.
-
-        Of a completed run it is what its kind writes at the end; if that writes nothing, and of every
-        other run, it is head and panels. `log` has the runs that the run delegates.
-        """
-        # View's own is of any state
-        has_own = type(self).markdown is not View.markdown  # pyright: ignore[reportUnknownMemberType]
-        if state.completed and has_own:
-            return self.markdown(state, rows)
-        return tables.markdown(self.overview(state, curve, children))
 
     def summary(self, state: S, rows: Sequence[Envelope]) -> Sequence[str]:
         """Return what the run has found, as lines of Markdown: a part of a report of several runs.
@@ -268,7 +231,7 @@ class View(Generic[S]):
             "type": "progress",
             "run": state.run,
             "task_id": state.run,
-            "phase": self.name,
+            "phase": self.kind.name,
             "status": state.status,
             "progress": share,
             "percent": 100 * share,
@@ -297,7 +260,7 @@ class View(Generic[S]):
 
     def difference(self, a: S, b: S) -> dict[str, object]:
         """Return how run B differs from run A, for `forge diff`."""
-        settings_a, settings_b = (self.shown(s.submitted.config) for s in (a, b))
+        settings_a, settings_b = (self.kind.settings.shown(s.submitted.config) for s in (a, b))
         same = a.lineage_digest() == b.lineage_digest()
         return {"settings": changed(settings_a, settings_b), "same_lineage": same}
 
@@ -305,93 +268,22 @@ class View(Generic[S]):
         """Return why results of two runs do not compare → what must be equal in both if they do."""
         return {}
 
-    def seen_beside(self, state: S, overview: Panels) -> ComparedRun:
-        """Return a run as it is compared with others of any kinds."""
-        return ComparedRun(
-            head=overview.head,
-            panels=overview.panels,
-            settings=self.shown(state.submitted.config) if state.submitted else {},
-            yardstick=self.yardstick(state),
-            lineage=state.lineage_digest(),
-        )
-
-    def ancestry(self, state: S, name: str) -> list[Ancestor]:
-        """Return a model's recipe and those it is made from, the model's first.
-
-        An empty name means the run's result. Raises NotFoundError.
-        """
-        raise NotFoundError(f"run {state.run} is {self.title}, which makes no models.")
-
-    def measurements(self, state: S, digest: str) -> Sequence[Measurement]:
-        """Return what the run measured of the model with these weights; without items, no interval."""
-        return ()
-
-    def made(self, state: S, digest: str) -> str | None:
-        """Return the recipe id of the model that the run made with these weights, or None."""
-        return None
-
-    def layers(self, home: Home, state: S, recipe_id: str) -> tuple[str, dict[str, object] | None]:
-        """Return the cache key of what a model's layers are made of, and that if it is known.
+    def layers(
+        self, home: Home, state: S, recipe_id: str
+    ) -> tuple[str, dict[str, object] | None, list[str]]:
+        """Return (cache key, layers' sources or None if not computed, command that computes them).
 
         Raises NotFoundError if models of this kind have no such layers.
         """
-        raise NotFoundError(f"run {state.run} is {self.title}: it has no layers.")
-
-    def layers_command(self, run: str, recipe_id: str) -> list[str]:
-        """Return the command that works out what a model's layers are made of, in a process."""
-        raise NotImplementedError
-
-    def settings(self) -> dict[str, object]:
-        """Return the settings: JSON schema with labels and groups, and defaults."""
-        labels = setting_words.labels_of(self.config)
-        return {
-            "schema": setting_words.labelled(self.config.model_json_schema(), labels),
-            "defaults": self.config().model_dump(mode="json", include=set(labels)),
-        }
-
-    def options(self, name: str) -> list[Entry]:
-        """Return the settings whose name has `name` in it: name, group, default, what, strategies.
-
-        Raises ConfigError if there is none.
-        """
-        defaults = self.config().model_dump(mode="json")
-        offered = setting_words.labels_of(self.config)
-        rows: list[Entry] = [
-            {
-                "name": field,
-                "group": self.name,
-                "default": defaults[field],
-                "what": info.description or "",
-                "strategies": [],
-            }
-            for field, info in self.config.model_fields.items()
-            if name == field or (name in field and field in offered)
-        ]
-        if not rows:
-            raise ConfigError(f"setting {name} is not known. `forge settings {self.name}` lists them.")
-        return rows
+        raise NotFoundError(f"run {state.run} is {self.kind.title}: it has no layers.")
 
     def tables(self) -> Mapping[str, Callable[[S, Sequence[Envelope]], Any]]:
         """Return name → function(state, rows) of the kind's tables, for Parquet and notebooks."""
         return {}
 
-    def tracked(self, state: S, after: int) -> list[tuple[int, dict[str, object]]]:
-        """Return (unit, row) for a tracker, of units after `after`."""
-        return []
-
-    def tracked_parts(self, state: S) -> Parts:
-        """Return part → values that a run has for the patterns of `tracked_names`.
-
-        `figure` and `setting` are there in any case.
-        """
-        return {}
-
-    def tracked_result(self, state: S) -> dict[str, Any] | None:
-        """Return the result as a tracker's artifact: `metadata`, `file` and its JSON `content`.
-
-        None if there is no result to send.
-        """
-        return None
+    def tokens(self, event: Event) -> int:
+        """Return the number of tokens that a task processed."""
+        return 0
 
     def rehearsable(self, state: S) -> bool:
         """Return True if `rehearse` can count the run's tasks within seconds."""
@@ -401,14 +293,30 @@ class View(Generic[S]):
         """Return the count of the run's tasks, or None if it cannot be told."""
         return None
 
-    def outlook(
-        self, state: S, rehearsal: object, under_way: Sequence[tuple[str, float]] = ()
-    ) -> Outlook:
+    def outlook(self, state: S, rehearsal: object, under_way: UnderWay = ()) -> Outlook:
         """Return the run's progress; by its units, unless the kind knows better.
 
         `under_way` has the tasks that devices work on now, each with the seconds since it began.
         """
         done, of = self.progress(state)
         if state.completed:
-            return Outlook(done, done, 1.0, 0.0, f"{self.unit}s")
-        return Outlook(done, of, done / of if of else None, None, f"{self.unit}s")
+            return Outlook(done, done, 1.0, 0.0, f"{self.kind.unit}s")
+        return Outlook(done, of, done / of if of else None, None, f"{self.kind.unit}s")
+
+
+class Curve:
+    """The values that a kind notes in the run list, one for each unit that is done."""
+
+    def __init__(self, view: View[Any], registry: Registry) -> None:
+        self._view, self._registry = view, registry
+        self._entry: Entry = dict(BLANK)
+
+    def take(self, rows: Iterable[Envelope]) -> None:
+        """Add the values of further rows, which are all of types that the registry knows."""
+        for _, event in self._registry.load_each(rows):
+            self._view.row(self._entry, event)
+
+    @property
+    def values(self) -> list[float | None]:
+        """The values so far, one for each unit that is done; None for a unit without a value."""
+        return json.loads(self._entry["curve"])

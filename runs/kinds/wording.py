@@ -1,7 +1,7 @@
 """Tasks and events of a run in words, for dashboard, terminal and messages. Pure.
 
 `names` maps a recipe id to the name that people read; a kind of run has words for what is its own
-(`Kind.summary_line`, `Kind.task_words`).
+(`View.summary_line`, `View.task_words`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Names = Mapping[str, str]
 
 def names(state: State) -> dict[str, str]:
     """Return recipe id → what people call the recipe."""
-    return kinds.of(state.kind).names(state)
+    return kinds.of(state.kind).view.names(state)
 
 
 def task(kind: str, key: str, names: Names | None = None) -> str:
     """Return a task's key in words; empty if there are none."""
-    words = kinds.of(kind).task_words(whole_key(key), names or {})
+    words = kinds.of(kind).view.task_words(whole_key(key), names or {})
     begin = key.removeprefix(whole_key(key)).rpartition("/")[2]
     return f"{words}, from piece {int(begin) + 1:,}" if words and begin else words
 
@@ -39,7 +39,7 @@ def next_step(kind: str, key: str, names: Names | None = None) -> str:
 def summary_line(kind: str, type_: str, data: Data, names: Names | None = None) -> str:
     """Return the telling part of an event on one line."""
     try:
-        text = kinds.of(kind).summary_line(type_, data, names or {})
+        text = kinds.of(kind).view.summary_line(type_, data, names or {})
         if text is not None:
             return text
         tell = _GISTS.get(type_)

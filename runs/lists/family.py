@@ -38,7 +38,7 @@ def of_registered(store: EventStore, model: str) -> list[Generation]:
     if row["run"] is None:
         return []
     state = load(store, row["run"], showing=True)
-    model_id = kinds.of(state.kind).made(state, row["digest"])
+    model_id = kinds.of(state.kind).models.recipe_id(state, row["digest"])
     return [] if model_id is None else family(store, row["run"], model_id)
 
 
@@ -63,7 +63,7 @@ def _family(
 ) -> list[Generation]:
     state = load(store, run, showing=True)
     kind = kinds.of(state.kind)
-    ancestors = finding.looked_up(lambda name: kind.ancestry(state, name), model)
+    ancestors = finding.looked_up(lambda name: kind.models.ancestry(state, name), model)
     result = [Generation(run, ancestors, digest)]
     for ancestor in ancestors:
         pair = maker(store, run, ancestor.given) if ancestor.given else None
@@ -150,7 +150,7 @@ def maker(store: EventStore, run: str, digest: str) -> tuple[str, str] | None:
     if name in (None, run):
         return None
     state = load(store, name, showing=True)
-    recipe_id = kinds.of(state.kind).made(state, digest)
+    recipe_id = kinds.of(state.kind).models.recipe_id(state, digest)
     return None if recipe_id is None else (name, recipe_id)
 
 

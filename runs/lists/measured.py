@@ -61,5 +61,5 @@ def of_digest(store: EventStore, digest: str, read: Read) -> ModelFigures:
 def of_state(state: State, digest: str) -> RunFigures:
     """Return one run's measurements of the model with these weights, and if the run made it."""
     kind = kinds.of(state.kind)
-    was_made = kind.made(state, digest) is not None
-    return RunFigures(state.run, state.kind, was_made, tuple(kind.measurements(state, digest)))
+    was_made = kind.models.recipe_id(state, digest) is not None
+    return RunFigures(state.run, state.kind, was_made, tuple(kind.models.measurements(state, digest)))

@@ -201,7 +201,7 @@ class Models:
                 break
         state.run = run
         try:
-            models = kind.models(state.registry.load(row), state)
+            models = kind.models.registered(state.registry.load(row), state)
             inputs = kind.inputs(state).values() if row.type == Started.type else ()
         except ValueError as error:
             raise PayloadError(row.position, row.type, str(error)) from error
@@ -224,11 +224,12 @@ class Models:
         kind, event = kinds.of(state.kind), state.registry.load(row)
         assert isinstance(event, Exported)
         models: list[Entry] = []
-        if state.completed is not None and kind.result(state) == event.digest:
+        result = kind.models.result(state)
+        if state.completed is not None and result is not None and result.digest == event.digest:
             state.submitted = state.submitted.model_copy(update={"output_dir": event.folder})
-            models = kind.models(state.completed, state)
+            models = kind.models.registered(state.completed, state)
         else:
-            models = kind.models(event, state)
+            models = kind.models.registered(event, state)
             condition = MODELS.c.id == id_of(event.digest)
             connection.execute(MODELS.update().where(condition).values(path=event.folder))
         self._add(connection, row, models, run)

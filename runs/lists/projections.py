@@ -44,7 +44,7 @@ from agent_forge.runs.errors import ConfigError, ForgeError
 from agent_forge.runs.history import repository
 from agent_forge.runs.history.repository import history
 from agent_forge.runs.kinds.kind import AnyKind
-from agent_forge.runs.lists.curve import BLANK
+from agent_forge.runs.kinds.view import BLANK
 from agent_forge.runs.panels.head import Entry
 from agent_forge.runs.record import events, lineage
 from agent_forge.runs.record.device_setting import AUTO
@@ -298,7 +298,7 @@ class Batch:
         entry |= {"owner": fork.owner, "parent": fork.parent, "device": fork.config.device}
         entry |= {"paused": False, "ended": None if entry["ended"] != "completed" else "completed"}
         entry["reason"] = None
-        kind.row(entry, fork)
+        kind.view.row(entry, fork)
 
     def _note(self, kind: AnyKind, run: str, event: Event) -> None:
         entry = self._runs[run]
@@ -328,7 +328,7 @@ class Batch:
                 entry |= {"ended": event.type, "reason": _cut(getattr(event, "reason", None))}
             case _:
                 pass
-        kind.row(entry, event)
+        kind.view.row(entry, event)
 
     def write(self, connection: Connection) -> None:
         """Write everything that was collected into the table."""

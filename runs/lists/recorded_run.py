@@ -15,6 +15,7 @@ from agent_forge.runs.errors import NotFoundError, UnavailableError
 from agent_forge.runs.history import repository
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.state import State
+from agent_forge.runs.kinds.view import overview
 from agent_forge.runs.lists import finding, tables
 from agent_forge.runs.lists.family import Generation, family
 from agent_forge.runs.panels.head import Panels
@@ -74,7 +75,7 @@ class RecordedRun:
     @property
     def overview(self) -> Panels:
         """Head and panels, as the dashboard shows them."""
-        return kinds.of(self.state.kind).overview(self.state)
+        return overview(self.state)
 
     def panel(self, name: str) -> Panel:
         """Return a panel with all of its data. Raises NotFoundError."""
@@ -87,7 +88,7 @@ class RecordedRun:
 
     def report(self) -> dict[str, object]:
         """Return the report of a run that has completed, as plain data."""
-        return kinds.of(self.state.kind).report(self.state, self.rows)
+        return kinds.of(self.state.kind).view.report(self.state, self.rows)
 
     def frame(self, kind: str = "") -> pandas.DataFrame:
         """Return a table as a pandas DataFrame; without a name, the first that the kind of run has.
@@ -115,7 +116,7 @@ class RecordedRun:
             return Family(tuple(family(store, self.name, model)))
 
     def __repr__(self) -> str:
-        done, of = kinds.of(self.state.kind).progress(self.state)
+        done, of = kinds.of(self.state.kind).view.progress(self.state)
         unit = kinds.of(self.state.kind).unit
         share = f", {done} of {of} {unit}s" if of else ""
         return f"<Run {self.name!r}: {kinds.of(self.state.kind).title}, {self.status}{share}>"

@@ -55,7 +55,7 @@ def events(_state: State, rows: Sequence[Envelope]) -> Table:
 
 def tables(kind: str) -> Mapping[str, Callable[[State, Sequence[Envelope]], Table]]:
     """Return name → function(state, rows) of the tables of a kind of run."""
-    return {**kinds.of(kind).tables(), "events": events}
+    return {**kinds.of(kind).view.tables(), "events": events}
 
 
 def table(name: str, state: State, rows: Sequence[Envelope]) -> Table:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import Field
+from typing_extensions import override
 
 from agent_forge.events import Event, New
 from agent_forge.runs.event_types import Count, Digest, Part
@@ -118,6 +119,7 @@ class MakingState(State):
         done = (step for step in self.advanced.get(recipe.stem, ()) if step <= recipe.upto)
         return max(done, default=recipe.first)
 
+    @override
     def making_seconds(self, digest: str) -> float:
         """Return the recorded seconds that it took to make weights from their inputs; 0: not known."""
         for event in self.made.values():

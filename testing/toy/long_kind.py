@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from agent_forge.runs.panels.panels import Axis, Lines, Panel, Series
-from testing.toy.toy_kind import Toy
+from testing.toy.toy_kind import Toy, ToyView
 from testing.toy.toy_state import ToyState
 
 #: The value of FORGE_KINDS that makes the kind known.
@@ -27,6 +28,14 @@ class LongState(ToyState):
     kind: ClassVar[str] = "long"
 
 
+class LongView(ToyView):
+    """What is shown of a run with long lines."""
+
+    def panels(self, state: ToyState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+        """Return a line of 100,000 points with one spike, and two arms of five seeds."""
+        return [long(), seeded()]
+
+
 class Long(Toy):
     """Counting, with panels that have nothing to do with it."""
 
@@ -34,10 +43,7 @@ class Long(Toy):
     title = "a run with long lines"
     line = "count, and show lines of 100,000 points and of several seeds"
     state = LongState
-
-    def panels(self, state: ToyState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
-        """Return a line of 100,000 points with one spike, and two arms of five seeds."""
-        return [long(), seeded()]
+    view = cached_property(LongView)
 
 
 def long() -> Lines:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from agent_forge.runs.panels.panels import Panel
 from testing.panels import EVERY
-from testing.toy.toy_kind import Toy
+from testing.toy.toy_kind import Toy, ToyView
 from testing.toy.toy_state import ToyState
 
 #: The value of FORGE_KINDS that makes the kind known.
@@ -25,6 +26,14 @@ class ShownState(ToyState):
     kind: ClassVar[str] = "shown"
 
 
+class ShownView(ToyView):
+    """What is shown of a run with every panel."""
+
+    def panels(self, state: ToyState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+        """Return one panel of every kind."""
+        return list(EVERY.values())
+
+
 class Shown(Toy):
     """Counting, with panels that have nothing to do with it."""
 
@@ -32,7 +41,4 @@ class Shown(Toy):
     title = "a run with every panel"
     line = "count, and show a panel of every kind"
     state = ShownState
-
-    def panels(self, state: ToyState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
-        """Return one panel of every kind."""
-        return list(EVERY.values())
+    view = cached_property(ShownView)

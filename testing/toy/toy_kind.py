@@ -15,6 +15,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,10 +23,13 @@ from agent_forge.events import Envelope, Event, failpoints
 from agent_forge.runs.errors import ConfigError, NotFoundError, SourceChangedError
 from agent_forge.runs.event_types import Figure, MadeModel
 from agent_forge.runs.kinds import default_panels
+from agent_forge.runs.kinds.controls import Forks
 from agent_forge.runs.kinds.decide import Decision, Start, Task
+from agent_forge.runs.kinds.files import Verification
 from agent_forge.runs.kinds.kind import Kind
-from agent_forge.runs.kinds.origin import Ancestor
-from agent_forge.runs.kinds.tracking import TrackedName
+from agent_forge.runs.kinds.origin import Ancestor, RunModels
+from agent_forge.runs.kinds.tracking import TrackedName, Tracking
+from agent_forge.runs.kinds.view import View
 from agent_forge.runs.lists.tables import Table
 from agent_forge.runs.panels.head import Fact, Head, Result, listed
 from agent_forge.runs.panels.panels import Axis, Column, Lines, Metric, Panel, Series, Units
@@ -103,66 +107,8 @@ def _arithmetic() -> str:
     return os.environ.get(OTHER_ARITHMETIC) or ARITHMETIC
 
 
-class Toy(Kind[ToyState]):
-    """Counting."""
-
-    name = "toy"
-    title = "a toy run"
-    curve_of = "total"
-    line = "count, to test what every kind of run shares"
-    config = ToyConfig
-    submitted = Submitted
-    forked = Forked
-    state = ToyState
-    answers: ClassVar[Mapping[type[Event], type]] = {Started: Start, Counted: CountTask}
-    listed = frozenset({StepCompleted.type})
-    figures_of: ClassVar[Mapping[str, str]] = {"total": "total: that of all steps"}
-    tracked_names = (
-        TrackedName("step", "count", "number of the step"),
-        TrackedName("total", "1", "total of the steps so far"),
-        TrackedName("run", "text", "name of the run", "result"),
-        TrackedName("total", "1", "total of all steps", "result"),
-    )
-
-    def due(self, state: ToyState) -> Decision:
-        """Return what there is to do after `started`."""
-        return due(state)
-
-    def validate_answer(self, state: ToyState, task: Task, event: Event) -> str | None:
-        """Return why the event does not answer the open task; None if it does."""
-        if isinstance(event, Counted):
-            if CountTask(event.step, event.slot) != task:
-                return "another slot was counted than the one that was asked for"
-            if event.digest != digest_of(event.value):
-                return "the digest is not that of the value"
-        return None
-
-    def wrong_result(self, state: ToyState) -> Iterator[str]:
-        """Yield what `completed` says that the steps contradict."""
-        done = state.completed
-        if (done.total, done.digest) != (state.total, digest_of(state.total)):
-            yield "the total is not that of the steps before"
-
-    # ---- forks ---------------------------------------------------------------------------------
-
-    def check_fork(self, state: ToyState, changes: Mapping[str, Any]) -> None:
-        """Raise ConfigError unless only `steps` changes, to no fewer than are done."""
-        super().check_fork(state, {k: v for k, v in changes.items() if k != "steps"})
-        if changes.get("steps", len(state.steps)) < len(state.steps):
-            raise ConfigError(f"{len(state.steps)} steps are done: give steps as many, or more.")
-
-    def place_of(self, rows: Sequence[Envelope], unit: int) -> int:
-        """Return the place before the event that closes a step. Raises ConfigError."""
-        return self.end_of(rows, unit) - 1
-
-    def end_of(self, rows: Sequence[Envelope], unit: int) -> int:
-        """Return the place right after a step was closed. Raises ConfigError."""
-        for place, row in enumerate(rows, start=1):
-            if self.unit_of(row) == unit:
-                return place
-        raise ConfigError(f"step {unit} is not closed.")
-
-    # ---- what is shown -------------------------------------------------------------------------
+class ToyView(View[ToyState]):
+    """What is shown of a toy run."""
 
     def names(self, state: ToyState) -> dict[str, str]:
         """Return the digest of each step's total → what people call it."""
@@ -207,7 +153,7 @@ class Toy(Kind[ToyState]):
         """Return the step that an event closes, or None."""
         return json.loads(row.data)["step"] if row.type == StepCompleted.type else None
 
-    def view(self, state: ToyState) -> dict[str, Any]:
+    def fields(self, state: ToyState) -> dict[str, Any]:
         """Return the totals."""
         return {"totals": [done.total for done in state.steps]}
 
@@ -219,7 +165,7 @@ class Toy(Kind[ToyState]):
             result = Result(name="total", model=digest_of(total), metric=TOTAL, value=total)
         arithmetic = state.started.arithmetic if state.started else "not pinned yet"
         facts = (Fact(name="arithmetic", value=arithmetic),)
-        return default_panels.head(self, state, result, facts)
+        return default_panels.head(self.kind, state, result, facts)
 
     def panels(self, state: ToyState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return totals by step, the steps as a table, and the tasks."""
@@ -239,14 +185,14 @@ class Toy(Kind[ToyState]):
                 name="steps",
                 title="Steps",
                 says=f"{len(steps)} steps of {state.submitted.config.width} tasks are closed.",
-                unit=self.unit,
+                unit=self.kind.unit,
                 columns=(
                     Column(name="step", type="integer"),
                     Column(name="total", type="integer", better="up"),
                 ),
                 rows=steps,
             ),
-            default_panels.tasks(self, state),
+            default_panels.tasks(self.kind, state),
         ]
 
     def part(self, state: ToyState, name: str, **asked: Any) -> dict[str, Any]:
@@ -267,25 +213,64 @@ class Toy(Kind[ToyState]):
         """Return the table of steps."""
         return {"steps": _steps}
 
-    def tracked(self, state: ToyState, after: int) -> list[tuple[int, dict[str, Any]]]:
+
+class ToyTracking(Tracking[ToyState]):
+    """What toy runs send to a tracker."""
+
+    further = (
+        TrackedName("step", "count", "number of the step"),
+        TrackedName("total", "1", "total of the steps so far"),
+        TrackedName("run", "text", "name of the run", "result"),
+        TrackedName("total", "1", "total of all steps", "result"),
+    )
+
+    def rows(self, state: ToyState, after: int) -> list[tuple[int, dict[str, Any]]]:
         """Return (step, row) for a tracker."""
         rows = ({"step": done.step, "total": done.total} for done in state.steps)
         return [(row["step"], row) for row in rows if row["step"] > after]
 
-    def tracked_result(self, state: ToyState) -> dict[str, Any] | None:
+    def result(self, state: ToyState) -> dict[str, Any] | None:
         """Return the total as a tracker's artifact."""
         told = {"run": state.run, "total": state.total}
         return {"metadata": told, "file": "total.json", "content": told}
 
-    # ---- results and work ----------------------------------------------------------------------
 
-    def result(self, state: ToyState) -> str | None:
-        """Return the digest of the newest total, or None."""
-        return digest_of(state.total) if state.steps else None
+class ToyForks(Forks[ToyState]):
+    """The rules of forks of toy runs."""
 
-    def result_id(self, state: ToyState) -> str | None:
-        """Return the same: a total is named by its digest."""
-        return self.result(state)
+    def check(self, state: ToyState, changes: Mapping[str, Any]) -> None:
+        """Raise ConfigError unless only `steps` changes, to no fewer than are done."""
+        super().check(state, {k: v for k, v in changes.items() if k != "steps"})
+        if changes.get("steps", len(state.steps)) < len(state.steps):
+            raise ConfigError(f"{len(state.steps)} steps are done: give steps as many, or more.")
+
+    def place_of(self, rows: Sequence[Envelope], unit: int) -> int:
+        """Return the place before the event that closes a step. Raises ConfigError."""
+        return self.end_of(rows, unit) - 1
+
+    def end_of(self, rows: Sequence[Envelope], unit: int) -> int:
+        """Return the place right after a step was closed. Raises ConfigError."""
+        for place, row in enumerate(rows, start=1):
+            if self.kind.view.unit_of(row) == unit:
+                return place
+        raise ConfigError(f"step {unit} is not closed.")
+
+
+class Totals(RunModels[ToyState]):
+    """The totals of a toy run, named by their digests."""
+
+    def result(self, state: ToyState) -> MadeModel | None:
+        """Return the newest total: it is named by its digest."""
+        if not state.steps:
+            return None
+        return MadeModel(recipe_id=digest_of(state.total), digest=digest_of(state.total))
+
+    def find(self, state: ToyState, name: str) -> str:
+        """Return the digest of a step's total that begins with `name`. Raises NotFoundError."""
+        found = [id_ for id_ in self.kind.view.names(state) if name and id_.startswith(name)]
+        if len(found) != 1:
+            raise NotFoundError(f"run {state.run} has no total {name!r}.")
+        return found[0]
 
     def ancestry(self, state: ToyState, name: str) -> list[Ancestor]:
         """Return the total that a name means (the newest without one) and those before it."""
@@ -299,38 +284,9 @@ class Toy(Kind[ToyState]):
                 break
         return found[::-1]
 
-    def roles(self, config: Any) -> Sequence[str]:
-        """Return the role of what a run gives."""
-        return ["total"]
 
-    def results(self, state: ToyState) -> dict[str, MadeModel]:
-        """Return the total, named by its digest."""
-        digest = digest_of(state.total)
-        return {"total": MadeModel(recipe_id=digest, digest=digest)}
-
-    def figures(self, state: ToyState) -> dict[str, Figure]:
-        """Return the total."""
-        return {"total": Figure(value=state.total)}
-
-    def find(self, state: ToyState, name: str) -> str:
-        """Return the digest of a step's total that begins with `name`. Raises NotFoundError."""
-        found = [id_ for id_ in self.names(state) if name and id_.startswith(name)]
-        if len(found) != 1:
-            raise NotFoundError(f"run {state.run} has no total {name!r}.")
-        return found[0]
-
-    def context(self, state: ToyState, cache: Any) -> ToyContext:
-        """Return the work on the run's tasks."""
-        return ToyContext(state)
-
-    def write_result(self, home: Home, state: ToyState, out: Path) -> dict[str, Any]:
-        """Write a folder with the total; return the report, with `folder`."""
-        out.mkdir(parents=True, exist_ok=True)
-        told = {**self.report(state, ()), "folder": str(out.absolute()), "chain_head": state.head}
-        (out / "total.json").write_text(json.dumps(told) + "\n", "utf-8")
-        return told
-
-    # ---- verification --------------------------------------------------------------------------
+class ToyVerification(Verification[ToyState]):
+    """How toy runs count again."""
 
     @property
     def remeasured(self) -> tuple[type[Event], ...]:
@@ -375,7 +331,7 @@ class Toy(Kind[ToyState]):
         file = folder / "total.json"
         return json.loads(file.read_text("utf-8")) if file.is_file() else None
 
-    def verify_folder(
+    def folder(
         self, home: Home, folder: Path, document: dict[str, Any], state: Any, known: bool
     ) -> Iterator[Any]:
         """Yield an error if the folder says another total than the run."""
@@ -386,6 +342,72 @@ class Toy(Kind[ToyState]):
         elif document["total"] != state.total:
             what = f"the folder says {document['total']}, the log {state.total}"
             yield Finding("error", "files", what)
+
+
+class Toy(Kind[ToyState]):
+    """Counting."""
+
+    name = "toy"
+    title = "a toy run"
+    curve_of = "total"
+    line = "count, to test what every kind of run shares"
+    config = ToyConfig
+    submitted = Submitted
+    forked = Forked
+    state = ToyState
+    answers: ClassVar[Mapping[type[Event], type]] = {Started: Start, Counted: CountTask}
+    listed = frozenset({StepCompleted.type})
+    figures_of: ClassVar[Mapping[str, str]] = {"total": "total: that of all steps"}
+    view = cached_property(ToyView)
+    tracking = cached_property(ToyTracking)
+    forks = cached_property(ToyForks)
+    models = cached_property(Totals)
+    verification = cached_property(ToyVerification)
+
+    def due(self, state: ToyState) -> Decision:
+        """Return what there is to do after `started`."""
+        return due(state)
+
+    def validate_answer(self, state: ToyState, task: Task, event: Event) -> str | None:
+        """Return why the event does not answer the open task; None if it does."""
+        if isinstance(event, Counted):
+            if CountTask(event.step, event.slot) != task:
+                return "another slot was counted than the one that was asked for"
+            if event.digest != digest_of(event.value):
+                return "the digest is not that of the value"
+        return None
+
+    def wrong_result(self, state: ToyState) -> Iterator[str]:
+        """Yield what `completed` says that the steps contradict."""
+        done = state.completed
+        if (done.total, done.digest) != (state.total, digest_of(state.total)):
+            yield "the total is not that of the steps before"
+
+    # ---- results and work ----------------------------------------------------------------------
+
+    def roles(self, config: Any) -> Sequence[str]:
+        """Return the role of what a run gives."""
+        return ["total"]
+
+    def results(self, state: ToyState) -> dict[str, MadeModel]:
+        """Return the total, named by its digest."""
+        digest = digest_of(state.total)
+        return {"total": MadeModel(recipe_id=digest, digest=digest)}
+
+    def figures(self, state: ToyState) -> dict[str, Figure]:
+        """Return the total."""
+        return {"total": Figure(value=state.total)}
+
+    def context(self, state: ToyState, cache: Any) -> ToyContext:
+        """Return the work on the run's tasks."""
+        return ToyContext(state)
+
+    def write_result(self, home: Home, state: ToyState, out: Path) -> dict[str, Any]:
+        """Write a folder with the total; return the report, with `folder`."""
+        out.mkdir(parents=True, exist_ok=True)
+        told = {**self.view.report(state, ()), "folder": str(out.absolute()), "chain_head": state.head}
+        (out / "total.json").write_text(json.dumps(told) + "\n", "utf-8")
+        return told
 
 
 def _steps(state: ToyState, _rows: Sequence[Envelope]) -> Table:

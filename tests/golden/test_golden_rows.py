@@ -9,7 +9,7 @@ import pytest
 
 from agent_forge.runs import kinds
 from agent_forge.runs.kinds.state import fold_into
-from agent_forge.runs.lists.curve import BLANK
+from agent_forge.runs.kinds.view import BLANK
 from agent_forge.runs.panels.head import listed
 from tests.golden.test_golden import rows_of
 
@@ -23,8 +23,8 @@ def test_the_result_in_the_list_is_the_one_in_the_head(path: Path) -> None:
     kind: Any = kinds.kind_of(rows[0].stream)
     entry, state = dict(BLANK), fold_into(kind.state(), rows)
     for _, event in kind.state.registry.load_each(rows):
-        kind.row(entry, event)
-    result = kind.head(state).result
+        kind.view.row(entry, event)
+    result = kind.view.head(state).result
     if result is None:
         assert entry["value"] is None
     elif state.completed or entry["value"] is not None:

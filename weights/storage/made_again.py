@@ -43,8 +43,8 @@ def _origin(home: Home, digest: str) -> Origin | None:
             return None
         state, rows = repository.opened(store, run, showing=True)
         kind = kinds.of(state.kind)
-        recipe_id = kind.made(state, digest)
-        return None if recipe_id is None else kind.origin(state, rows, recipe_id)
+        recipe_id = kind.models.recipe_id(state, digest)
+        return None if recipe_id is None else kind.models.origin(state, rows, recipe_id)
     finally:
         store.close()
 
@@ -57,8 +57,8 @@ def items(home: Home, cache: object, address: str) -> Path | None:
             kind = kinds.of(name)
             for first in store.streams(f"{name}/") if kind.gives_items else ():
                 state = repository.load(store, run_of(first.stream))
-                if state.started is not None and kind.items_address(state) == address:
-                    return kind.items_file(state, cache)
+                if state.started is not None and kind.storage.items_address(state) == address:
+                    return kind.storage.items_file(state, cache)
     finally:
         store.close()
     return None

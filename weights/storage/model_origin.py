@@ -107,7 +107,7 @@ def model(store: EventStore, run: str, name: str = "") -> Origin:
 def _origin(store: EventStore, state: Any, rows: Any, name: str) -> Origin:
     """Return a model's origin, described by the run's name; the registry's folder comes first."""
     kind = kinds.of(state.kind)
-    origin = finding.looked_up(lambda model: kind.origin(state, rows, model), name)
+    origin = finding.looked_up(lambda model: kind.models.origin(state, rows, model), name)
     run = origin.run or state.run
     origin = replace(origin, what=origin.what.replace(run, queries.name(store, run)))
     with suppress(NotFoundError):
@@ -127,7 +127,7 @@ def _registered(store: EventStore, text: str) -> Origin | None:
         return None
     if row["run"] is not None:
         state, rows = repository.opened(store, row["run"])
-        recipe_id = kinds.of(state.kind).made(state, row["digest"])
+        recipe_id = kinds.of(state.kind).models.recipe_id(state, row["digest"])
         if recipe_id is not None:
             return _origin(store, state, rows, recipe_id)
     path = str(row["path"] or "")
@@ -241,7 +241,7 @@ def settle(home: Home, request: dict[str, Any]) -> str:
         finally:
             store.close()
         kind = kinds.of(state.kind)
-        return kind.materialise(home, state, rows[-1].hash, request["recipe_id"], folders)
+        return kind.storage.materialise(home, state, rows[-1].hash, request["recipe_id"], folders)
     from agent_forge.weights.folders.checkpoint import holds
     from agent_forge.weights.folders.sources import make_again
 

@@ -92,7 +92,7 @@ def ask(
             leftovers.cancelled(store, home, before)
         return before
     before = RunCache(store, 1).get(full_name(store, run))
-    for event in kinds.of(before.kind).act(before, word, value, reason):
+    for event in kinds.of(before.kind).actions.act(before, word, value, reason):
         control(store, before.run, event, by, None if key is None else f"{key}/{event.type}")
     return before
 

@@ -35,8 +35,8 @@ from agent_forge.runs.history.children import cause, is_child
 from agent_forge.runs.history.repository import fold
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import Lookup, Plan, RunRequest
+from agent_forge.runs.kinds.children import AnyChildren
 from agent_forge.runs.kinds.decide import Delegate, Start, open_tasks
-from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.lists import finding, queries
 from agent_forge.runs.record.events import Imported, Resumed, Retried, Submitted
@@ -82,8 +82,7 @@ def submit(store: EventStore, cache: Artifacts, state: State, task: Delegate, co
     except UnavailableError:
         raise
     except ForgeError as error:
-        kind = kinds.of(state.kind)
-        _answer(store, state, task, kind.refused(state, task, visible(str(error))), context)
+        _answer(store, state, task, _rules(state).refused(state, task, visible(str(error))), context)
 
 
 def _planned(store: EventStore, cache: Artifacts, task: Delegate) -> Plan:
@@ -105,16 +104,16 @@ def _reused(
     store: EventStore, cache: Artifacts, state: State, task: Delegate, plan: Plan, context: Context
 ) -> bool:
     """Return True if an ended run that is equal to the child was recorded in the child's place."""
-    kind = kinds.of(state.kind)
-    if not kind.reuses(state):
+    rules = _rules(state)
+    if not rules.reuses(state):
         return False
     submission = commands_submit.event_of(plan, task.run, state.submitted.owner)
     for child, identity in equal(store, cache, submission, plan.kind):
-        if kind.unlike(state, task, child) is None and not exists(store, task):
+        if rules.unlike(state, task, child) is None and not exists(store, task):
             names = queries.name(store, child.run), queries.name(store, state.run)
             log.info("run %s takes the place of a phase of %s", *names)
             failpoints.hit("child-found")
-            answer = kind.returned(state, task, child).model_copy(update={"reused": identity})
+            answer = rules.returned(state, task, child).model_copy(update={"reused": identity})
             _answer(store, state, task, answer, context)
             return True
     return False
@@ -125,23 +124,30 @@ def settle(store: EventStore, state: State, task: Delegate, context: Context) ->
 
     `state` is up to date. Return False while the child has not ended and needs nothing.
     """
-    kind = kinds.of(state.kind)
+    rules = _rules(state)
     if not is_child(store, state, task.run):
         why = f"run {task.run} exists already, and is no part of this one"
-        _answer(store, state, task, kind.refused(state, task, why), context)
+        _answer(store, state, task, rules.refused(state, task, why), context)
         return True
     child = repository.load(store, task.run)
     if not child.ended:
         return _resumed(store, state, child)
-    if child.failed and not child.cancelled and _retried(store, kind, state, task, child):
+    if child.failed and not child.cancelled and _retried(store, rules, state, task, child):
         return True
-    _answer(store, state, task, kind.returned(state, task, child), context)
+    _answer(store, state, task, rules.returned(state, task, child), context)
     return True
 
 
-def _retried(store: EventStore, kind: Kind, state: State, task: Delegate, child: State) -> bool:
+def _rules(state: State) -> AnyChildren:
+    """Return the rules for the children of a run that has some."""
+    rules = kinds.of(state.kind).children
+    assert rules is not None
+    return rules
+
+
+def _retried(store: EventStore, rules: AnyChildren, state: State, task: Delegate, child: State) -> bool:
     """Retry a failed child once for each retry of its parent; return True if it was retried."""
-    key = kind.retries(state, task)
+    key = rules.retries(state, task)
     if key is None or any(row.key == key for row in store.iterate(child.stream)):
         return False
     _ask(store, state, child, New(Retried(reason=f"run {state.run} is tried again"), key))
@@ -200,7 +206,7 @@ def _data(store: EventStore, cache: Artifacts, data: Sequence[str]) -> list[str]
         run, colon, what = entry.partition(":")
         if colon and what == ITEMS and finding.whole_name(store, run) is not None:
             state = finding.load(store, run)
-            entry = str(kinds.of(state.kind).items_file(state, cache))
+            entry = str(kinds.of(state.kind).storage.items_file(state, cache))
         entries.append(entry)
     return entries
 

@@ -50,14 +50,14 @@ def plan(
     kind = kinds.kind_of(rows[-1].stream)
     assert kind
     if place is None:
-        place = kind.place_of(rows, generation or 0)
+        place = kind.forks.place_of(rows, generation or 0)
     past = rows[: at_place(rows, place)]
     _check_chain(past)
     state = fold(past)
     assert state.submitted
-    config = kind.changed(state.submitted.config, changes)
-    changes = kind.changes(state.submitted.config, config)
-    kind.check_fork(state, changes)
+    config = kind.settings.changed(state.submitted.config, changes)
+    changes = kind.settings.changes(state.submitted.config, config)
+    kind.forks.check(state, changes)
     return Branch(run, place, kind, state, past[-1], changes, config)
 
 
@@ -96,7 +96,7 @@ def fork(
         config=branch.config,
         output_dir=output_dir,
         reason=reason,
-        **kind.fork_fields(branch.config, branch.changes),
+        **kind.forks.fields(branch.config, branch.changes),
     )
     who = Context(actor=by or actor())
     done = store.append(stream(kind.name, run), 0, [New(event, f"{run}/forked")], who)

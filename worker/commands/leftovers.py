@@ -74,12 +74,12 @@ def unshare(store: EventStore, state: State, vault: Vault | None) -> None:
     A relative is a fork of the run, its parent, or another fork of the parent, if it is or may become
     active. Raises ForgeError, EventsError if a relative cannot be read.
     """
-    names = kinds.of(state.kind).stored(state)
+    names = kinds.of(state.kind).storage.stored(state)
     if vault is None or not names:
         return
     for run in _relatives(store, state.run):
         relative = repository.load(store, run)
-        names -= kinds.of(relative.kind).stored(relative)
+        names -= kinds.of(relative.kind).storage.stored(relative)
     shared_snapshots.clear(vault, names)
 
 

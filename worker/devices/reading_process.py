@@ -75,7 +75,7 @@ def draw_report(order: Order) -> dict[str, object]:
     """Return "file" → a report's picture, an SVG in base64; None if the kind draws none."""
     from agent_forge.runs import kinds
 
-    drawn = kinds.of(order["kind"]).picture(order["report"])
+    drawn = kinds.of(order["kind"]).view.picture(order["report"])
     return {"file": drawn and base64.b64encode(drawn).decode()}
 
 

@@ -45,7 +45,7 @@ def export(home: Home, model: str, out: Path) -> dict[str, object]:
         if origin is None or origin.run is None or origin.recipe_id is None:
             raise ConfigError(_no_adapter(f"{model} is no model of a run"))
         state: State = repository.load(store, origin.run)
-        line = kinds.of(state.kind).ancestry(state, origin.recipe_id)
+        line = kinds.of(state.kind).models.ancestry(state, origin.recipe_id)
     ranks, start = [], ""
     for recipe in (ancestor.recipe for ancestor in line):
         if recipe["kind"] == "train":

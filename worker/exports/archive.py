@@ -60,8 +60,9 @@ def export(
     streams = run_archive.streams(store, run, store.end())
     state, _ = opened(run_archive.ArchivedLog(streams), run)
     kind = kinds.of(state.kind)
-    blobs = kind.result_files(state, cache) if weights else []
-    notes = {"run": run, "result": kind.result(state), "written_by": CODE_VERSION}
+    blobs = kind.storage.result_files(state, cache) if weights else []
+    result = kind.models.result(state)
+    notes = {"run": run, "result": result and result.digest, "written_by": CODE_VERSION}
     schemas = run_archive.schemas(state.stream)
     try:
         archive.write(path, streams, schemas, notes, blobs)
@@ -99,7 +100,7 @@ def load(
         fresh = _each(content, store.fits)
         places = _folders(Path(folder), content.blobs)
         for place in places:
-            cache.adopt(place, kinds.of(states[0].kind).making_seconds(states[0], place.name))
+            cache.adopt(place, states[0].making_seconds(place.name))
         context = Context(actor=who)
         whole = {state.stream for state in states}
         for name, rows in content.streams.items():
@@ -213,8 +214,9 @@ def _children(path: Path, content: archive.Archive, run: str) -> list[tuple[str,
 def check_weights(path: Path, blobs: tuple[str, ...], folder: Path, state: State) -> None:
     """Raise ArchiveError if the archive's files are not weights of the run's models."""
     kind = kinds.of(state.kind)
-    models = kind.results(state).values() if blobs and state.completed else ()
-    digests = {kind.result(state), *(model.digest for model in models)} if blobs else set()
+    models = [*kind.results(state).values()] if blobs and state.completed else []
+    result = kind.models.result(state) if blobs else None
+    digests = {model.digest for model in (*models, *([result] if result else []))}
     for blob in blobs:
         at, _, name = blob.partition("/")
         if at not in digests or "/" in name or not name.endswith(".safetensors"):

@@ -57,7 +57,8 @@ def deliver(
         check_apart(out, inputs(plan_of(state.submitted, state.kind)))
         kind = kinds.of(state.kind)
         origin = model_origin.model(store, state.run, model) if model else None
-        if origin is None or origin.digest == kind.result(state):
+        result = kind.models.result(state)
+        if origin is None or (result is not None and origin.digest == result.digest):
             written = kind.write_result(home, state, out)
         else:
             written = _copied(home, origin, check_target(out))
@@ -79,9 +80,9 @@ def record(
     by: str | None = None,
 ) -> None:
     """Record an export: of the model in `written["exported"]`, or else of the run's result."""
-    kind = kinds.of(state.kind)
-    result = {"recipe_id": kind.result_id(state), "digest": kind.result(state)}
-    model = written.get("exported", result)
+    result = kinds.of(state.kind).models.result(state)
+    of_result = {"recipe_id": result and result.recipe_id, "digest": result and result.digest}
+    model = written.get("exported", of_result)
     folder = str(Path(written["folder"]).absolute())
     event = Exported(recipe_id=model["recipe_id"], folder=folder, digest=model["digest"], reason=reason)
     control(store, state.run, event, by)

@@ -147,7 +147,7 @@ class Sender:
         with _explained(state.run):
             if state.started is not None and not self._configured:
                 self._configure(state)
-            fresh = self._kind.tracked(state, self._newest)
+            fresh = self._kind.tracking.rows(state, self._newest)
             allowed = tracking.Allowed(self._kind, state, "row") if fresh else None
             for generation, row in fresh:
                 assert allowed
@@ -168,7 +168,7 @@ class Sender:
             if not self._configured and state.submitted is not None:
                 self._configure(state)
             self._summarise(state)
-            result = self._kind.tracked_result(state)
+            result = self._kind.tracking.result(state)
             if result is not None and state.completed is not None:
                 tracking.Allowed(self._kind, state, "result").check(result["metadata"])
                 self._run.log_artifact(_artifact(state, result, self._target.model))
@@ -179,20 +179,20 @@ class Sender:
         return UploadResult(
             run=state.run,
             status=state.status,
-            generations=self._kind.progress(state)[0],
+            generations=self._kind.view.progress(state)[0],
             new=self.new,
             place=place,
             offline=self.offline,
         )
 
     def _configure(self, state: State) -> None:
-        config = self._kind.tracked_config(state)
+        config = self._kind.tracking.config(state)
         tracking.Allowed(self._kind, state, "config").check(config)
         self._run.config.update(config, allow_val_change=True)
         self._configured = True
 
     def _summarise(self, state: State) -> None:
-        summary = self._kind.tracked_summary(state)
+        summary = self._kind.tracking.summary(state)
         tracking.Allowed(self._kind, state, "summary").check(summary)
         self._run.summary.update(summary)
 
@@ -314,8 +314,8 @@ def _check_model(state: State, model: Path | None) -> None:
         candidate = json.loads((model / MARK).read_text("utf-8"))["candidate"]
     except (OSError, ValueError, KeyError, TypeError):
         candidate = None
-    result = kinds.of(state.kind).result_id(state)
-    if candidate is None or candidate != result or state.completed is None:
+    result = kinds.of(state.kind).models.result(state)
+    if candidate is None or result is None or candidate != result.recipe_id or state.completed is None:
         raise ConfigError(
             f"{model} is not the folder of the champion of run {state.run}: write it with "
             f"`forge export {state.run} --out DIR`, or leave out --model."

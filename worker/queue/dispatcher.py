@@ -510,7 +510,7 @@ class Homes:
         """Store which device built which candidate: the event's actor is the worker."""
         for row in rows:
             kind = kinds.kind_of(row.stream)
-            built = kind.built(row) if kind else None
+            built = kind.storage.built(row) if kind else None
             if built is not None:
                 actor = row.actor.removeprefix("worker/")
                 self._homes.setdefault(run, {})[built] = actor
@@ -531,7 +531,7 @@ class Homes:
             return tasks[0]
 
         def distance(task: Task) -> int:
-            read = kind.needs(whole(task))
+            read = kind.storage.needs(whole(task))
             home = None if read is None else homes.get(read)
             return 1 if home is None else 0 if home == device else 2
 

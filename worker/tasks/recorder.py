@@ -115,7 +115,7 @@ class TaskExecutor:
             "candidate": getattr(event, "recipe_id", None),
             "position": done.rows[0].position if done else None,
             "append": time.monotonic() - began,
-            "tokens": kinds.of(state.kind).tokens(event),
+            "tokens": kinds.of(state.kind).view.tokens(event),
         }
         if isinstance(task, Start) and not (done and done.fresh):
             self._contexts.pop(state.run, None)  # the run goes on with another process's `started`
@@ -216,10 +216,12 @@ class TaskExecutor:
         recorded = state.registry.load(row)
         if isinstance(recorded, PartDone) and isinstance(event, PartDone) and recorded.end != event.end:
             return  # both began alike, and the paces of two devices differ
-        if kind.agrees(state, recorded, event):
+        if kind.verification.agrees(state, recorded, event):
             return
         differs = DivergenceDetected(
-            task=task.key, recorded=kind.fingerprint(recorded), found=kind.fingerprint(event)
+            task=task.key,
+            recorded=kind.verification.fingerprint(recorded),
+            found=kind.verification.fingerprint(event),
         )
         key = f"{state.run}/{task.key}/divergence/{uuid.uuid4().hex}"
         self._store.append(state.stream, None, [New(differs, key)], self._context)
@@ -231,7 +233,7 @@ class TaskExecutor:
         """
         kind = kinds.of(state.kind)
         if any(row.type in kind.listed for row in rows):
-            kind.keep(state, self._artifacts)
+            kind.storage.keep(state, self._artifacts)
         types = {row.type for row in rows}
         if types & {Cancelled.type, Failed.type}:
             leftovers.sweep(self._store, self._artifacts.folder)

@@ -39,10 +39,10 @@ def again(
         words_ = "the run has not started: there is nothing to make or to measure again"
         yield Finding("unchecked", "weights" if which else "fitness", words_)
         return
-    ids = None if which is None else kind.chosen(state, which)
+    ids = None if which is None else kind.verification.chosen(state, which)
     with from_nothing(cache) as empty:
         if ids is not None:
-            yield from kind.rebuild(state, empty, ids, say)
+            yield from kind.verification.rebuild(state, empty, ids, say)
         if tolerance is not None:
             # Models that were made again from nothing are measured as they came out.
             used, model_ids = (cache, None) if ids is None else (empty, ids)
@@ -63,7 +63,7 @@ def _measured(
     recorded = list(measurements(rows))
     chosen = [entry for entry in recorded if ids is None or about(entry[0]) in ids]
     try:
-        context, other = kind.reopened(state, cache)
+        context, other = kind.verification.reopened(state, cache)
     except UnreproducedError as error:
         yield Finding("error", "fitness", str(error))
         return
@@ -99,7 +99,9 @@ def _compared(
         what = f"{where}: measured again it is {result.type}, and {recorded.type} is recorded"
         yield Finding("error", "fitness", f"{what}.{why}")
         return
-    off = difference(kind.comparable(recorded, recorded), kind.comparable(result, recorded))
+    off = difference(
+        kind.verification.comparable(recorded, recorded), kind.verification.comparable(result, recorded)
+    )
     if off is None or off > tolerance:
         deviation = "has other items" if off is None else f"is off by {off:.2g} relative"
         what = f"{where}: measured again it {deviation} (tolerance {tolerance:g})"

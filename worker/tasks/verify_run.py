@@ -41,7 +41,7 @@ def report(
         from agent_forge.weights.storage.weight_cache import Artifacts
 
         state = result["state"]
-        result["findings"] += kinds.of(state.kind).cached(state, Artifacts.of(home))
+        result["findings"] += kinds.of(state.kind).verification.cached(state, Artifacts.of(home))
         result["checks"].append("artifacts")
     return result
 
@@ -64,7 +64,7 @@ def read(run: str, rows: list[Envelope], findings: list[Finding]) -> dict[str, A
 def _children(store: EventStore, result: dict[str, Any]) -> list[Finding]:
     """Return the findings about the runs that are tasks of a run; add "children" to the checks."""
     state = result["state"]
-    if state is None or not kinds.of(state.kind).delegates:
+    if state is None or kinds.of(state.kind).children is None:
         return []
     result["checks"].append("children")
     return list(children.check(store, state))
@@ -91,10 +91,10 @@ def again(home: Home, result: dict[str, Any], candidate: str) -> None:
     from agent_forge.worker.tasks import verify_again
 
     state = result["state"]
-    if state is None or kinds.of(state.kind).delegates:
+    if state is None or kinds.of(state.kind).children is not None:
         return
     if state.started is not None:
-        result["rebuilt"] = len(kinds.of(state.kind).chosen(state, candidate))
+        result["rebuilt"] = len(kinds.of(state.kind).verification.chosen(state, candidate))
     result["checks"].append("weights")
     cache = Artifacts.of(home)
     say = lambda text: None  # noqa: E731

@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from typing_extensions import override
+
 from agent_forge.evomerge.fitness import composite
 from agent_forge.evomerge.fitness.composite import Weighting
 from agent_forge.evomerge.recipes.recipe import PIPELINES, closure, label
@@ -20,25 +22,11 @@ from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.run.views.candidates import describe
 from agent_forge.evomerge.settings_table import settings
 from agent_forge.runs.kinds import tracking
-from agent_forge.runs.kinds.tracking import INSIDE, SETTING, STATUS, TEXT, Parts, TrackedName
+from agent_forge.runs.kinds.tracking import INSIDE, SETTING, STATUS, TEXT, Parts, TrackedName, Tracking
 from agent_forge.weights.storage.output_folder import MARK
 
 #: A value of a row or of the summary.
 Value = float | int | str | bool
-
-
-def rows(state: RunState, after: int = -1) -> list[tuple[int, dict[str, Value]]]:
-    """Return (generation, row) of every closed generation above `after`, in order."""
-    combos, generation_rows = _Combos(), []
-    ids_by_generation: dict[int, list[str]] = {}
-    for (generation, _), candidate in state.candidates.items():
-        ids_by_generation.setdefault(generation, []).append(candidate.recipe_id)
-    for generation in sorted(state.generations):
-        combos.add(state, generation, ids_by_generation.get(generation, []))
-        if generation > after:
-            row = _row(state, generation) | _domains(state, generation) | combos.told()
-            generation_rows.append((generation, _known(row)))
-    return generation_rows
 
 
 def _row(state: RunState, generation: int) -> dict[str, object]:
@@ -133,21 +121,6 @@ class _Combos:
         return figures
 
 
-def summary(state: RunState) -> dict[str, Value]:
-    """Return {name: value} of the last row, the champion and, at the end, the result (`final/…`).
-
-    The summary is computed here, because the tracker's own aggregates do not survive a resume.
-    """
-    last = max(state.generations, default=-1)
-    figures: dict[str, object] = {}
-    for _, row in rows(state, last - 1):
-        figures |= row
-    figures |= {"status": state.status, "champion": state.champion}
-    if state.ended:
-        figures |= {f"final/{name}": value for name, value in _final(state).items()}
-    return _known(figures)
-
-
 def _final(state: RunState) -> dict[str, object]:
     """Return {name: value} of the result, in the words of the source documents and of the report."""
     metrics = report.metrics(state)
@@ -183,30 +156,6 @@ def _chain_head(state: RunState) -> str:
     return state.completed.chain_head if state.completed else state.head
 
 
-def config(state: RunState) -> dict[str, Any]:
-    """Return {name: value} of settings, models and data, without paths, addresses or keys."""
-    assert state.submitted
-    settings: dict[str, object] = {
-        "run": state.run,
-        "owner": state.submitted.owner,
-        "forked_from": report.origin(state),
-        **state.submitted.config.flat(),
-        "models": [model.hub_id or model.name for model in state.submitted.sources],
-    }
-    if state.submitted.base is not None:
-        settings["base_model"] = state.submitted.base.hub_id or state.submitted.base.name
-    if state.started is not None:
-        every = (state.started.base, *state.started.sources)
-        settings |= {
-            "strategy_version": state.version_of(state.generation),
-            "digests": {model.name: model.digest for model in every},
-            "data_digest": state.started.data_digest,
-            "parameters": state.started.base.parameters,
-            "profile": state.started.profile.model_dump(mode="json"),
-        }
-    return {name: value for name, value in settings.items() if value is not None}
-
-
 def champion(state: RunState) -> dict[str, Any] | None:
     """Return the champion's record (dict) without its weights; None if there is no champion.
 
@@ -228,18 +177,6 @@ def champion(state: RunState) -> dict[str, Any] | None:
         "lineage": [f"{id_[:12]} {describe(state, id_, recipe)}" for id_, recipe in family.items()],
         "recipes": {id_: recipe.model_dump(mode="json") for id_, recipe in family.items()},
     }
-
-
-def artifact(state: RunState) -> dict[str, object] | None:
-    """Return a tracker's artifact {metadata, file, content} of the champion; None without one."""
-    record = champion(state)
-    if record is None:
-        return None
-    names = ("run", "candidate", "pipeline", "digest", "score", "chain_head", "lineage")
-    metadata = {name: record[name] for name in names} | {
-        "recipe": record["recipes"][record["candidate"]]
-    }
-    return {"metadata": metadata, "file": MARK, "content": record}
 
 
 def _mean(values: list[float]) -> float | None:
@@ -328,26 +265,95 @@ _RESULT = (
 )
 
 
-def names() -> list[TrackedName]:
-    """Return every name that a merging run sends."""
-    rows = [TrackedName(*row) for row in _ROWS]
-    summary = [TrackedName(*row, "summary") for row in _SUMMARY]
-    config = [TrackedName(*row, "config") for row in _CONFIG]
-    config += [
-        TrackedName(setting.name, SETTING, setting.description, "config") for setting in settings()
-    ]
-    result = [TrackedName(*row, "result") for row in _RESULT]
-    return [*rows, STATUS, *summary, *config, INSIDE, *result]
+class MergeTracking(Tracking[RunState]):
+    """What merging runs send to a tracker."""
 
+    @override
+    def names(self) -> list[TrackedName]:
+        """Return every name that a merging run sends."""
+        rows = [TrackedName(*row) for row in _ROWS]
+        summary = [TrackedName(*row, "summary") for row in _SUMMARY]
+        config = [TrackedName(*row, "config") for row in _CONFIG]
+        config += [
+            TrackedName(setting.name, SETTING, setting.description, "config") for setting in settings()
+        ]
+        result = [TrackedName(*row, "result") for row in _RESULT]
+        return [*rows, STATUS, *summary, *config, INSIDE, *result]
 
-def parts(state: RunState) -> Parts:
-    """Return {part in braces of `names`: the values that it has in a run}."""
-    started, champion = state.started, state.champion
-    pools = started.pools.values() if started else ()
-    recipe = state.recipes[champion].model_dump(mode="json") if champion else {}
-    return {
-        "domain": {domain for pool in pools for domain in pool},
-        "pipeline": [str(number) for number in range(len(PIPELINES))],
-        "model": [model.name for model in (started.base, *started.sources)] if started else (),
-        "field": list(tracking.names(recipe)),
-    }
+    @override
+    def parts(self, state: RunState) -> Parts:
+        """Return {part in braces of `names`: the values that it has in a run}."""
+        started, champion = state.started, state.champion
+        pools = started.pools.values() if started else ()
+        recipe = state.recipes[champion].model_dump(mode="json") if champion else {}
+        return {
+            "domain": {domain for pool in pools for domain in pool},
+            "pipeline": [str(number) for number in range(len(PIPELINES))],
+            "model": [model.name for model in (started.base, *started.sources)] if started else (),
+            "field": list(tracking.names(recipe)),
+        }
+
+    @override
+    def config(self, state: RunState) -> dict[str, Any]:
+        """Return {name: value} of settings, models and data, without paths, addresses or keys."""
+        assert state.submitted
+        settings: dict[str, object] = {
+            "run": state.run,
+            "owner": state.submitted.owner,
+            "forked_from": report.origin(state),
+            **state.submitted.config.flat(),
+            "models": [model.hub_id or model.name for model in state.submitted.sources],
+        }
+        if state.submitted.base is not None:
+            settings["base_model"] = state.submitted.base.hub_id or state.submitted.base.name
+        if state.started is not None:
+            every = (state.started.base, *state.started.sources)
+            settings |= {
+                "strategy_version": state.version_of(state.generation),
+                "digests": {model.name: model.digest for model in every},
+                "data_digest": state.started.data_digest,
+                "parameters": state.started.base.parameters,
+                "profile": state.started.profile.model_dump(mode="json"),
+            }
+        return {name: value for name, value in settings.items() if value is not None}
+
+    @override
+    def rows(self, state: RunState, after: int = -1) -> list[tuple[int, dict[str, Value]]]:
+        """Return (generation, row) of every closed generation above `after`, in order."""
+        combos, generation_rows = _Combos(), []
+        ids_by_generation: dict[int, list[str]] = {}
+        for (generation, _), candidate in state.candidates.items():
+            ids_by_generation.setdefault(generation, []).append(candidate.recipe_id)
+        for generation in sorted(state.generations):
+            combos.add(state, generation, ids_by_generation.get(generation, []))
+            if generation > after:
+                row = _row(state, generation) | _domains(state, generation) | combos.told()
+                generation_rows.append((generation, _known(row)))
+        return generation_rows
+
+    @override
+    def summary(self, state: RunState) -> dict[str, Value]:
+        """Return {name: value} of the last row, the champion and, at the end, the result (`final/…`).
+
+        The summary is computed here, because the tracker's own aggregates do not survive a resume.
+        """
+        last = max(state.generations, default=-1)
+        figures: dict[str, object] = {}
+        for _, row in self.rows(state, last - 1):
+            figures |= row
+        figures |= {"status": state.status, "champion": state.champion}
+        if state.ended:
+            figures |= {f"final/{name}": value for name, value in _final(state).items()}
+        return _known(figures)
+
+    @override
+    def result(self, state: RunState) -> dict[str, object] | None:
+        """Return a tracker's artifact {metadata, file, content} of the champion; None without one."""
+        record = champion(state)
+        if record is None:
+            return None
+        names = ("run", "candidate", "pipeline", "digest", "score", "chain_head", "lineage")
+        metadata = {name: record[name] for name in names} | {
+            "recipe": record["recipes"][record["candidate"]]
+        }
+        return {"metadata": metadata, "file": MARK, "content": record}

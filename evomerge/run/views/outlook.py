@@ -20,14 +20,12 @@ from agent_forge.evomerge.run.state import RunState
 from agent_forge.evomerge.run.views.dry_run import Tally
 from agent_forge.runs.errors import ForgeError, NotFoundError
 from agent_forge.runs.history.repository import end_of_append
-from agent_forge.runs.kinds.view import Outlook
+from agent_forge.runs.kinds.view import Outlook, UnderWay
 
 SLICES: tuple[Slice, ...] = ("search", "selection", "test")
 
 
-def outlook(
-    state: RunState, tally: Tally | None, under_way: Sequence[tuple[str, float]] = ()
-) -> Outlook:
+def outlook(state: RunState, tally: Tally | None, under_way: UnderWay = ()) -> Outlook:
     """Return the run's `Outlook`: tasks done, all tasks, share done, seconds left.
 
     `tally`: the run's rehearsal. `under_way`: tasks that devices work on, with seconds since the start.

@@ -10,19 +10,16 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from agent_forge.evaluation.kept_items import check_unchanged
-from agent_forge.events import Event
 from agent_forge.evomerge.merging.builder import Weights
 from agent_forge.evomerge.merging.plan import reads
 from agent_forge.evomerge.merging.sketch import sketch
 from agent_forge.evomerge.recipes.recipe import Recipe
-from agent_forge.evomerge.run.events import Evaluated
 from agent_forge.evomerge.run.state import RunState
-from agent_forge.evomerge.run.views.candidates import find, place
+from agent_forge.evomerge.run.views.candidates import place
 from agent_forge.evomerge.tasks.context import TOGETHER, MergeContext
 from agent_forge.evomerge.tasks.execute import Context
 from agent_forge.runs.errors import DataError, ForgeError, SourceChangedError
 from agent_forge.runs.history.audit import Finding
-from agent_forge.runs.record.events import without_volatile
 from agent_forge.runs.system import bounded_files
 from agent_forge.weights.folders.checkpoint import digest
 from agent_forge.weights.storage.weight_cache import Artifacts
@@ -32,16 +29,6 @@ from agent_forge.weights.threads import set_threads
 RECIPE_FILE = "evomerge_recipe.json"
 
 Say = Callable[[str], None]
-
-
-def chosen(state: RunState, which: str) -> list[str]:
-    """Return the recipe ids that are meant by "all", "champion" or the beginning of an id.
-
-    "all" means the base, the sources, and every built candidate, in order of history.
-    """
-    if which == "all":
-        return list(state.built)
-    return [find(state, which)]
 
 
 def rebuild(
@@ -78,23 +65,6 @@ def reopened(state: RunState, cache: Artifacts) -> tuple[Context, list[str]]:
     context.check_sources()
     check_unchanged(context.items, state.started.data_digest)
     return context, context.other_profile()
-
-
-def comparable(event: Event, recorded: Event) -> dict[str, object]:
-    """Return {field: value} of an answer that must come out again; of a score, what was measured.
-
-    Bytes and bits per byte are left out if the recorded answer has none: runs of an older schema did
-    not record them.
-    """
-    data = without_volatile(event)
-    if not isinstance(event, Evaluated):
-        return data
-    assert isinstance(recorded, Evaluated)
-    outcomes, components = data["outcomes"], data["components"]
-    if not any(domain.bytes for domain in recorded.outcomes.values()):
-        outcomes = {domain: {**items, "bytes": []} for domain, items in outcomes.items()}
-        components = components and {**components, "bits_per_byte": None}
-    return {"outcomes": outcomes, "components": components}
 
 
 def _groups(bench: MergeContext, recipe_ids: Sequence[str]) -> Iterator[list[str]]:

@@ -15,8 +15,8 @@ from agent_forge.events import Envelope
 from agent_forge.events.store import CODE_VERSION
 from agent_forge.evomerge.merging.builder import Weights
 from agent_forge.evomerge.reports import report
-from agent_forge.evomerge.run.origins import given_sources
 from agent_forge.evomerge.run.state import RunState, fold
+from agent_forge.evomerge.run.views.candidates import given_sources
 from agent_forge.evomerge.tasks.results import champion, champion_folder
 from agent_forge.runs.errors import ForgeError, SourceError
 from agent_forge.runs.event_types import ModelReference, SourceRecord

@@ -163,7 +163,7 @@ def test_what_phases_cost_is_tried_on_stand_ins_before_their_models_exist(tmp_pa
         amounts = (cost.forecast.seconds, cost.forecast.memory)
         assert all(one.value and one.value > 0 for one in amounts), cost
     training, _, measured = (cost.forecast for cost in found)
-    size = kinds.of("cognate").parse(pipeline_runs.PHASES[0]["settings"]).size
+    size = kinds.of("cognate").settings.parse(pipeline_runs.PHASES[0]["settings"]).size
     tokens = [size.base_tokens, *[size.specialist_tokens] * 3]
     steps = sum(recipes.steps(size, size.context, count) for count in tokens)
     assert f"and it has {steps:,};" in training.seconds.how

@@ -16,6 +16,7 @@ import pytest
 
 from agent_forge.evomerge.reports.outputs import wandb_rows
 from agent_forge.evomerge.run.state import RunState
+from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, ConflictError, UnavailableError
 from agent_forge.runs.home import Home
 from agent_forge.runs.system import packages
@@ -26,6 +27,9 @@ from testing.services.wandb_server import Wandb
 from testing.waiting import PATIENCE, wait_until
 from testing.worlds import fake_runs
 from testing.worlds.runs import REPOSITORY, state
+
+#: What merging runs send to a tracker.
+TRACKING = kinds.of("evomerge").tracking
 
 #: Nothing of these may ever be written or sent.
 SECRETS = {
@@ -102,7 +106,7 @@ def offline(env: dict[str, str], *words: str) -> tuple[dict[str, Any], wandb_fil
 
 def history(found: RunState) -> list[tuple[int, dict[str, Any]]]:
     """The rows that W&B should have of a run."""
-    return [(step, dict(row)) for step, row in wandb_rows.rows(found)]
+    return [(step, dict(row)) for step, row in TRACKING.rows(found)]
 
 
 @pytest.fixture(scope="module")
@@ -121,8 +125,8 @@ def test_every_key_and_value_of_the_file_is_the_logs(sent: Any) -> None:
     _, told, found = sent
     written = wandb_files.read(Path(told["place"]))
     assert written.history == history(found)
-    assert written.summary == wandb_rows.summary(found)
-    assert written.config == wandb_rows.config(found)
+    assert written.summary == TRACKING.summary(found)
+    assert written.config == TRACKING.config(found)
     assert (written.run_id, written.group) == ("whole", "whole")
     assert (written.project, written.entity) == ("merges", "team")
     assert written.metrics["*"] == "generation"
@@ -196,7 +200,7 @@ def test_a_resumed_run_gets_only_what_is_new(home: Home, env: dict[str, str], se
     own = [{k: v for k, v in line.items() if not k.startswith("_")} for line in kept.history]
     assert list(enumerate(own)) == history(found)
     summary = {k: v for k, v in kept.summary.items() if not k.startswith("_")}
-    assert summary == wandb_rows.summary(found)
+    assert summary == TRACKING.summary(found)
     assert (kept.group, kept.exit_code) == ("half", 0)
     assert [len(versions) for versions in server.artifacts.values()] == [1]
 
@@ -216,7 +220,7 @@ def test_offline_files_of_one_run_add_up_to_it(home: Home, env: dict[str, str], 
         fake_runs.finish(store, "half")
     third, late = offline(env, "half")
     assert [step for step, _ in late.history] == [2, 3, 4, 5]
-    assert late.summary == wandb_rows.summary(state(home, "half"))
+    assert late.summary == TRACKING.summary(state(home, "half"))
     upload(env, server, third["place"])
     assert [line["generation"] for line in server.runs["half"].history] == list(range(6))
     assert Path(second["place"]).exists()

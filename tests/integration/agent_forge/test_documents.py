@@ -192,7 +192,7 @@ def test_a_session_s_progress_is_that_of_the_example(home: Home, toys: Toys) -> 
 def test_settings_of_a_file_are_taken_or_left_out_with_the_reason(example: dict[str, Any]) -> None:
     given = json.loads(example["text"])
     models = given.pop("base_models", [])
-    own, warnings = kinds.of("evomerge").taken(given)
+    own, warnings = kinds.of("evomerge").settings.taken(given)
     evomerge_config.parse(own)
     left = example.get("left_out", [])
     assert sorted(warning.split()[1] for warning in warnings) == left
@@ -311,7 +311,7 @@ def test_settings_may_be_changed_and_unknown_ones_are_refused() -> None:
 
 @of_form("wandb")
 def test_names_at_a_tracker_are_sent(example: dict[str, Any]) -> None:
-    catalogue = kinds.of("evomerge").catalogue()
+    catalogue = kinds.of("evomerge").tracking.names()
     assert tracking.unlisted(catalogue, "summary", example["names"]) == []
     assert len(PIPELINES) == 8
 

@@ -74,8 +74,8 @@ def test_the_head_says_which_run_how_far_and_how_long() -> None:
 def test_how_far_it_is_and_the_time_left_are_said_below_it(width: int) -> None:
     """In the page's words, with a bar if there is room; and which scores are of which items."""
     made = world()
-    rehearsal = kinds.of("evomerge").rehearse(made.state)
-    seen = kinds.of("evomerge").outlook(made.state, rehearsal)
+    rehearsal = kinds.of("evomerge").view.rehearse(made.state)
+    seen = kinds.of("evomerge").view.outlook(made.state, rehearsal)
     assert seen.eta_s is not None
     lines = drawn(shown(made, rehearsal=rehearsal), width).splitlines()
     text = " ".join(" ".join(lines[1:3]).split())

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from agent_forge.cli.main import forge
-from agent_forge.evomerge.reports.outputs import wandb_rows
+from agent_forge.runs import kinds
 from agent_forge.runs.home import Home
 from agent_forge.worker.exports import wandb_follower
 from testing.models.toys import Toys
@@ -19,6 +19,9 @@ from testing.waiting import PATIENCE
 from testing.worlds import runs
 from testing.worlds.runs import REPOSITORY
 from tests.integration.cli.test_forge import fails
+
+#: What merging runs send to a tracker.
+TRACKING = kinds.of("evomerge").tracking
 
 RAISES = "def __getattr__(name):\n    raise RuntimeError('the tracker is on fire')\n"
 HANGS = "import time\nwhile True:\n    time.sleep(1)\n"
@@ -67,9 +70,9 @@ def test_a_run_that_is_followed_is_in_the_file_with_its_end(
     found = runs.state(Home(tmp_path / "home"), run)
     (folder,) = (tmp_path / "home" / "wandb").glob(f"offline-run-*-{run}")
     written = wandb_files.read(folder)
-    assert written.history == wandb_rows.rows(found)
+    assert written.history == TRACKING.rows(found)
     assert [step for step, _ in written.history] == [0]
-    assert written.summary == wandb_rows.summary(found)
+    assert written.summary == TRACKING.summary(found)
     assert written.summary["final/test_fitness"] == json.loads(result.stdout)["test"]["score"]
 
 

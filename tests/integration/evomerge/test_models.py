@@ -11,7 +11,8 @@ from agent_forge.events import EventStore
 from agent_forge.events.databases.sqlite import open_store
 from agent_forge.events.projection import rebuild
 from agent_forge.evomerge.kind import EvoMerge
-from agent_forge.evomerge.run import events, origins
+from agent_forge.evomerge.run import events
+from agent_forge.evomerge.run.views import candidates
 from agent_forge.runs.errors import ConfigError, ConflictError, NotFoundError, SourceError
 from agent_forge.runs.history import repository
 from agent_forge.runs.history.repository import load
@@ -88,9 +89,9 @@ def test_the_folder_of_an_export_is_that_of_the_model_by_every_name(
     state, rows = repository.opened(store, RUN)
     state.built[state.baselines["mean"]] = state.built[state.champion]
     for name in ("mean", "champion"):
-        assert origins.origin(state, rows, name).folders == ("/second", "/first")
+        assert candidates.origin(state, rows, name).folders == ("/second", "/first")
     state.submitted = state.submitted.model_copy(update={"output_dir": "/asked"})
-    (entry,) = EvoMerge().models(state.completed, state)
+    (entry,) = EvoMerge().models.registered(state.completed, state)
     assert (entry["digest"], entry["path"]) == (state.completed.digest, "/asked")
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from agent_forge.runs import kinds
 from agent_forge.runs.history import repository
+from agent_forge.runs.kinds.view import overview
 from agent_forge.runs.panels.panels import Panel
 from agent_forge.runs.panels.tables import table
 from testing.worlds.finished_run import FinishedRun
@@ -28,8 +29,8 @@ def test_panels_of_a_finished_run_have_the_figures_of_report_and_page(
     home, state = finished_run(generations=1)
     kind = kinds.of("evomerge")
     with closing(home.open_store()) as store:
-        report = kind.report(state, list(repository.history(store, "r")))
-    page, seen = kind.view(state), kind.overview(state)
+        report = kind.view.report(state, list(repository.history(store, "r")))
+    page, seen = kind.view.fields(state), overview(state)
     panels = {panel.name: panel for panel in seen.panels}
     ours, *rivals = rows_of(panels["rivals"])
     assert ours["value"] == report["test"]["score"] == page["headline"]["score"]

@@ -81,7 +81,7 @@ def assert_like_the_fold(store: EventStore, run: str, state: RunState) -> None:
     assert (entry["version"], entry["head"]) == (state.version, state.head)
     assert entry["done"] == max(state.generations, default=None)
     assert entry["result"] == state.champion
-    result = kinds.of("evomerge").head(state).result
+    result = kinds.of("evomerge").view.head(state).result
     assert entry["value"] == (result.value if result else None)
     if result:
         assert listed(result.metric, result.value, result.on).items() <= entry.items()

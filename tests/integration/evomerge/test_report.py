@@ -218,7 +218,7 @@ def test_the_report_says_who_asked_when_and_how_to_ask_again(finished: World) ->
     line = next(line for line in text.splitlines() if line.startswith("    forge evo "))
     words = shlex.split(line)[2:]
     parsed = evo_command.make_context("evo", words).params
-    config = kinds.of("evomerge").parse(dict(map(setting, parsed["settings"])))
+    config = kinds.of("evomerge").settings.parse(dict(map(setting, parsed["settings"])))
     assert config == finished.state.submitted.config
     assert parsed["base_models"].split(",") == [s.path for s in finished.state.submitted.sources]
 

@@ -16,9 +16,13 @@ from agent_forge.evomerge.reports.outputs import wandb_rows
 from agent_forge.evomerge.run import events
 from agent_forge.evomerge.run.state import fold
 from agent_forge.evomerge.run.views.candidates import find
+from agent_forge.runs import kinds
 from agent_forge.worker.exports import wandb
 from testing.worlds.fake_world import BASE, RUN, SOURCES, World, quality, small
 from tests.golden.test_golden import LOGS, rows_of
+
+#: What merging runs send to a tracker.
+TRACKING = kinds.of("evomerge").tracking
 
 
 def whole(**settings: object) -> World:
@@ -36,7 +40,7 @@ def data(rows: list[Envelope], kind: str) -> list[dict[str, Any]]:
 def test_a_generations_row_is_what_its_events_say() -> None:
     """Compared with the JSON of the rows, not with the fold that the rows were made by."""
     rows = whole().rows
-    told = dict(wandb_rows.rows(fold(rows)))
+    told = dict(TRACKING.rows(fold(rows)))
     closed = data(rows, "generation_completed")
     assert sorted(told) == [event["generation"] for event in closed] == [0, 1, 2]
     diversities = {e["generation"]: e["diversity"] for e in data(rows, "diversity_measured")}
@@ -64,7 +68,7 @@ def test_a_domains_score_is_the_one_that_fitness_has() -> None:
     world.run()
     rows = world.rows
     measured = [e for e in data(rows, "evaluated") if e["generation"] is not None and e["fitness"]]
-    state, told = fold(rows), dict(wandb_rows.rows(fold(rows)))
+    state, told = fold(rows), dict(TRACKING.rows(fold(rows)))
     assert any(event["scored"] for event in measured), "none was ended early"
     found: dict[tuple[int, str], list[float]] = {}
     for event in measured:
@@ -82,7 +86,7 @@ def test_a_domains_score_is_the_one_that_fitness_has() -> None:
 def test_combos_add_up_to_what_the_report_counts() -> None:
     """The last row has every candidate of the run; scores are means over whatever was measured."""
     state = whole(seed=5).state
-    rows = [row for _, row in wandb_rows.rows(state)]
+    rows = [row for _, row in TRACKING.rows(state)]
     usage = [{n: row[f"combo/{n}/usage"] for n in range(8)} for row in rows]
     assert usage[-1] == report.usage(state)
     assert [sum(counts.values()) for counts in usage] == [4, 8, 12]
@@ -103,7 +107,7 @@ def test_combos_add_up_to_what_the_report_counts() -> None:
 
 def test_a_search_without_pipelines_has_no_combos() -> None:
     """Eight flat lines at zero would say something that is not so."""
-    rows = wandb_rows.rows(whole(strategy="cma-es", population_size=6).state)
+    rows = TRACKING.rows(whole(strategy="cma-es", population_size=6).state)
     assert rows
     assert not [key for _, row in rows for key in row if key.startswith("combo/")]
 
@@ -113,13 +117,13 @@ def test_a_search_without_pipelines_has_no_combos() -> None:
 def test_a_row_depends_on_nothing_that_came_later(path) -> None:
     """So a run that is followed and one that is sent years later give the same, in every schema."""
     rows = rows_of(path)
-    every, seen = wandb_rows.rows(fold(rows)), 0
+    every, seen = TRACKING.rows(fold(rows)), 0
     for upto in (end for end in range(1, len(rows) + 1) if _between_appends(rows, end)):
-        some = wandb_rows.rows(fold(rows[:upto]))
+        some = TRACKING.rows(fold(rows[:upto]))
         assert some == every[: len(some)]
         seen = max(seen, len(some))
     assert seen == len(every)
-    assert wandb_rows.rows(fold(rows), after=0) == every[1:]
+    assert TRACKING.rows(fold(rows), after=0) == every[1:]
 
 
 def _between_appends(rows: list[Envelope], end: int) -> bool:
@@ -135,12 +139,12 @@ def test_what_is_missing_is_left_out() -> None:
     broken = sorted(first)[0]
     world = World(small(), quality=lambda id_: None if id_ == broken else 2.0)
     world.run()
-    row = dict(wandb_rows.rows(world.state))[0]
+    row = dict(TRACKING.rows(world.state))[0]
     scores = [s for s in world.state.generations[0].scores if s is not None]
     assert len(scores) == 3
     assert row["avg_fitness"] == pytest.approx(math.fsum(scores) / 3)
-    values = [v for _, r in wandb_rows.rows(world.state) for v in r.values()]
-    values += wandb_rows.summary(world.state).values()
+    values = [v for _, r in TRACKING.rows(world.state) for v in r.values()]
+    values += TRACKING.summary(world.state).values()
     assert None not in values
     assert all(math.isfinite(v) for v in values if isinstance(v, float))
 
@@ -148,12 +152,12 @@ def test_what_is_missing_is_left_out() -> None:
 def test_the_summary_has_the_result_once_there_is_one() -> None:
     world = World(small())
     world.run_until(lambda state: len(state.generations) == 2)
-    before = wandb_rows.summary(world.state)
+    before = TRACKING.summary(world.state)
     assert before["generation"] == 1
     assert before["status"] == "running"
     assert not [key for key in before if key.startswith("final/")]
     world.run()
-    after = wandb_rows.summary(world.state)
+    after = TRACKING.summary(world.state)
     (done,) = data(world.rows, "completed")
     assert after["final/test_fitness"] == done["test"]["scalar"]
     assert after["final/generations"] == done["generations"]
@@ -167,15 +171,15 @@ def test_the_summary_has_the_result_once_there_is_one() -> None:
 def test_an_export_after_the_end_changes_nothing() -> None:
     """It is an event of the run; its result, and what was sent of it, stay what they are."""
     world = whole()
-    before = wandb_rows.summary(world.state), wandb_rows.champion(world.state)
+    before = TRACKING.summary(world.state), wandb_rows.champion(world.state)
     event = events.Exported(recipe_id="a" * 64, folder="/srv/champion", digest="b" * 64)
     world.append([New(event, f"{RUN}/exported/1")])
-    assert (wandb_rows.summary(world.state), wandb_rows.champion(world.state)) == before
+    assert (TRACKING.summary(world.state), wandb_rows.champion(world.state)) == before
 
 
 def test_a_run_that_failed_says_why() -> None:
     path = next(p for p in LOGS if p.stem == "schema-1-3")
-    told = wandb_rows.summary(fold(rows_of(path)))
+    told = TRACKING.summary(fold(rows_of(path)))
     assert told["status"] == "failed"
     assert "ValueError: broken" in str(told["final/reason"])
 
@@ -183,7 +187,7 @@ def test_a_run_that_failed_says_why() -> None:
 def test_the_config_names_models_and_data_without_paths() -> None:
     """Paths and addresses are nobody's business; digests say what it was."""
     state = whole().state
-    told = wandb_rows.config(state)
+    told = TRACKING.config(state)
     assert told["generations"] == 2
     assert told["models"] == ["a", "b", "c"]
     assert told["base_model"] == "base"

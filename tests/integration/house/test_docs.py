@@ -65,7 +65,7 @@ def test_every_name_at_wandb_is_on_its_page() -> None:
     for name in kinds.KINDS:
         kind, section = kinds.of(name), sections[name]
         assert section.strip().startswith(f"Phase {kind.phase}. ") == (kind.phase is not None)
-        for tracked in kind.catalogue():
+        for tracked in kind.tracking.names():
             whole = tracked.unit != SETTING
             row = f"| `{tracked.name}` | {tracked.unit} | " if whole else f"`{tracked.name}`"
             assert row in section, tracked

@@ -404,6 +404,6 @@ def test_commands_of_merging_runs_refuse_a_run_of_another_kind(
 def test_every_kind_knows_settings_that_were_asked_for(name: str) -> None:
     """A pipeline's verification asks this of each phase; it failed for a kind without domains."""
     kind, given = kinds.of(name), {"prompts": ("x",)} if name == "bake" else {}
-    config = kind.parse(given)
-    assert kind.asked_for(given, config)
-    assert not kind.asked_for({**given, "seed": 12345}, config)
+    config = kind.settings.parse(given)
+    assert kind.settings.fit(given, config)
+    assert not kind.settings.fit({**given, "seed": 12345}, config)

@@ -25,8 +25,8 @@ from agent_forge.runs import kinds
 from agent_forge.runs.errors import NotFoundError
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import RunRequest
+from agent_forge.runs.kinds.view import Curve, overview
 from agent_forge.runs.lists import queries
-from agent_forge.runs.lists.curve import Curve
 from agent_forge.worker.commands import accounts, submit
 from agent_forge.worker.exports import panel_picture
 from testing.panels import EVERY
@@ -229,12 +229,12 @@ def test_a_failed_task_and_the_reason_of_a_failure_are_shown(
     world = ToyWorld()
     world.step()
     world.fail("count/0/1")
-    seen = kinds.of("toy").overview(world.state)
+    seen = overview(world.state)
     tasks = next(panel for panel in seen.panels if panel.name == "tasks")
     assert [row[1:3] for row in tasks.rows] == [("open", 0), ("open", 1), ("open", 0)]  # pyright: ignore
     while not world.state.failed:
         world.fail("count/0/1") if world.state.failures["count/0/1"].attempt < 3 else world.step()
-    facts = {fact.name: fact.value for fact in kinds.of("toy").overview(world.state).head.facts}
+    facts = {fact.name: fact.value for fact in overview(world.state).head.facts}
     assert facts["tasks that failed"] == 1
     assert facts["reason"] == world.state.failed.reason
 

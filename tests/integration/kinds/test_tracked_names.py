@@ -41,11 +41,11 @@ def state_of(path: Path) -> Any:
 
 def sent(kind: Any, state: Any) -> dict[tracking.Place, Mapping[str, Any]]:
     """Place → all that is sent of a run; of rows that have a name in common the last one's value."""
-    result = kind.tracked_result(state) or {"metadata": {}}
+    result = kind.tracking.result(state) or {"metadata": {}}
     return {
-        "row": {name: value for _, row in kind.tracked(state, -1) for name, value in row.items()},
-        "summary": kind.tracked_summary(state),
-        "config": kind.tracked_config(state),
+        "row": {name: value for _, row in kind.tracking.rows(state, -1) for name, value in row.items()},
+        "summary": kind.tracking.summary(state),
+        "config": kind.tracking.config(state),
         "result": result["metadata"],
     }
 
@@ -74,7 +74,7 @@ def test_every_name_of_a_catalogue_is_sent_by_a_run(name: str) -> None:
             seen.setdefault(place, set()).update(tracking.names(values))
     missing = {
         one.name
-        for one in kind.catalogue()
+        for one in kind.tracking.names()
         if one.unit != tracking.SETTING and not any(map(one.fits, seen[one.place]))
     }
     assert missing == {unseen for whose, unseen in UNSEEN if whose == name}
@@ -82,7 +82,7 @@ def test_every_name_of_a_catalogue_is_sent_by_a_run(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(kinds.KINDS))
 def test_a_catalogue_has_a_unit_and_a_meaning_for_each_name_once(name: str) -> None:
-    listed = kinds.of(name).catalogue()
+    listed = kinds.of(name).tracking.names()
     assert all(one.unit and one.meaning for one in listed if one.unit != tracking.SETTING)
     places = [(one.place, one.name) for one in listed]
     assert len(places) == len(set(places))
@@ -132,7 +132,7 @@ def test_rows_ascend_and_a_run_that_is_followed_gives_the_same(path: Path) -> No
     """At every end of an append: what is told of a beginning of the log is a beginning of the whole."""
     rows = rows_of(path)
     kind = kinds.of(test_golden_kinds.kind_of(rows))
-    whole = kind.tracked(state_of(path), -1)
+    whole = kind.tracking.rows(state_of(path), -1)
     steps = [step for step, _ in whole]
     assert steps == sorted(set(steps))
     assert all(row[kind.unit] == step for step, row in whole)
@@ -142,7 +142,7 @@ def test_rows_ascend_and_a_run_that_is_followed_gives_the_same(path: Path) -> No
     for row, following in zip(rows, [*rows[1:], None], strict=True):
         fold_into(state, [row])
         if following is None or following.causation is None:
-            told += kind.tracked(state, told[-1][0] if told else -1)
+            told += kind.tracking.rows(state, told[-1][0] if told else -1)
     assert told == whole
 
 

@@ -100,14 +100,14 @@ def test_the_sender_refuses_a_row_with_another_name(
     """Before the row goes anywhere; the rows before it are sent."""
     state = log("student-1")
     kind = kinds.of("student")
-    (first, row), *_ = kind.tracked(state, -1)
+    (first, row), *_ = kind.tracking.rows(state, -1)
     sender = sending.Sender(state, "r", sending.Target(tmp_path))
     rows = [(first, row), (first + 1, {**row, "distilled/secret": 1.0})]
     monkeypatch.setattr(type(kind), "tracked", lambda self, state, after: rows)
     with pytest.raises(ConfigError, match=r"student may not send distilled/secret.*for a row"):
         sender.send(state)
     assert tracker.rows == [row]
-    assert tracker.noted == [kind.tracked_config(state)]
+    assert tracker.noted == [kind.tracking.config(state)]
 
 
 #: (place, the refused name, what has it). Of each place: a name of its own, a name that has the form
@@ -180,8 +180,8 @@ def test_a_pattern_fits_only_what_the_run_itself_has(
 def test_the_config_names_no_files(tracker: Tracker) -> None:
     """A pipeline's phases name models and data of its machine."""
     kind, state = kinds.of("pipeline"), log("pipeline-1")
-    assert not {"phases", "test"} & set(kind.tracked_config(state))
-    assert not {"phases", "test"} & {one.name for one in kind.catalogue()}
+    assert not {"phases", "test"} & set(kind.tracking.config(state))
+    assert not {"phases", "test"} & {one.name for one in kind.tracking.names()}
     inside = {"phases": [{"kind": "evomerge"}]}
     assert tracking.Allowed(kind, state, "config").unlisted(inside) == ["phases.kind"]
 

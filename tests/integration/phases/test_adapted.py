@@ -18,6 +18,7 @@ from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import RunRequest
+from agent_forge.runs.kinds.view import overview
 from agent_forge.studies.making.making import MakingState
 from agent_forge.weights.folders.checkpoint import open_checkpoint
 from agent_forge.weights.recipes import Train
@@ -78,11 +79,11 @@ def test_the_parameters_that_are_trained_are_counted_and_told(made, model: Path)
     ends = ("q_proj.weight", "down_proj.weight")
     sides = [sum(t.shape) for name, t in tensors.items() if name.endswith(ends)]
     assert state.started.trainable == 4 * sum(sides)
-    told = Bake().report(state, ())
+    told = Bake().view.report(state, ())
     assert told["trained"] == state.started.trainable < told["parameters"]
-    words = "\n".join(Bake().summary(state, ()))
+    words = "\n".join(Bake().view.summary(state, ()))
     assert f"Adapters of {told['trained']:,} parameters were trained" in words
-    shown = Bake().overview(state)
+    shown = overview(state)
     assert [one.value for one in shown.head.facts if one.name == "trained parameters"] == [
         told["trained"]
     ]
@@ -90,7 +91,7 @@ def test_the_parameters_that_are_trained_are_counted_and_told(made, model: Path)
     assert said.exit_code == 0, said.output
     whole, own = told["parameters"], state.started.trainable
     assert Bake().memory(state) == 8 * whole + 16 * own
-    places = Bake().ancestry(state, FULL)
+    places = Bake().models.ancestry(state, FULL)
     assert "bake@1 by adapters of rank 4" in places[0].words
 
 

@@ -24,6 +24,7 @@ from agent_forge.runs.errors import ConfigError, DataError, NotFoundError
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import Lookup, RunRequest
+from agent_forge.runs.kinds.view import overview
 from agent_forge.runs.lists import model_registry
 from agent_forge.studies.events import Observed
 from agent_forge.studies.making.making import MakingState
@@ -323,16 +324,19 @@ def test_a_run_of_several_bakes_is_shown_made_again_and_found_by_name(several) -
     home, state = several
     kind = Bake()
     # The given model, and three candidates of each of three bakes.
-    assert len(kind.chosen(state, "all")) == 10
+    assert len(kind.verification.chosen(state, "all")) == 10
     assert verified_again(home, state.run)[0] == []
-    shown = kind.overview(state)
+    shown = overview(state)
     assert "behaviour" in [panel.name for panel in shown.panels]
-    assert kind.progress(state) == (30, 30)
-    places = [one.place for one in kind.ancestry(state, "bake-2-full")]
+    assert kind.view.progress(state) == (30, 30)
+    places = [one.place for one in kind.models.ancestry(state, "bake-2-full")]
     assert places[0] in ("bake-2-full", "model")
     assert places[-2:] == ["parent", "given"]
     rows = [row for row in bake_runs.rows(home) if row.type == "observed"]
-    lines = [str(kind.summary_line(row.type, json.loads(row.data), kind.names(state))) for row in rows]
+    lines = [
+        str(kind.view.summary_line(row.type, json.loads(row.data), kind.view.names(state)))
+        for row in rows
+    ]
     assert any("replies that pass: unprompted/far/1" in line for line in lines)
     told = "\n".join(kind.lines(state))
     assert "bake 3, stopped early" in told
@@ -362,17 +366,17 @@ def test_models_are_found_by_name_and_tell_where_they_came_from(made) -> None:
     assert total == 1
     assert rows[0]["digest"] == state.completed.models["model"].digest
     best = state.completed.chosen
-    places = [one.place for one in Bake().ancestry(state, "strength-0.3")]
+    places = [one.place for one in Bake().models.ancestry(state, "strength-0.3")]
     names = {best: "model"}
     wanted = [names.get(name, name) for name in ("strength-0.3", "full", "parent")]
     assert places == [*wanted, "given"]
     with pytest.raises(NotFoundError, match=r"no model 'poetry'\. It has model, parent, full"):
-        Bake().origin(state, (), "poetry")
+        Bake().models.origin(state, (), "poetry")
 
 
 def test_its_panels_and_its_terminal_show_the_curve(made) -> None:
     home, state, out = made
-    shown = Bake().overview(state)
+    shown = overview(state)
     names = ["ratio", "drift", "divergences", "arms", "quality", "loss", "speed", "norm", "rate"]
     assert [panel.name for panel in shown.panels] == [*names, "models"]
     assert shown.head.result is not None
@@ -391,10 +395,10 @@ def test_its_panels_and_its_terminal_show_the_curve(made) -> None:
     assert "The ratio is" in said
     early = type(state)()
     early.submitted, early.run = state.submitted, state.run
-    assert Bake().overview(early).panels == ()
-    assert Bake().progress(state) == (10, 10)
+    assert overview(early).panels == ()
+    assert Bake().view.progress(state) == (10, 10)
     task = recipes.sample(state.submitted.config, state.started)
-    assert Bake().task_words(task.key, {}) == "sample replies under the prompts"
+    assert Bake().view.task_words(task.key, {}) == "sample replies under the prompts"
 
 
 def test_prompts_that_change_nothing_train_nothing(tmp_path: Path) -> None:
@@ -420,8 +424,8 @@ def test_prompts_that_change_nothing_train_nothing(tmp_path: Path) -> None:
     assert told["steps"] == 0
     made = open_checkpoint(tmp_path / "out" / "model")
     assert digest(made.tensors()) == state.made[as_float32(state.started).id].digest
-    assert Bake().progress(state) == (0, 0)
-    assert Bake().overview(state).head.result is None
+    assert Bake().view.progress(state) == (0, 0)
+    assert overview(state).head.result is None
     with CliRunner().isolation():
         kind_views.of("bake").announce(state, {}, state.run)
 
@@ -472,11 +476,11 @@ def test_everything_is_made_again_by_verify(made) -> None:
     assert found == []
     kind = Bake()
     assert len([line for line in said if "as recorded" in line]) >= 3
-    document = kind.document(out)
+    document = kind.verification.document(out)
     assert document is not None
-    assert list(kind.verify_folder(home, out, document, state, True)) == []
+    assert list(kind.verification.folder(home, out, document, state, True)) == []
     altered = {**document, "models": {"model": "0" * 64}}
-    assert len(list(kind.verify_folder(home, out, altered, state, True))) == 2
+    assert len(list(kind.verification.folder(home, out, altered, state, True))) == 2
 
 
 @pytest.mark.parametrize(
@@ -548,8 +552,8 @@ def test_contexts_of_its_own_stand_beside_built_in_text(toys: Toys, tmp_path: Pa
     alone = RunRequest("bake", {"prompts": ["x"]}, {"model": [str(toys.base)]})
     config = Bake().plan(alone, Lookup()).config
     assert config.contexts == ("code",)
-    assert Bake().asked_for({"prompts": ("x",)}, config)
-    assert not Bake().asked_for({"prompts": ("y",)}, config)
+    assert Bake().settings.fit({"prompts": ("x",)}, config)
+    assert not Bake().settings.fit({"prompts": ("y",)}, config)
 
 
 def test_its_settings_are_listed_and_it_can_be_asked_for_again(made, model: Path) -> None:
@@ -557,7 +561,7 @@ def test_its_settings_are_listed_and_it_can_be_asked_for_again(made, model: Path
     told = call(home.folder, "settings", "bake")
     assert told.exit_code == 0, told.output
     assert "prompts" in told.stdout
-    again = Bake().again(state.submitted)
+    again = Bake().requests.again(state.submitted)
     assert again.models["model"] == [str(model)]
     assert again.config["prompts"] == [PROMPT]
 

@@ -88,8 +88,8 @@ def test_the_run_is_verified_and_its_models_are_found(several) -> None:
     assert audit.audit(bake_runs.rows(home)) == []
     assert verified_again(home, state.run)[0] == []
     kind = Bake()
-    document = kind.document(out)
+    document = kind.verification.document(out)
     assert document is not None
-    assert list(kind.verify_folder(home, out, document, state, True)) == []
-    places = [one.place for one in kind.ancestry(state, str(state.completed.chosen))]
+    assert list(kind.verification.folder(home, out, document, state, True)) == []
+    places = [one.place for one in kind.models.ancestry(state, str(state.completed.chosen))]
     assert places[-1] == "given"

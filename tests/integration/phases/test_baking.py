@@ -22,6 +22,7 @@ from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import RunRequest
 from agent_forge.runs.kinds.state import fold_into
+from agent_forge.runs.kinds.view import overview
 from agent_forge.studies.making.making import MakingState
 from agent_forge.studies.run import Run
 from agent_forge.tools.calls import CHAT, FORMS, TAGS, Call
@@ -218,13 +219,13 @@ def test_the_result_is_an_ordinary_folder_and_is_found_by_name(made) -> None:
     assert origin is not None
     assert origin.recipe_id == Baking().recipes(state)["iteration-2"].id
     with pytest.raises(NotFoundError, match="no model 'poetry'"):
-        Baking().origin(state, (), "poetry")
+        Baking().models.origin(state, (), "poetry")
 
 
 @pytest.mark.slow
 def test_its_panels_and_its_terminal_show_the_cycles(made) -> None:
     home, state, out = made
-    names = [panel.name for panel in Baking().overview(state).panels]
+    names = [panel.name for panel in overview(state).panels]
     assert names[:6] == ["arms", "success", "scores", "cycles", "divergence", "personas"]
     view = kind_views.of("baking")
     lines = [line for row in baking_runs.rows(home) if (line := view.unit(state, row))]
@@ -232,10 +233,10 @@ def test_its_panels_and_its_terminal_show_the_cycles(made) -> None:
     with CliRunner().isolation() as streams:
         view.announce(state, {"folder": str(out)}, state.run)
     assert "share of the test tasks that are solved" in streams[0].getvalue().decode()
-    assert Baking().summary(state, ())[0].startswith("- Without a prompt the result")
+    assert Baking().view.summary(state, ())[0].startswith("- Without a prompt the result")
     early = type(state)()
     early.submitted, early.run = state.submitted, state.run
-    assert Baking().overview(early).panels == ()
+    assert overview(early).panels == ()
 
 
 @pytest.mark.slow
@@ -248,9 +249,9 @@ def test_everything_is_made_again_by_verify(made) -> None:
     assert len([line for line in said if "as recorded" in line and "digest" in line]) == len(
         Baking().recipes(state)
     )
-    document = kind.document(out)
+    document = kind.verification.document(out)
     assert document is not None
-    assert list(kind.verify_folder(home, out, document, state, True)) == []
+    assert list(kind.verification.folder(home, out, document, state, True)) == []
 
 
 @pytest.mark.slow

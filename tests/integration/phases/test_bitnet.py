@@ -25,6 +25,7 @@ from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, DataError, ForgeError, NotFoundError
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import Lookup, RunRequest
+from agent_forge.runs.kinds.view import overview
 from agent_forge.runs.lists import model_registry
 from agent_forge.runs.panels.panels import Arms
 from agent_forge.studies import comparison
@@ -138,7 +139,7 @@ def test_every_arm_is_measured_on_the_same_windows(made) -> None:
 def test_measurements_of_the_model_are_those_of_its_arm(made) -> None:
     """For the page of a model: the interval of the mean holds the figure that the run reports."""
     _, state, _ = made
-    whole, *domains = Bitnet().measurements(state, state.completed.models["model"].digest)
+    whole, *domains = Bitnet().models.measurements(state, state.completed.models["model"].digest)
     assert whole.figure.value == state.completed.figures["bits_per_byte"].value
     assert (whole.name, whole.slice) == ("bits per byte, int8 activations", "test")
     assert {m.domain: m.figure.value for m in domains} == state.completed.arms["model"].bits_per_byte
@@ -214,9 +215,14 @@ def test_models_are_found_by_role_and_tell_where_they_came_from(made) -> None:
             origin = model_origin.find(store, name)
             assert origin is not None
             assert origin.recipe_id == state.completed.models[role].recipe_id
-    assert [one.place for one in kind.ancestry(state, "")] == ["model", "master", "start", "given"]
+    assert [one.place for one in kind.models.ancestry(state, "")] == [
+        "model",
+        "master",
+        "start",
+        "given",
+    ]
     with pytest.raises(NotFoundError, match=r"no model 'poetry'\. It has start, full"):
-        kind.origin(state, (), "poetry")
+        kind.models.origin(state, (), "poetry")
     assert kind.results(state).keys() == set(kind.roles(None))
     with closing(home.open_store()) as store:
         rows, total = model_registry.listed(store)
@@ -227,7 +233,7 @@ def test_models_are_found_by_role_and_tell_where_they_came_from(made) -> None:
 
 def test_its_panels_show_arms_and_curves(made) -> None:
     _, state, _ = made
-    shown = Bitnet().overview(state)
+    shown = overview(state)
     names = [panel.name for panel in shown.panels]
     assert names == ["arms", "quality", "loss", "speed", "norm", "rate", "rounding", "models"]
     arms = shown.panels[0]
@@ -244,8 +250,8 @@ def test_its_panels_show_arms_and_curves(made) -> None:
     assert shown.head.result.value == pytest.approx(means["model"])
     early = type(state)()
     early.submitted, early.run = state.submitted, state.run
-    assert Bitnet().overview(early).panels == ()
-    text = "\n".join(Bitnet().lines(state) + Bitnet().summary(state, ()))
+    assert overview(early).panels == ()
+    text = "\n".join(Bitnet().lines(state) + Bitnet().view.summary(state, ()))
     assert "the best rounding without training" in text.lower()
 
 
@@ -274,11 +280,11 @@ def test_everything_is_made_again_by_verify_and_forgeries_are_found(made) -> Non
     forged = changed(state, made={**state.made, recipe.id: wrong})
     (found,) = rebuilt(home, forged, [recipe.id])
     assert "the log says 000000000000" in found.message
-    document = kind.document(out)
+    document = kind.verification.document(out)
     assert document is not None
-    assert list(kind.verify_folder(home, out, document, state, True)) == []
+    assert list(kind.verification.folder(home, out, document, state, True)) == []
     altered = {**document, "models": {**document["models"], "master": "0" * 64}}
-    assert len(list(kind.verify_folder(home, out, altered, state, True))) == 2
+    assert len(list(kind.verification.folder(home, out, altered, state, True))) == 2
 
 
 def test_altered_answers_and_conclusions_are_found(made) -> None:
@@ -306,7 +312,9 @@ def test_a_model_is_written_again_where_its_folder_and_cache_are_gone(made, tmp_
     copied = Home(tmp_path / "home")
     shutil.copytree(home.folder, copied.folder)
     result = state.completed.models["model"]
-    place = Path(Bitnet().materialise(copied, state, state.head, result.recipe_id, [tmp_path / "kept"]))
+    place = Path(
+        Bitnet().storage.materialise(copied, state, state.head, result.recipe_id, [tmp_path / "kept"])
+    )
     assert digest(open_checkpoint(place).tensors()) == result.digest
     assert (place / "tokenizer.json").exists()
     assert json.loads((place / "training.json").read_text())["role"] == "model"
@@ -391,7 +399,7 @@ def test_a_model_with_nan_is_refused_at_the_start(toys: Toys, tmp_path: Path) ->
 
 def test_a_fork_of_a_started_run_changes_no_setting(made) -> None:
     with pytest.raises(ConfigError, match="cannot change in a fork"):
-        Bitnet().check_fork(made[1], {"rate": 1e-3})
+        Bitnet().forks.check(made[1], {"rate": 1e-3})
 
 
 @pytest.mark.slow
@@ -469,6 +477,6 @@ def test_its_items_are_found_by_their_address(made) -> None:
     """So another run that measures on them gets them made again when their copies are gone."""
     home, state, _ = made
     cache = Artifacts(home.artifacts, home=home)
-    file = Bitnet().items_file(state, cache)
+    file = Bitnet().storage.items_file(state, cache)
     assert made_again.items(home, cache, file.parent.name) == file
     assert made_again.items(home, cache, "0" * 64) is None

@@ -32,6 +32,7 @@ from agent_forge.runs.errors import (
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import Lookup, RunRequest
+from agent_forge.runs.kinds.view import overview
 from agent_forge.runs.panels.panels import Lines, Matrix
 from agent_forge.runs.record.events import Failed
 from agent_forge.runs.system.durations import duration
@@ -119,7 +120,7 @@ def test_the_domains_that_settings_know_are_those_that_have_text() -> None:
     with pytest.raises(DataError, match="no text of it: it has code, math"):
         Cognate().plan(RunRequest("cognate", {"domains": ["code", "poetry"]}), Lookup())
     with pytest.raises(ConfigError, match="each domain once"):
-        Cognate().parse({"domains": ["code", "code"]})
+        Cognate().settings.parse({"domains": ["code", "code"]})
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +143,7 @@ def test_a_recipe_says_everything(made) -> None:
     """A default that is left out would give one training two ids."""
     _, state, _ = made
     for optimiser in recipes.OPTIMISERS:
-        config = Cognate().parse({"preset": "mini", "optimiser": optimiser})
+        config = Cognate().settings.parse({"preset": "mini", "optimiser": optimiser})
         submitted = state.submitted.model_copy(update={"config": config})
         for recipe in (
             recipes.base(submitted, state.started),
@@ -198,7 +199,7 @@ def test_the_report_gives_the_line_the_norms_and_the_cosines(made) -> None:
 def test_every_training_is_told_with_loss_and_norm(made) -> None:
     """At most a hundred points a segment, and the loss falls in the base's."""
     _, state, _ = made
-    curves = Cognate().curves(state)
+    curves = Cognate().view.curves(state)
     assert set(curves) == set(ROLES)
     base = curves["base"]
     assert base[-1]["step"] == Cognate().trainings(state)["base"].upto
@@ -221,8 +222,7 @@ def test_items_fill_every_slice_and_never_repeat_training_text(made) -> None:
 def test_its_panels_show_what_its_log_has(made) -> None:
     """Curves, the matrix, the line, models, lineage; every figure is that of the events."""
     _, state, _ = made
-    kind = Cognate()
-    shown = kind.overview(state)
+    shown = overview(state)
     assert [panel.name for panel in shown.panels] == [
         *("loss", "speed", "norm", "rate", "quality"),
         *("lead-code", "lead-math", "lead-data", "line", "models", "lineage"),
@@ -240,7 +240,7 @@ def test_its_panels_show_what_its_log_has(made) -> None:
     assert 0 < shown.head.result.value < 1
     early = type(state)()
     early.submitted, early.run = state.submitted, state.run
-    assert kind.overview(early).head.done == 0
+    assert overview(early).head.done == 0
 
 
 def test_its_history_is_honest(made) -> None:
@@ -254,7 +254,10 @@ def test_the_ancestors_of_a_specialist_reach_back_to_the_first_weights(made) -> 
     told = call(home.folder, "lineage", "r", "code")
     assert told.exit_code == 0, told.output
     assert [line.split()[1] for line in told.stdout.splitlines()] == ["code", "base", "untrained"]
-    assert Cognate().made(state, weights_of(state)["code"]) == Cognate().named(state)["code"].id
+    assert (
+        Cognate().models.recipe_id(state, weights_of(state)["code"])
+        == Cognate().named(state)["code"].id
+    )
 
 
 def test_no_snapshot_of_an_ended_training_is_left(made) -> None:
@@ -316,7 +319,7 @@ def test_a_terminal_shows_speed_and_time_left_while_it_trains(made) -> None:
     half = min(state.advanced[base.stem])
     state = at_steps(state, {"base": half})
     state.completed, state.made, state.answers = None, {}, {}
-    left = Cognate().outlook(state, None).eta_s or 0.0
+    left = Cognate().view.outlook(state, None).eta_s or 0.0
     event = state.advanced[base.stem][half]
     ahead = sum(r.upto for r in Cognate().trainings(state).values()) - half
     assert left == pytest.approx(ahead * event.seconds / half)
@@ -332,7 +335,7 @@ def test_a_terminal_shows_speed_and_time_left_while_it_trains(made) -> None:
 def test_a_tracker_gets_every_point_once_in_ascending_steps(made) -> None:
     """Also while several devices train specialists at once: W&B takes no earlier step afterwards."""
     whole = in_two_segments(made[1])
-    view, trainings = Cognate(), Cognate().trainings(whole)
+    kind, trainings = Cognate(), Cognate().trainings(whole)
     ends = {role: sorted(whole.advanced[recipe.stem]) for role, recipe in trainings.items()}
     early = {role: steps[0] for role, steps in ends.items()}
     last = {role: steps[-1] for role, steps in ends.items()}
@@ -346,12 +349,12 @@ def test_a_tracker_gets_every_point_once_in_ascending_steps(made) -> None:
     )
     sent: list[tuple[int, dict]] = []
     for steps in moments:
-        sent += view.tracked(at_steps(whole, steps), sent[-1][0] if sent else -1)
+        sent += kind.tracking.rows(at_steps(whole, steps), sent[-1][0] if sent else -1)
     at = [step for step, _ in sent]
     assert at == sorted(set(at))
     assert [row["step"] for _, row in sent] == at
     losses = [row[f"{role}/loss"] for role in trainings for _, row in sent if f"{role}/loss" in row]
-    assert losses == [point["loss"] for points in view.curves(whole).values() for point in points]
+    assert losses == [point["loss"] for points in kind.view.curves(whole).values() for point in points]
     speeds = [row for _, row in sent if any(key.endswith("tokens_per_second") for key in row)]
     assert len(speeds) == 4, "a row each: both segments of the base, then of all specialists at once"
 
@@ -399,15 +402,15 @@ def test_models_are_sources_by_role_also_after_folders_and_caches_are_gone(
         with pytest.raises(SourceError, match=r"several models: say which, .*base, code, math, data"):
             find(store, "r/champion")
         with pytest.raises(NotFoundError, match="base, code, math, data"):
-            Cognate().origin(state, (), "poetry")
+            Cognate().models.origin(state, (), "poetry")
         with pytest.raises(NotFoundError, match="say which"):
-            Cognate().origin(state, (), "")
+            Cognate().models.origin(state, (), "")
     finally:
         store.close()
     assert origin is not None
     assert origin.recipe_id is not None
     place = Path(
-        Cognate().materialise(copied, state, state.head, origin.recipe_id, [tmp_path / "kept"])
+        Cognate().storage.materialise(copied, state, state.head, origin.recipe_id, [tmp_path / "kept"])
     )
     assert digest(open_checkpoint(place).tensors()) == weights_of(state)["code"]
     assert (place / "tokenizer.json").exists()
@@ -417,7 +420,7 @@ def test_what_was_measured_of_a_model_has_an_interval_and_its_items(made) -> Non
     """For the page of a model: by domain and together, on the slice that was measured."""
     _, state, _ = made
     seen = Cognate().run(state).seen["code"]
-    measured = Cognate().measurements(state, weights_of(state)["code"])
+    measured = Cognate().models.measurements(state, weights_of(state)["code"])
     assert [m.domain for m in measured] == ["", *sorted(seen.values)]
     assert {(m.name, m.slice) for m in measured} == {("bits per byte", "selection")}
     for one in measured:
@@ -426,7 +429,7 @@ def test_what_was_measured_of_a_model_has_an_interval_and_its_items(made) -> Non
         assert one.figure.low < one.figure.value < one.figure.high
         some = seen.items.get(one.domain) or [x for items in seen.items.values() for x in items]
         assert one.figure.n == len(some)
-    assert Cognate().measurements(state, "0" * 64) == []
+    assert Cognate().models.measurements(state, "0" * 64) == []
 
 
 def test_a_specialist_that_is_not_the_best_fails_and_says_so(made) -> None:
@@ -572,7 +575,7 @@ def test_muon_trains_a_base_that_has_learned_more_than_adamw_s(made, tmp_path: P
     other = cognate_runs.carry_until(
         Home(tmp_path), lambda s: s.started is not None and Cognate().named(s)[base].id in s.made
     )
-    curves = [Cognate().curves(s)[base][-1]["loss"] for s in (state, other)]
+    curves = [Cognate().view.curves(s)[base][-1]["loss"] for s in (state, other)]
     assert curves[0] < curves[1]
     assert Cognate().trainings(state)[base].optimiser.name == "mugrokfast@1"
     assert Cognate().trainings(other)[base].optimiser.name == "adamw@1"
@@ -622,14 +625,16 @@ def test_a_segment_that_two_devices_do_is_one_result(made, tmp_path: Path) -> No
     (task,) = Cognate().due(state).tasks
     first, second = (Context.opened(state, Artifacts.of(h)).carry_out(task) for h in (home, other))
     assert isinstance(first, Advanced)
-    assert Cognate().agrees(state, first, second)
-    assert not Cognate().agrees(state, first, first.model_copy(update={"digest": "0" * 64}))
+    assert Cognate().verification.agrees(state, first, second)
+    assert not Cognate().verification.agrees(
+        state, first, first.model_copy(update={"digest": "0" * 64})
+    )
 
 
 def test_its_items_are_found_by_their_address(made) -> None:
     """So another run that measures on them gets them made again when their copies are gone."""
     home, state, _ = made
     cache = Artifacts(home.artifacts, home=home)
-    file = Cognate().items_file(state, cache)
+    file = Cognate().storage.items_file(state, cache)
     assert made_again.items(home, cache, file.parent.name) == file
     assert made_again.items(home, cache, "0" * 64) is None

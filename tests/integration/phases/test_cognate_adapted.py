@@ -17,6 +17,7 @@ from agent_forge.runs.errors import ConfigError
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import RunRequest
+from agent_forge.runs.kinds.view import overview
 from agent_forge.studies.given_dtype import FLOAT32
 from agent_forge.studies.making.making import MakingState
 from agent_forge.weights.folders.checkpoint import open_checkpoint
@@ -80,12 +81,12 @@ def test_the_adapters_parameters_are_counted_and_told(made) -> None:
     assert state.started.trainable == 4 * sum(sides)
     whole, own = state.started.parameters, state.started.trainable
     assert Cognate().memory(state) == 8 * whole + 16 * own
-    facts = {one.name: one.value for one in Cognate().overview(state).head.facts}
+    facts = {one.name: one.value for one in overview(state).head.facts}
     assert facts["trained parameters"] == own
     role = next(iter(Cognate().trainings(state)))
     card = Cognate.prose.card(Cognate().run(state), role)
     assert "by adapters of rank 4, merged into the weights." in card
-    words = [one.words for one in Cognate().ancestry(state, role)]
+    words = [one.words for one in Cognate().models.ancestry(state, role)]
     assert any("lm@1 by adapters of rank 4" in one for one in words)
     assert verified_again(home, state.run)[0] == []
 

@@ -96,7 +96,7 @@ def test_its_history_is_honest_and_its_lineage_ends_at_the_given_model(made) -> 
     assert [line.split()[1] for line in told.stdout.splitlines()] == [
         *("law", "law-float32", "base-float32", "given")
     ]
-    assert Cognate().ancestry(state, "law")[-1].given == state.started.base.digest
+    assert Cognate().models.ancestry(state, "law")[-1].given == state.started.base.digest
     assert Source(digest=state.started.base.digest).id == state.started.base.recipe_id
 
 

@@ -132,7 +132,7 @@ def test_mixtures_are_compared_with_single_settings_document_by_document(home: H
     assert [one["setting"] for one in panels.report(replayed(done))["mixtures"]] == [
         pair.single.name for pair in pairs
     ]
-    shown = {panel.name: panel for panel in kinds.of("compression").panels(done)}
+    shown = {panel.name: panel for panel in kinds.of("compression").view.panels(done)}
     table = shown["mixtures"]
     assert isinstance(table, Units)
     assert len(table.rows) == len(pairs)

@@ -35,6 +35,7 @@ from agent_forge.runs.errors import ConfigError, NotFoundError, SourceError
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import RunRequest
+from agent_forge.runs.kinds.view import overview
 from agent_forge.runs.lists import model_registry
 from agent_forge.studies import work as study_work
 from agent_forge.studies.comparison import CHOOSING, TEST
@@ -219,7 +220,7 @@ def test_the_result_is_an_ordinary_folder(made, toys: Toys) -> None:
     assert len(told["course"]["uniform"]) == 4
     assert told["frontiers"]["adaptive"]["brackets"] == [1, 1, 2]  # opened
     kind = Curriculum()
-    assert kind.again(state.submitted).models[kind.main_role] == [str(toys.base)]
+    assert kind.requests.again(state.submitted).models[kind.main_role] == [str(toys.base)]
 
 
 def test_a_model_is_found_by_name_and_tells_where_it_came_from(made) -> None:
@@ -232,15 +233,15 @@ def test_a_model_is_found_by_name_and_tells_where_it_came_from(made) -> None:
         rows, total = model_registry.listed(store)
     assert total == 1
     assert rows[0]["parameters"] == state.started.model.parameters
-    places = [one.place for one in Curriculum().ancestry(state, "")]
+    places = [one.place for one in Curriculum().models.ancestry(state, "")]
     assert places == ["model", "adaptive-2", "adaptive-1", "start", "given"]
     with pytest.raises(NotFoundError, match=r"no model 'poetry'\. It has model, start, adaptive-1"):
-        Curriculum().origin(state, (), "poetry")
+        Curriculum().models.origin(state, (), "poetry")
 
 
 def test_its_panels_and_its_terminal_show_the_arms(made) -> None:
     home, state, out = made
-    shown = Curriculum().overview(state)
+    shown = overview(state)
     assert [p.name for p in shown.panels] == [
         "arms", "course", "levels", "mix", "changes",
         "success-adaptive", "success-uniform", "success-easy-to-hard",
@@ -261,11 +262,11 @@ def test_its_panels_and_its_terminal_show_the_arms(made) -> None:
     with CliRunner().isolation() as streams:
         view.announce(state, {"folder": str(out)}, state.run)
     assert "result: adaptive, after 2,880 tokens" in streams[0].getvalue().decode()
-    assert "the arm adaptive, solves" in Curriculum().summary(state, ())[0]
+    assert "the arm adaptive, solves" in Curriculum().view.summary(state, ())[0]
     early = type(state)()
     early.submitted, early.run = state.submitted, state.run
-    assert Curriculum().overview(early).panels == ()
-    assert Curriculum().progress(state) == (36, 36)
+    assert overview(early).panels == ()
+    assert Curriculum().view.progress(state) == (36, 36)
 
 
 @pytest.mark.slow
@@ -278,11 +279,11 @@ def test_everything_is_made_again_by_verify(made) -> None:
     assert len([line for line in said if "as recorded" in line]) == 10
     found, alone = verified_again(home, state.run, "champion", None)
     assert (found, len(alone)) == ([], 1)
-    document = kind.document(out)
+    document = kind.verification.document(out)
     assert document is not None
-    assert list(kind.verify_folder(home, out, document, state, True)) == []
+    assert list(kind.verification.folder(home, out, document, state, True)) == []
     altered = {**document, "models": {"model": "0" * 64}}
-    assert len(list(kind.verify_folder(home, out, altered, state, True))) == 2
+    assert len(list(kind.verification.folder(home, out, altered, state, True))) == 2
 
 
 def test_a_model_is_written_again_where_its_folder_and_cache_are_gone(made, tmp_path) -> None:
@@ -290,7 +291,9 @@ def test_a_model_is_written_again_where_its_folder_and_cache_are_gone(made, tmp_
     copied = Home(tmp_path / "home")
     shutil.copytree(home.folder, copied.folder, ignore=shutil.ignore_patterns("cache"))
     result = state.completed.models["model"]
-    place = Curriculum().materialise(copied, state, state.head, result.recipe_id, [tmp_path / "kept"])
+    place = Curriculum().storage.materialise(
+        copied, state, state.head, result.recipe_id, [tmp_path / "kept"]
+    )
     assert digest(open_checkpoint(Path(place)).tensors()) == result.digest
 
 
@@ -337,7 +340,7 @@ def test_snapshots_of_earlier_segments_are_removed(made) -> None:
     """Optimiser and weights of each segment would fill a disk; the results are kept as weights."""
     home, state, _ = made
     cache = Artifacts.of(home)
-    Curriculum().keep(state, cache)
+    Curriculum().storage.keep(state, cache)
     assert list((cache.folder / "snapshots").glob("*/*")) == []
 
 

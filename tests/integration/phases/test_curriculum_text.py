@@ -17,6 +17,7 @@ from agent_forge.phases.curriculum.settings import CurriculumConfig
 from agent_forge.runs.errors import ConfigError, DataError
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
+from agent_forge.runs.kinds.view import overview
 from agent_forge.weights.training.objectives.answers import ends
 from testing.miniatures import curriculum_runs
 from testing.models.toys import Toys
@@ -67,7 +68,7 @@ def test_a_run_trains_on_tasks_and_text(toys: Toys, tmp_path: Path) -> None:
             assert text <= set(recipe.data) == set(recipe.data_digests)
             assert sum(recipe.data[name] for name in text) == pytest.approx(0.5)
     assert not text & set(state.started.pool)
-    shown: Any = [panel for panel in Curriculum().overview(state).panels if panel.name == "mix"]
+    shown: Any = [panel for panel in overview(state).panels if panel.name == "mix"]
     last = shown[0].parts[-1]
     assert (last.name, last.values) == ("text", pytest.approx((0.5, 0.5, 0.5)))
 

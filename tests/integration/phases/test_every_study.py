@@ -64,6 +64,12 @@ def of(home: Home, run: str = RUN) -> Any:
         return repository.load(store, run)
 
 
+def result_of(state: Any) -> str | None:
+    """Return the digest of a run's result."""
+    result = kinds.of(state.kind).models.result(state)
+    return result and result.digest
+
+
 @pytest.mark.slow
 @each
 def test_a_run_completes_with_an_honest_history(miniature: Miniature, ended: Ended) -> None:
@@ -91,7 +97,7 @@ def test_killed_it_ends_as_if_undisturbed(
     before, state, other = of(home), carried(home), of(ended(miniature))
     assert before.place <= state.place
     assert state.lineage_digest() == other.lineage_digest()
-    assert kinds.of(state.kind).result(state) == kinds.of(state.kind).result(other)
+    assert result_of(state) == result_of(other)
     assert kinds.of(state.kind).figures(state) == kinds.of(state.kind).figures(other)
     assert audit.audit(rows(home)) == []
     assert not (home.artifacts / "packing" / RUN).exists()
@@ -132,10 +138,10 @@ def test_a_fork_in_its_middle_ends_alike(miniature: Miniature, ended: Ended, tmp
     sharing = Home(
         home.folder, store=f"file://{tmp_path / 'store'}"
     )  # of machines without a common disk
-    sentences = kinds.of(begun.kind).resumes(begun, Artifacts.of(sharing))
+    sentences = kinds.of(begun.kind).storage.resumes(begun, Artifacts.of(sharing))
     assert all(sentence.strip() for sentence in sentences)
     state, other = carried(home, run), of(home)
-    assert kinds.of(state.kind).result(state) == kinds.of(state.kind).result(other)
+    assert result_of(state) == result_of(other)
     assert kinds.of(state.kind).figures(state) == kinds.of(state.kind).figures(other)
     assert audit.audit(rows(home, run)) == []
 

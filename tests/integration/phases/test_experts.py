@@ -26,6 +26,7 @@ from agent_forge.runs.history import audit, repository
 from agent_forge.runs.history.repository import history
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import Lookup, RunRequest
+from agent_forge.runs.kinds.view import overview
 from agent_forge.runs.lists import model_registry
 from agent_forge.studies.making.making import MakingState
 from agent_forge.studies.run import Run
@@ -249,15 +250,15 @@ def test_the_result_is_found_by_name_and_tells_all_that_it_was_made_from(made, t
     assert total == 1
     assert rows[0]["parameters"] == state.started.model.parameters
     kind = Experts()
-    places = [one.place for one in kind.ancestry(state, "only-sums")]
+    places = [one.place for one in kind.models.ancestry(state, "only-sums")]
     assert places == ["only-sums", "given", "svd", "expert-sums", "ones", "given"]
-    mean = kind.ancestry(state, "mean-of-models")
+    mean = kind.models.ancestry(state, "mean-of-models")
     assert [one.given for one in mean[-3:]] == [
         digest(open_checkpoint(f).tensors()) for f in (toys.base, *toys.sources[:2])
     ]
     with pytest.raises(NotFoundError, match="no model 'poetry'"):
-        kind.origin(state, (), "poetry")
-    again = kind.again(state.submitted)
+        kind.models.origin(state, (), "poetry")
+    again = kind.requests.again(state.submitted)
     assert again.models == {
         "model": [str(toys.base)],
         "merges": [str(folder) for folder in toys.sources[:2]],
@@ -267,7 +268,7 @@ def test_the_result_is_found_by_name_and_tells_all_that_it_was_made_from(made, t
 @pytest.mark.slow
 def test_its_panels_and_its_terminal_show_the_front(made) -> None:
     home, state, out = made
-    shown = Experts().overview(state)
+    shown = overview(state)
     assert [p.name for p in shown.panels] == [
         *("arms", "quality", "loss", "speed", "norm", "rate"),
         *("experts", "front", "hypervolume", "models"),
@@ -288,7 +289,7 @@ def test_its_panels_and_its_terminal_show_the_front(made) -> None:
     assert "passed through unchanged" in panels.sentences(passed)[0]
     early = Experts.state()
     early.submitted, early.run = state.submitted, state.run
-    assert Experts().overview(early).panels == ()
+    assert overview(early).panels == ()
 
 
 @pytest.mark.slow
@@ -335,8 +336,8 @@ def test_a_family_of_tasks_gets_an_expert_by_every_training(
     assert set(solved) == set(state.completed.arms)
     own = solved["only-addition"].values["addition"] - solved["given"].values["addition"]
     assert state.completed.figures["solved_own"].value == pytest.approx(own)
-    assert "solved" in [panel.name for panel in Experts().overview(state).panels]
-    told = Experts().report(state, ())
+    assert "solved" in [panel.name for panel in overview(state).panels]
+    told = Experts().view.report(state, ())
     assert told["solved"]["given"]["addition"]["n"] == 8
     assert "more own tasks solved " in "\n".join(panels.lines(run))
     held = [json.loads(line) for line in _items(home)]
@@ -365,11 +366,11 @@ def test_everything_is_made_again_by_verify(made) -> None:
     assert found == []
     kind = Experts()
     assert len([line for line in said if "as recorded" in line]) == len(run_of(state).recipes)
-    document = kind.document(out)
+    document = kind.verification.document(out)
     assert document is not None
-    assert list(kind.verify_folder(home, out, document, state, True)) == []
+    assert list(kind.verification.folder(home, out, document, state, True)) == []
     altered = {**document, "models": {"model": "0" * 64}}
-    assert len(list(kind.verify_folder(home, out, altered, state, True))) == 2
+    assert len(list(kind.verification.folder(home, out, altered, state, True))) == 2
 
 
 def scored(**changes: Any) -> Any:
@@ -411,7 +412,7 @@ def test_a_mixture_that_was_given_up_against_the_rule_is_found(made) -> None:
 
 def test_tasks_say_what_they_are_in_words(made) -> None:
     _, state, _ = made
-    view, names = Experts(), Experts().names(state)
+    view, names = Experts().view, Experts().view.names(state)
     assert view.task_words("score/random/3/10", names) == "measure mixtures of generation 3 of random"
     assert view.task_words(Fit("code").key, names) == "find the mixture of code"
     assert view.task_words(Route().key, names) == "choose experts by beginnings"

@@ -129,6 +129,6 @@ def test_the_run_is_verified_and_its_folders_are(finished) -> None:
     assert audit.audit(rows) == []
     assert verified_again(home, state.run)[0] == []
     own = kinds.of(kind)
-    document = own.document(out)
+    document = own.verification.document(out)
     assert document is not None
-    assert list(own.verify_folder(home, out, document, state, True)) == []
+    assert list(own.verification.folder(home, out, document, state, True)) == []

@@ -32,6 +32,7 @@ from agent_forge.runs.event_types import Figure
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import Lookup, RunRequest
+from agent_forge.runs.kinds.view import overview
 from agent_forge.runs.lists import model_registry
 from agent_forge.studies.making.making import MakingState
 from agent_forge.weights import operations
@@ -253,15 +254,15 @@ def test_models_are_found_by_name_and_tell_where_they_came_from(made) -> None:
         rows, total = model_registry.listed(store)
     assert total == 1
     assert rows[0]["parameters"] == state.started.model.parameters
-    places = [one.place for one in KIND.ancestry(state, "silent")]
+    places = [one.place for one in KIND.models.ancestry(state, "silent")]
     assert places == ["silent", "thoughts", "thinking", "base", "model", "given"]
     with pytest.raises(NotFoundError, match="no model 'poetry'"):
-        KIND.origin(state, (), "poetry")
+        KIND.models.origin(state, (), "poetry")
 
 
 def test_its_panels_and_its_terminal_show_the_arms(made) -> None:
     home, state, out = made
-    shown = KIND.overview(state)
+    shown = overview(state)
     names = [panel.name for panel in shown.panels]
     assert names == ["arms", "gate", "quality", "loss", "speed", "norm", "rate", "models"]
     assert shown.head.result is not None
@@ -275,10 +276,10 @@ def test_its_panels_and_its_terminal_show_the_arms(made) -> None:
     with CliRunner().isolation() as streams:
         view.announce(state, {"folder": str(out)}, state.run)
     assert "passed through unchanged" in streams[0].getvalue().decode()
-    assert "hard token" in "\n".join(KIND.summary(state, ()))
+    assert "hard token" in "\n".join(KIND.view.summary(state, ()))
     early = type(state)()
     early.submitted, early.run = state.submitted, state.run
-    assert KIND.overview(early).panels == ()
+    assert overview(early).panels == ()
 
 
 def test_a_model_is_written_again_where_its_folder_and_cache_are_gone(made, tmp_path) -> None:
@@ -286,7 +287,9 @@ def test_a_model_is_written_again_where_its_folder_and_cache_are_gone(made, tmp_
     copied = Home(tmp_path / "home")
     shutil.copytree(home.folder, copied.folder)
     result = state.completed.models["model"]
-    place = Path(KIND.materialise(copied, state, state.head, result.recipe_id, [tmp_path / "kept"]))
+    place = Path(
+        KIND.storage.materialise(copied, state, state.head, result.recipe_id, [tmp_path / "kept"])
+    )
     assert digest(open_checkpoint(place).tensors()) == result.digest
 
 
@@ -296,15 +299,15 @@ def test_everything_is_made_again_by_verify(made) -> None:
     found, said = verified_again(home, state.run)
     assert found == []
     assert len([line for line in said if "as recorded" in line]) == 8
-    document = KIND.document(out)
+    document = KIND.verification.document(out)
     assert document is not None
-    assert list(KIND.verify_folder(home, out, document, state, True)) == []
+    assert list(KIND.verification.folder(home, out, document, state, True)) == []
     altered = {**document, "models": {"model": "0" * 64}}
-    assert len(list(KIND.verify_folder(home, out, altered, state, True))) == 2
+    assert len(list(KIND.verification.folder(home, out, altered, state, True))) == 2
     for name in ("model", "thoughts"):
-        inner = KIND.document(out / name)
+        inner = KIND.verification.document(out / name)
         assert inner is not None
-        assert list(KIND.verify_folder(home, out / name, inner, state, True)) == []
+        assert list(KIND.verification.folder(home, out / name, inner, state, True)) == []
 
 
 def _other_places(rows: Any) -> Any:
@@ -365,8 +368,8 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys) -> None:
     refused(ConfigError, "a list of at least 1 is needed, not of 0", thought_lengths=[])
     refused(ConfigError, "a list of at most 16 is needed, not of 17", thought_lengths=[1] * 17)
     refused(DataError, "no text of it: it has code, math", domains=["poetry"])
-    assert window(KIND.parse({}), 64) == 57
-    assert window(KIND.parse({}), None) == 64
+    assert window(KIND.settings.parse({}), 64) == 57
+    assert window(KIND.settings.parse({}), None) == 64
 
 
 def test_the_example_is_a_pipeline_that_can_start() -> None:

@@ -328,11 +328,11 @@ def test_a_fork_says_that_it_goes_on_from_the_store(
     """And says that it does not, once the store has none."""
     state, second = cognate_runs.state(first), other(first)
     done = steps(state)[-1]
-    told = Cognate().resumes(state, Artifacts.of(second))
+    told = Cognate().storage.resumes(state, Artifacts.of(second))
     assert told == [f"the training of sums goes on from step {done}."]
     for name in stored(first):
         open_vault(first).remove(name)
-    (said,) = Cognate().resumes(state, Artifacts.of(second))
+    (said,) = Cognate().storage.resumes(state, Artifacts.of(second))
     assert "not kept on this machine or in the shared store" in said
     assert "from its first step on" in said
 

@@ -49,7 +49,7 @@ def test_the_snapshots_of_a_cancelled_run_go(begun: Home) -> None:
     """Two of them stayed for ever, and no disk budget saw them."""
     state = cognate_runs.state(begun)
     last = advanced(state)[-1].step
-    told = Cognate().resumes(state, Artifacts.of(begun))
+    told = Cognate().storage.resumes(state, Artifacts.of(begun))
     assert told == [f"the training of sums goes on from step {last}."]
     assert [making.runs(folder) for folder in kept(begun)] == [["r"]] * len(kept(begun))
     assert kept(begun)

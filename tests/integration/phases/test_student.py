@@ -20,6 +20,7 @@ from agent_forge.runs.errors import ConfigError, DataError, NotFoundError
 from agent_forge.runs.history import audit
 from agent_forge.runs.home import Home
 from agent_forge.runs.kinds.asked import Lookup, RunRequest
+from agent_forge.runs.kinds.view import overview
 from agent_forge.runs.lists import model_registry
 from agent_forge.studies import comparison
 from agent_forge.studies.making.making import MakingState
@@ -68,7 +69,7 @@ def test_it_can_be_asked_for_again_with_its_model(made, toys: Toys) -> None:
     """The API and the page take the models of the kind's main role."""
     _, state, _ = made
     kind = Student()
-    assert kind.again(state.submitted).models[kind.main_role] == [str(toys.base)]
+    assert kind.requests.again(state.submitted).models[kind.main_role] == [str(toys.base)]
 
 
 def test_both_students_begin_alike_and_read_the_same_windows(made) -> None:
@@ -133,14 +134,14 @@ def test_a_student_is_found_by_name_and_tells_where_it_came_from(made) -> None:
         rows, total = model_registry.listed(store)
     assert total == 1
     assert rows[0]["parameters"] == state.started.parameters
-    assert [one.place for one in Student().ancestry(state, "")] == ["model", "fresh", "given"]
+    assert [one.place for one in Student().models.ancestry(state, "")] == ["model", "fresh", "given"]
     with pytest.raises(NotFoundError, match=r"no model 'poetry'\. It has model, fresh, distilled"):
-        Student().origin(state, (), "poetry")
+        Student().models.origin(state, (), "poetry")
 
 
 def test_its_panels_and_its_terminal_show_both_students(made) -> None:
     home, state, out = made
-    shown = Student().overview(state)
+    shown = overview(state)
     assert [p.name for p in shown.panels] == [
         "arms",
         "quality",
@@ -162,10 +163,10 @@ def test_its_panels_and_its_terminal_show_both_students(made) -> None:
     with CliRunner().isolation() as streams:
         view.announce(state, {"folder": str(out)}, state.run)
     assert "3.1 times fewer than 12,240" in streams[0].getvalue().decode()
-    assert "times fewer" in "\n".join(Student().summary(state, ()))
+    assert "times fewer" in "\n".join(Student().view.summary(state, ()))
     early = type(state)()
     early.submitted, early.run = state.submitted, state.run
-    assert Student().overview(early).panels == ()
+    assert overview(early).panels == ()
 
 
 def test_a_model_is_written_again_where_its_folder_and_cache_are_gone(made, tmp_path) -> None:
@@ -174,7 +175,7 @@ def test_a_model_is_written_again_where_its_folder_and_cache_are_gone(made, tmp_
     shutil.copytree(home.folder, copied.folder)
     result = state.completed.models["model"]
     place = Path(
-        Student().materialise(copied, state, state.head, result.recipe_id, [tmp_path / "kept"])
+        Student().storage.materialise(copied, state, state.head, result.recipe_id, [tmp_path / "kept"])
     )
     assert digest(open_checkpoint(place).tensors()) == result.digest
     assert (place / "tokenizer.json").exists()
@@ -187,14 +188,14 @@ def test_everything_is_made_again_by_verify(made) -> None:
     assert found == []
     kind = Student()
     assert len([line for line in said if "as recorded" in line]) == 3
-    document = kind.document(out)
+    document = kind.verification.document(out)
     assert document is not None
-    assert list(kind.verify_folder(home, out, document, state, True)) == []
+    assert list(kind.verification.folder(home, out, document, state, True)) == []
     altered = {**document, "models": {"model": "0" * 64}}
-    assert len(list(kind.verify_folder(home, out, altered, state, True))) == 2
-    inner = kind.document(out / "model")
+    assert len(list(kind.verification.folder(home, out, altered, state, True))) == 2
+    inner = kind.verification.document(out / "model")
     assert inner is not None
-    assert list(kind.verify_folder(home, out / "model", inner, state, True)) == []
+    assert list(kind.verification.folder(home, out / "model", inner, state, True)) == []
 
 
 @pytest.mark.parametrize(

@@ -108,8 +108,8 @@ def test_weights_that_are_trained_again_or_imported_cost_what_the_log_says(
     recipe = Cognate().trainings(state)["sums"]
     seconds = sum(event.seconds for event in state.advanced[recipe.stem].values())
     digest = state.made[recipe.id].digest
-    assert kinds.of("cognate").making_seconds(state, digest) == seconds > 0
-    assert kinds.of("cognate").making_seconds(state, "0" * 64) == 0.0
+    assert state.making_seconds(digest) == seconds > 0
+    assert state.making_seconds("0" * 64) == 0.0
     other = cognate_runs.share_text(trained, Home(tmp_path))
     cache = Artifacts(other.artifacts, home=other)
     work.Context.opened(state, cache).weights(recipe)

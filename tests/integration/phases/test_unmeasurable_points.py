@@ -77,7 +77,7 @@ def test_table_panel_and_terminal_show_what_failed(home: Home) -> None:
     assert not rows["rtn-4"]["front"]
     (line,) = [one for one in panels.table(replayed(done)) if one.startswith("| rtn-4 ")]
     assert "failed: it gives no finite number" in line
-    shown = {one.name: one for one in kinds.of("compression").panels(done)}
+    shown = {one.name: one for one in kinds.of("compression").view.panels(done)}
     table, curve = shown["points"], shown["front"]
     assert isinstance(table, Units)
     assert isinstance(curve, Front)
@@ -87,7 +87,7 @@ def test_table_panel_and_terminal_show_what_failed(home: Home) -> None:
     assert {dot.id for dot in curve.points}.isdisjoint(failed(done))
     told = CliRunner().invoke(forge, ["show", "c"], env={"FORGE_HOME": str(home.folder)})
     assert told.exit_code == 0, told.output
-    json.dumps(kinds.of("compression").view(done), allow_nan=False)
+    json.dumps(kinds.of("compression").view.fields(done), allow_nan=False)
 
 
 @pytest.mark.slow

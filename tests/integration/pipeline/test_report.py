@@ -205,7 +205,7 @@ def test_where_only_the_pipeline_s_own_log_is_read_the_report_has_the_rest(
 ) -> None:
     """As MCP clients get it: without the phases' own words and times."""
     state = toy_runs.state(honest_home, "p")
-    text = kinds.of("pipeline").markdown(state, toy_runs.rows(honest_home, "p"))
+    text = kinds.of("pipeline").view.markdown(state, toy_runs.rows(honest_home, "p"))
     assert text.startswith("# Pipeline p: first → second\n\n**The pipeline has completed.**")
     assert "Run `p.1-first` completed." in section(text, "1. first")
     assert "| 1 | first | toy | ended | – | 1 of 1 passed |" in text

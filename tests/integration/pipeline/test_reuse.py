@@ -83,7 +83,7 @@ def test_equal_phases_take_the_ended_runs_and_nothing_is_begun(
     assert json.loads(verified.output)["origins"] == ["p.1-first", "p.2-second"]
     shown = called(ended, "show", "q").output
     assert "reused" in shown
-    (strip,) = [p for p in kinds.of("pipeline").panels(state) if isinstance(p, Strip)]
+    (strip,) = [p for p in kinds.of("pipeline").view.panels(state) if isinstance(p, Strip)]
     assert [stage.runs for stage in strip.stages] == [("p.1-first",), ("p.2-second",)]
     assert {stage.state for stage in strip.stages} == {"reused"}
 

@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from agent_forge.cli.main import forge
-from agent_forge.runs import kinds
 from agent_forge.runs.errors import NotFoundError, RunFailedError
 from agent_forge.runs.history.run_cache import Journals, RunCache
 from agent_forge.runs.home import Home
+from agent_forge.runs.kinds import view
 from agent_forge.worker.commands.fork import fork, plan
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_pipelines import phase
@@ -35,7 +35,7 @@ def overview(home: Home, run: str, upto: int | None = None) -> dict[str, Any]:
         journals = Journals(store, cache)
         place = None if upto is None else journals.place(run, upto)
         with cache.reading(run, place) as state, journals.children(state, upto) as children:
-            seen = kinds.of(state.kind).overview(state, (), children)
+            seen = view.overview(state, (), children)
     return {panel.name: panel for panel in seen.panels}
 
 

@@ -284,5 +284,7 @@ def test_a_run_of_every_kind_is_checked_over_the_api(site: Site, kind: str) -> N
     """Each by the same way in, whatever its settings name: nothing is given, so some are refused."""
     answer = site.client.post("/runs/check", json={"kind": kind})
     assert answer.status_code in (200, 409, 422), answer.text
-    told = kinds.of(kind).inputs_in({}, lambda _: False) if kind != "pipeline" else NamedInputs()
+    told = (
+        kinds.of(kind).requests.inputs_in({}, lambda _: False) if kind != "pipeline" else NamedInputs()
+    )
     assert told == NamedInputs()

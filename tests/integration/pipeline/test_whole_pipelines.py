@@ -149,7 +149,7 @@ def test_a_gate_stops_the_pipeline_and_a_person_overrides_it_with_a_reason(home:
     ended = toy_runs.finish(home, "p")
     assert ended.completed
     assert audit.audit(toy_runs.rows(home, "p")) == []
-    (gates,) = [p for p in Pipeline().panels(ended) if isinstance(p, Gates)]
+    (gates,) = [p for p in Pipeline().view.panels(ended) if isinstance(p, Gates)]
     overridden = gates.gates[0]
     assert (overridden.verdict, overridden.by, overridden.reason) == (
         *("overridden", ended.submitted.owner),

@@ -11,7 +11,8 @@ from click.testing import CliRunner, Result
 
 from agent_forge.cli.main import forge
 from agent_forge.evomerge.run.state import RunState
-from agent_forge.evomerge.tasks.results.verify import RECIPE_FILE, comparable
+from agent_forge.evomerge.tasks.results.verify import RECIPE_FILE
+from agent_forge.runs import kinds
 from agent_forge.runs.history.repository import difference
 from agent_forge.runs.home import Home
 from agent_forge.weights.storage.weight_cache import Artifacts
@@ -135,6 +136,7 @@ def test_what_an_older_schema_did_not_put_down_is_not_missed(finished) -> None:
     without = event.components.model_copy(update={"bits_per_byte": None})
     older = event.model_copy(update={"outcomes": bare, "components": without})
     other = older.model_copy(update={"components": None})
+    comparable = kinds.of("evomerge").verification.comparable
     assert difference(comparable(older, older), comparable(event, older)) == 0.0
     assert difference(comparable(other, other), comparable(event, other)) is None
 

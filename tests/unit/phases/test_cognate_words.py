@@ -33,7 +33,7 @@ def test_the_result_is_a_sentence_everywhere(state: Any) -> None:
     quality, domains = figures.quality(Cognate().run(state)), state.submitted.config.domains
     gains = [1 - quality[d][d] / quality[recipes.BASE][d] for d in domains]
     percent = f"{100 * abs(sum(gains) / len(gains)):.1f} %"
-    head = kinds.of("cognate").head(state)
+    head = kinds.of("cognate").view.head(state)
     assert head.result
     windows = Cognate().run(state).seen
     assert head.result.n == sum(len(windows[d].sizes[d]) for d in domains)

@@ -28,7 +28,7 @@ def test_before_the_replies_of_a_bake_are_sampled_no_time_is_known(log: Path) ->
         if state.started is None or kind.trainings(state) or state.completed:
             continue
         told += 1
-        seen = kind.outlook(state, None)
+        seen = kind.view.outlook(state, None)
         assert seen.eta_s is None
     assert told
 

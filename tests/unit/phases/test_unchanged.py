@@ -29,7 +29,7 @@ def golden(name: str) -> Any:
 
 def said(state: Any) -> list[Any]:
     """What the head says of the result beside its value."""
-    head = kinds.of(state.kind).head(state)
+    head = kinds.of(state.kind).view.head(state)
     text = tables.markdown(Panels(head=head, panels=()))
     values = [fact.value for fact in head.facts if fact.name == "result"]
     assert all(f"- result: {value}" in text for value in values)

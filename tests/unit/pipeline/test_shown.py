@@ -77,7 +77,7 @@ def only(state: PipelineState, number: int, children: list[Child] | None = None)
 
 def panel(state: PipelineState, name: str) -> Any:
     """Return a panel of the pipeline, by its own log; None if there is none of the name."""
-    return next((one for one in KIND.panels(state) if one.name == name), None)
+    return next((one for one in KIND.view.panels(state) if one.name == name), None)
 
 
 # ---- the strip -------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def test_a_phase_that_trains_says_the_time_left_by_its_run_s_log() -> None:
         run: Any = repository.fold(rows[:upto])
         one = only(world(PHASES), 1, [Child("phase/1", run, [line(1)])])
         assert (one.state, one.left_s is not None) == ("running", known)
-        assert one.left_s == kinds.of("cognate").outlook(run, None).eta_s
+        assert one.left_s == kinds.of("cognate").view.outlook(run, None).eta_s
 
 
 def test_a_run_that_was_given_up_stands_behind_the_one_that_counts(
@@ -205,14 +205,14 @@ def test_only_what_was_measured_has_a_point() -> None:
 
 def test_the_head_has_bits_per_byte_of_a_result_that_goes_on() -> None:
     state = standard(PHASES[0], MERGE)
-    assert KIND.head(state).result is None
+    assert KIND.view.head(state).result is None
     end(state, 1, base=model("1"), code=model("2"))
     end(state, 2, champion=model("3"))
     measured(state, 2, **GOOD, **BITS)
-    result = KIND.head(state).result
+    result = KIND.view.head(state).result
     assert result is not None
     assert (result.name, result.value, result.n) == ("b:champion, after phase 2", 2.0, 30)
-    passed = KIND.head(repository.fold(golden()))
+    passed = KIND.view.head(repository.fold(golden()))
     assert passed.result is None  # its input went on, which is the result
     assert [fact.value for fact in passed.facts if fact.name == "result"] == [
         "specialists:base, passed on unchanged by merge"
@@ -253,7 +253,7 @@ def test_a_model_that_only_its_run_has_measured_has_a_row_and_goes_nowhere() -> 
     assert rows["t"] == alone
     assert rows["b"][-1] == "yes"
     assert [stage.aside for stage in along.stages(state, None)] == [False, False, True, False]
-    result = KIND.head(state).result
+    result = KIND.view.head(state).result
     assert result is not None
     assert result.called == "b:champion"
 
@@ -289,7 +289,9 @@ def test_an_event_calls_a_gate_as_the_table_does() -> None:
     end(state, 1, base=model("1"))
     end(state, 2, model=model("2"))
     [decided] = state.gates[2]
-    told = KIND.summary_line("gate_decided", decided.model_dump(mode="json"), KIND.names(state))
+    told = KIND.view.summary_line(
+        "gate_decided", decided.model_dump(mode="json"), KIND.view.names(state)
+    )
     assert told == "phase s: quality kept of the given model: stop"
     assert panel(state, "gates").gates[0].metric.name == "quality kept of the given model"
 
@@ -325,7 +327,7 @@ def test_models_stand_in_the_lanes_of_their_phases_and_only_the_way_of_the_last_
 
 def test_a_pipeline_that_has_not_begun_shows_its_phases_and_no_family() -> None:
     state = world(PHASES)
-    assert [one.name for one in KIND.panels(state)] == ["strip", "gates", "phases"]
+    assert [one.name for one in KIND.view.panels(state)] == ["strip", "gates", "phases"]
 
 
 def test_a_terminal_has_a_mark_for_every_state_of_a_phase() -> None:

@@ -18,6 +18,7 @@ from agent_forge.runs.history.audit import audit
 from agent_forge.runs.history.repository import fold
 from agent_forge.runs.kinds import controls, wording
 from agent_forge.runs.kinds.decide import Decision, decide, due, open_tasks, pending
+from agent_forge.runs.kinds.files import Verification
 from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.kinds.state import evolve
 from agent_forge.runs.kinds.view import Outlook, changed
@@ -244,13 +245,13 @@ def test_progress_outlook_message_and_snapshot_need_nothing_of_the_kind(finished
     while len(half.state.steps) < 1:
         half.step()
     for state, share in ((half.state, 0.5), (finished.state, 1.0)):
-        assert kind.outlook(state, kind.rehearse(state)).inside == share
-        assert kind.message(state)["progress"] == share
-    assert kind.message(half.state, 0)["phase"] == "toy"
-    told = kind.snapshot(half.state)
+        assert kind.view.outlook(state, kind.view.rehearse(state)).inside == share
+        assert kind.view.message(state)["progress"] == share
+    assert kind.view.message(half.state, 0)["phase"] == "toy"
+    told = kind.view.snapshot(half.state)
     assert (told["done"], told["of"]) == (1, 2)
     assert told["pending"] == ["count/1/0", "count/1/1", "count/1/2"]
-    found = kind.difference(half.state, finished.state)
+    found = kind.view.difference(half.state, finished.state)
     assert found == {"settings": {}, "same_lineage": False}
 
 
@@ -259,27 +260,27 @@ def test_the_kinds_own_checks_of_weights_find_a_value_that_does_not_come_out_aga
 ) -> None:
     kind, state = kinds.of("toy"), deepcopy(finished.state)
     said: list[str] = []
-    ids = kind.chosen(state, "all")
-    assert list(kind.rebuild(state, None, ids, said.append)) == []
+    ids = kind.verification.chosen(state, "all")
+    assert list(kind.verification.rebuild(state, None, ids, said.append)) == []
     assert len(said) == len(ids) == 6
     state.answers["count/1/0"] = state.answers["count/1/0"].model_copy(update={"value": 5})
-    (found,) = kind.rebuild(state, None, ids, said.append)
+    (found,) = kind.verification.rebuild(state, None, ids, said.append)
     assert "count/1/0 was 5, and is" in found.message
-    assert list(kind.rebuild(state, None, ["count/0/0"], said.append)) == []
+    assert list(kind.verification.rebuild(state, None, ["count/0/0"], said.append)) == []
 
 
 def test_a_kind_that_says_nothing_about_results_has_none_to_verify(
     finished: ToyWorld, tmp_path: Path
 ) -> None:
     """The defaults, which a kind without models keeps."""
-    plain, state = Kind[ToyState], finished.state
-    kind = kinds.of("toy")
+    kind, state = kinds.of("toy"), finished.state
+    plain: Verification[ToyState] = Verification(kind)
     with pytest.raises(NotFoundError, match="is a toy run: nothing of it can be rebuilt"):
-        plain.chosen(kind, state, "all")
-    assert list(plain.cached(kind, state, None)) == []
-    assert plain.document(kind, tmp_path) is None
+        plain.chosen(state, "all")
+    assert list(plain.cached(state, None)) == []
+    assert plain.document(tmp_path) is None
     with pytest.raises(ConfigError, match="it has no result to write"):
-        plain.write_result(kind, None, state, tmp_path)  # type: ignore[arg-type]
+        Kind[ToyState].write_result(kind, None, state, tmp_path)  # type: ignore[arg-type]
 
 
 def test_the_table_has_the_kinds_of_this_program_and_of_the_environment(
@@ -315,16 +316,16 @@ def test_a_kind_of_the_environment_that_cannot_be_loaded_is_named(
 def test_settings_of_every_kind_are_listed_with_defaults(name: str) -> None:
     """The terminal, the API and a run that is asked for again read them: none may be required."""
     kind = kinds.of(name)
-    assert kind.settings()["defaults"]
-    assert kind.options("")
+    assert kind.settings.schema()["defaults"]
+    assert kind.settings.options("")
 
 
 def test_settings_are_parsed_with_what_is_wrong_by_name() -> None:
     kind = kinds.of("toy")
-    assert kind.parse({"steps": 5}).steps == 5
+    assert kind.settings.parse({"steps": 5}).steps == 5
     with pytest.raises(ConfigError, match=r"settings of a toy run: steps: .*; colour: "):
-        kind.parse({"steps": "many", "colour": "red"})
-    assert set(kind.settings()) == {"schema", "defaults"}
+        kind.settings.parse({"steps": "many", "colour": "red"})
+    assert set(kind.settings.schema()) == {"schema", "defaults"}
 
 
 def test_a_completed_that_says_another_total_is_found(finished: ToyWorld) -> None:

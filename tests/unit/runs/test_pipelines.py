@@ -422,10 +422,10 @@ def test_equal_runs_have_one_identity_whatever_their_models_are_called() -> None
 def test_specialists_of_the_data_s_domains_are_what_was_asked_for() -> None:
     """Domains that the settings leave out are those of the data."""
     cognate = kinds.of("cognate")
-    made = cognate.parse({"preset": "mini", "domains": ["law"]})
-    assert cognate.asked_for({"preset": "mini"}, made)
-    assert not cognate.asked_for({"preset": "mini", "domains": ["code"]}, made)
-    assert not cognate.asked_for({"preset": "tiny"}, made)
+    made = cognate.settings.parse({"preset": "mini", "domains": ["law"]})
+    assert cognate.settings.fit({"preset": "mini"}, made)
+    assert not cognate.settings.fit({"preset": "mini", "domains": ["code"]}, made)
+    assert not cognate.settings.fit({"preset": "tiny"}, made)
 
 
 # ---- the report ------------------------------------------------------------------------------
@@ -486,7 +486,7 @@ def test_each_kind_tells_its_finding_in_sentences() -> None:
     for kind in ("cognate-2", "measure-1", "schema-1-1"):
         rows = rows_of(GOLDEN / f"{kind}.jsonl")
         state: Any = fold(rows)
-        told[kind] = list(kinds.of(state.kind).summary(state, rows))
+        told[kind] = list(kinds.of(state.kind).view.summary(state, rows))
     assert told["cognate-2"][0].startswith("- The ")
     assert "the best other model on its own domain" in told["cognate-2"][0]
     kept = "- quality kept of the best input "

@@ -74,20 +74,20 @@ def test_a_kind_s_own_groups_come_first_and_each_is_in_one_piece() -> None:
 def test_a_constant_is_recorded_but_not_offered(name: str, constant: str) -> None:
     """A form of forty fields had seven that nobody can choose without the method's source."""
     kind = kinds.of(name)
-    told = kind.settings()
+    told = kind.settings.schema()
     assert constant not in told["schema"]["properties"] | told["defaults"]
     with pytest.raises(ConfigError, match="is not known"):
-        kind.options(constant[:-1])
-    assert [row["name"] for row in kind.options(constant)] == [constant]
-    config = kind.parse({constant: 3})
-    assert kind.shown(config)[constant] == 3
-    assert kind.changes(config, kind.changed(config, {constant: 2})) == {constant: 2}
+        kind.settings.options(constant[:-1])
+    assert [row["name"] for row in kind.settings.options(constant)] == [constant]
+    config = kind.settings.parse({constant: 3})
+    assert kind.settings.shown(config)[constant] == 3
+    assert kind.settings.changes(config, kind.settings.changed(config, {constant: 2})) == {constant: 2}
 
 
 @pytest.mark.parametrize("name", [name for name in kinds.table() if name != "toy"])
 def test_every_setting_has_a_label_and_a_description(name: str) -> None:
     """`Kl`, `Own` and `Hard` were fields of the form."""
-    told = kinds.of(name).settings()
+    told = kinds.of(name).settings.schema()
     properties = told["schema"]["properties"]
     assert properties.keys() == told["defaults"].keys()
     labels = [one["title"] for one in properties.values()]

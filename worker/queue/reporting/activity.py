@@ -74,7 +74,7 @@ def waits_for(
     if parts and not reason(row, devices):
         return waits_for(parts[0], devices)
     why = reason(row, devices) or busy(row, devices)
-    if not why and kinds.of(run.state.kind).delegates and run.state.started is not None:
+    if not why and kinds.of(run.state.kind).children and run.state.started is not None:
         return None, None  # its next run is about to begin
     return why or "a free worker", advice(row, devices) or None
 
@@ -114,7 +114,8 @@ def part(run: Watched, parts: Sequence[Watched]) -> OpenPart | None:
 
 
 def _stage(run: Watched, part: Watched) -> str:
-    return kinds.of(run.state.kind).stage_of(run.state, part.task)
+    children = kinds.of(run.state.kind).children
+    return part.task if children is None else children.stage_of(run.state, part.task)
 
 
 def progress(state: State, run_outlook: Outlook) -> str:

@@ -27,13 +27,13 @@ class Rehearsals:
     def of(self, state: State) -> object:
         """Return the run's task count; None while it is computed, which this call begins."""
         kind = kinds.of(state.kind)
-        if not kind.rehearsable(state):
+        if not kind.view.rehearsable(state):
             return None
         with self._lock:
             future = self._known.pop(state.run, None)
             if future is None:
                 # The rehearsal reads what never changes again once a run has started.
-                future = self._thread.submit(kind.rehearse, _frozen(state))
+                future = self._thread.submit(kind.view.rehearse, _frozen(state))
             self._known[state.run] = future
             while len(self._known) > KEPT:
                 self._known.popitem(last=False)

@@ -14,7 +14,7 @@ from agent_forge.evomerge.reports import rows as headline
 from agent_forge.evomerge.reports.panels import distinct
 from agent_forge.evomerge.reports.pictures import family_svg
 from agent_forge.evomerge.run.state import RunState, fold
-from agent_forge.runs import kinds
+from agent_forge.runs.kinds.view import overview
 from agent_forge.runs.panels.head import Panels
 from testing.worlds.fake_world import World
 
@@ -29,7 +29,7 @@ def golden(name: str) -> RunState:
 
 def told(state: RunState) -> tuple[Panels, dict[str, Any]]:
     """Return what is shown of a run, and its panels by name."""
-    found = kinds.of("evomerge").overview(state)
+    found = overview(state)
     return found, {panel.name: panel for panel in found.panels}
 
 

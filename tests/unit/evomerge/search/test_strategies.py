@@ -522,14 +522,14 @@ def test_a_run_with_only_a_budget_is_shown_by_its_time() -> None:
     world.run_until(lambda state: state.generation == 1)
     state, kind = world.state, kinds.of("evomerge")
     state.closed[0] = replace(state.closed[0], wall=1800.0)
-    assert kind.progress(state) == (1, None)
-    told = kind.message(state)
+    assert kind.view.progress(state) == (1, None)
+    told = kind.view.message(state)
     assert (told["generation"], told["generations"], told["progress"]) == (0, None, 0.25)
-    assert kind.view(state)["generations_wanted"] is None
+    assert kind.view.fields(state)["generations_wanted"] is None
     limited = World(config("auto", budget_hours=2.0, generations=4))
     limited.run_until(lambda state: state.generation == 3)
-    assert kind.progress(limited.state) == (3, 5)
-    assert kind.message(limited.state)["progress"] == 0.5
+    assert kind.view.progress(limited.state) == (3, 5)
+    assert kind.view.message(limited.state)["progress"] == 0.5
 
 
 def test_the_clock_counts_between_events_and_stops_while_a_run_is_paused() -> None:

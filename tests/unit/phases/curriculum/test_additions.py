@@ -114,7 +114,7 @@ def test_arms_share_what_is_alike() -> None:
     assert [a.id == b.id for a, b in zip(arms["adaptive"], arms["dreams"], strict=True)] == [
         *[True] * 5, False
     ]  # fmt: skip
-    assert Curriculum().progress(recorded().state) == (180, 180)
+    assert Curriculum().view.progress(recorded().state) == (180, 180)
 
 
 def test_dreams_are_data_of_the_next_recipe() -> None:
@@ -175,7 +175,7 @@ def test_panels_and_sentences_tell_of_them() -> None:
         "verdicts", "bursts", "dreams", "stages"
     ]  # fmt: skip
     kind, names = Curriculum(), {}
-    said = [kind.summary_line(row.type, json.loads(row.data), names) for row in rows_of(LOG)]
+    said = [kind.view.summary_line(row.type, json.loads(row.data), names) for row in rows_of(LOG)]
     assert any("segment 3 (chaos)" in line for line in said if line)
     assert any("segment 5 (dreams, from before the burst)" in line for line in said if line)
     assert any("of 1 cells" in line for line in said if line)
@@ -217,4 +217,4 @@ def test_additions_that_contradict_are_refused(settings: dict[str, Any]) -> None
 
 def test_a_word_where_a_list_belongs_is_refused_in_words() -> None:
     with pytest.raises(ConfigError, match="adds: a list is needed"):
-        Curriculum().parse({"adds": "chaos"})
+        Curriculum().settings.parse({"adds": "chaos"})

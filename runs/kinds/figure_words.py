@@ -1,0 +1,35 @@
+"""Figures of completed runs in words, by the tables of their kinds. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Protocol
+
+from agent_forge.runs.event_types import Figure
+from agent_forge.runs.panels.head import measured
+from agent_forge.runs.panels.shapes import Better, Metric
+
+#: Unit of a tracker → how panels spell it.
+_UNITS = {"bits/byte": "bit/B", "nats/token": "nat/token", "bytes": "B", "count": ""}
+
+
+class Figured(Protocol):
+    """A kind of run whose completed runs have figures."""
+
+    figures_of: ClassVar[Mapping[str, str]]
+    figure_units: ClassVar[Mapping[str, str]]
+
+
+def figure_metric(kind: Figured, figure: str, better: Better | None = None) -> Metric:
+    """Return a figure of a kind by its name in words and its unit; no word of the name is its unit."""
+    label, colon, _ = kind.figures_of.get(figure, "").partition(": ")
+    name = label if colon else figure.replace("_", " ")
+    unit = kind.figure_units.get(figure, "")
+    unit = "" if name.replace(" per ", "/") == unit else _UNITS.get(unit, unit)
+    return Metric(name=name, unit=unit, better=better)
+
+
+def figure_text(kind: Figured, name: str, figure: Figure) -> str:
+    """Return a figure in words with its interval: "quality kept 96.10 % (95.94 % to 96.26 %)"."""
+    metric = figure_metric(kind, name)
+    return f"{metric.name} {measured(figure.value, metric.unit, figure.low, figure.high)}"
