@@ -48,6 +48,31 @@ REFRESH, LOOK = 2, 1.0
 WAIT = 10.0
 
 
+class Waiting:
+    """Lines on stderr; one that says what is done, whenever there was none for `WAIT` seconds."""
+
+    def __init__(self, words: Callable[[], str]) -> None:
+        """Say `words()`, which are empty if nothing is done now."""
+        self._words, self._printed, self._over = words, time.monotonic(), threading.Event()
+
+    def __enter__(self) -> Waiting:
+        threading.Thread(target=self._wait, name="waiting", daemon=True).start()
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self._over.set()
+
+    def say(self, line: str) -> None:
+        """Print a line."""
+        self._printed = time.monotonic()
+        print(line, file=sys.stderr, flush=True)
+
+    def _wait(self) -> None:
+        while not self._over.wait(LOOK):
+            if time.monotonic() - self._printed >= WAIT and (words := self._words()):
+                self.say(f"  {words}")
+
+
 class _Followed:
     """A followed run: its view, its times, latest news, its curve."""
 
@@ -101,14 +126,13 @@ class Progress:
         self._known: Sequence[live.Hand] = ()
         self._looked = float("-inf")
         self._rehearsals = Rehearsals()
-        #: What is done now, in words, and since when; when the last line was printed.
+        #: What is done now, in words, and since when.
         self._doing: tuple[str, float] = "", 0.0
-        self._printed = time.monotonic()
-        self._over = threading.Event()
+        self._waiting = Waiting(self._words)
 
     def __enter__(self) -> Progress:
         if not self._terminal:
-            threading.Thread(target=self._wait, name="waiting", daemon=True).start()
+            self._waiting.__enter__()
         else:
             from rich.console import Console
             from rich.live import Live
@@ -123,7 +147,7 @@ class Progress:
         return self
 
     def __exit__(self, *details: Any) -> None:
-        self._over.set()
+        self._waiting.__exit__()
         self._rehearsals.close()
         if self._live is not None:
             self._live.transient = self._shown is not None and self._shown[1].ended is not None
@@ -139,7 +163,7 @@ class Progress:
             line = None if self._live is not None else followed.view.unit(state, row)
             if line:
                 self._say_run(state)
-                self._print(line + self._how_far(state))
+                self._waiting.say(line + self._how_far(state))
             self._say(state, row)
         if state.submitted is not None and self._live is None:
             hand = next(iter(self._at_work(state)), None)
@@ -149,26 +173,21 @@ class Progress:
         elif state.submitted is not None:
             self._take(followed, state, rows)
 
-    def _wait(self) -> None:
-        """Say what a run does, and how far that is, whenever `WAIT` seconds were silent."""
-        while not self._over.wait(LOOK):
-            words, since = self._doing
-            if words and time.monotonic() - self._printed >= WAIT:
-                how_far = pace.words() or f"for {duration(time.monotonic() - since)}"
-                self._print(f"  {words}: {how_far}" if self._hands is None else f"  {words}")
-
-    def _print(self, line: str) -> None:
-        self._printed = time.monotonic()
-        print(line, file=sys.stderr, flush=True)
+    def _words(self) -> str:
+        """Return what the run does, and how far that is; empty if nothing is done here."""
+        words, since = self._doing
+        if not words or self._hands is not None:
+            return words
+        return f"{words}: {pace.words() or f'for {duration(time.monotonic() - since)}'}"
 
     def _say_run(self, state: State) -> None:
         """Print the run's name if it changes among several, and what its lines mean."""
         if state.run == self._last:
             return
         if len(self._runs) > 1:
-            self._print(f"run {self._runs[state.run].name}:")
+            self._waiting.say(f"run {self._runs[state.run].name}:")
         if legend := self._runs[state.run].view.legend:
-            self._print(legend)
+            self._waiting.say(legend)
         self._last = state.run
 
     def _how_far(self, state: State) -> str:
@@ -188,7 +207,7 @@ class Progress:
             name = self._runs[state.run].name
             lines.append(f"{row.type} by {row.actor}{_SAID[row.type].format(run=name)}")
         for line in lines:
-            self._print(line)
+            self._waiting.say(line)
 
     def _take(self, followed: _Followed, state: State, rows: list[Envelope]) -> None:
         """Keep the values to draw; another thread draws them."""
