@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from agent_forge.evaluation.task_families.families import Item
 from agent_forge.runs.errors import SourceError
+from agent_forge.weights import pieces
 from agent_forge.weights.folders.vocabularies import Tokenizer
 
 #: Most tokens of a forward pass, padding included.
@@ -78,10 +79,14 @@ def stream(items: Sequence[Encoded]) -> NDArray[np.int32]:
 def solved(module: torch.nn.Module, items: Sequence[Encoded]) -> list[bool]:
     """Return one bool per item: True if `module`, a causal language model, solves it."""
     device = next(module.parameters()).device
-    verdicts = [False] * len(items)
-    for rows in _rows(items):
-        passed = _pass(module, [items[index] for index in rows], device)
-        for index, right in zip(rows, passed, strict=True):
+    verdicts, passes = [False] * len(items), list(_rows(items))
+
+    def work(number: int) -> pieces.Tensors:
+        right = _pass(module, [items[index] for index in passes[number]], device)
+        return {"right": torch.tensor(right)}
+
+    for rows, passed in zip(passes, pieces.each(len(passes), work), strict=True):
+        for index, right in zip(rows, passed["right"].tolist(), strict=True):
             verdicts[index] = right
     return verdicts
 

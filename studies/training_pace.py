@@ -56,7 +56,7 @@ def outlook(
     ahead = _trainings(state, trainings)
     prices = _prices(state)
     tasks = [task for task in observations if task.key not in state.answers]
-    measuring = [prices[task.measure] for task in tasks if task.measure in prices]
+    measuring = [left for task in tasks if (left := _left(state, task, prices)) is not None]
     besides = len(measuring) < len(tasks)
     if ahead is None or (besides and not ahead and not measuring):
         return Outlook(done, of, done / of if of else None, None, unit)
@@ -67,6 +67,7 @@ def outlook(
     left = max(0.0, whole - begun)
     spent = math.fsum(e.seconds for recipe in trainings for e in segments(state, recipe))
     spent += math.fsum(e.seconds for e in state.answers.values() if isinstance(e, Observed))
+    spent += math.fsum(part.seconds for parts in state.parts.values() for part in parts.values())
     share = 1 - left / (spent + whole) if spent + whole else 1.0
     hands = max(1, len(under_way))
     alone = max(ahead, default=0.0) - begun if hands > 1 else 0.0
@@ -106,10 +107,20 @@ def _price(state: MakingState, trainings: Iterable[Train]) -> float | None:
 def _prices(state: MakingState) -> Mapping[str, float]:
     """Return name of a measure → mean seconds of its measurements so far."""
     seconds: dict[str, list[float]] = {}
-    for event in state.answers.values():
+    for key, event in state.answers.items():
         if isinstance(event, Observed):
-            seconds.setdefault(event.measure, []).append(event.seconds)
+            spent = math.fsum(part.seconds for part in state.parts.get(key, {}).values())
+            seconds.setdefault(event.measure, []).append(event.seconds + spent)
     return {measure: fmean(times) for measure, times in seconds.items()}
+
+
+def _left(state: MakingState, task: Observe, prices: Mapping[str, float]) -> float | None:
+    """Return the seconds that a measurement has left, by its parts or others; None: not known."""
+    parts = state.parts.get(task.key, {}).values()
+    if done := sum(part.end - part.begin for part in parts):
+        pieces = max(part.of for part in parts)
+        return math.fsum(part.seconds for part in parts) / done * (pieces - done)
+    return prices.get(task.measure)
 
 
 def _longest(state: MakingState) -> float:

@@ -43,7 +43,7 @@ from agent_forge.studies.making import model_files
 from agent_forge.studies.making.making import Making, MakingState
 from agent_forge.studies.training_context import GivenContext, TrainingContext
 from agent_forge.studies.training_plan import as_float32
-from agent_forge.weights import architectures, operations
+from agent_forge.weights import architectures, operations, pieces
 from agent_forge.weights.folders import companions, model_card, model_config, stand_ins
 from agent_forge.weights.folders.checkpoint import SHARD_BYTES, digest, publish, write_weights
 from agent_forge.weights.recipes import Train, Transform
@@ -117,9 +117,10 @@ class Context(GivenContext[Any]):
         is_given = task.recipe_id == self.record.recipe_id
         model = self.loaded(self.model(task.recipe_id), task.measure, is_given)
         data = self.held_out(task.on)
-        for domain in sorted(data):
-            nll, _, _ = score_windows(model, data[domain].windows)
-            items[domain], sizes[domain] = tuple(nll), tuple(data[domain].bytes)
+        with pieces.divided():
+            for domain in sorted(data):
+                nll, _, _ = score_windows(model, data[domain].windows)
+                items[domain], sizes[domain] = tuple(nll), tuple(data[domain].bytes)
         return answered(task, items, sizes, began)
 
     # ---- started -------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -76,21 +77,22 @@ def score_command(
       forge score models/code models/math --data builtin:domains
       forge score models/code --endpoint http://localhost:8000/v1 --served code
     """
+    from agent_forge.cli.runs.progress import Waiting
     from agent_forge.evomerge.tasks import score
     from agent_forge.runs.home import Home
+    from agent_forge.runs.system import pace
+    from agent_forge.runs.system.durations import duration
 
     how = score.Measurement(slice_=slice_, context=context, **options)
-    scores, speeds = score.measure(Home.default(), models, how, _tell)
+    began = time.monotonic()
+    with Waiting(lambda: pace.words() or f"for {duration(time.monotonic() - began)}") as waiting:
+        scores, speeds = score.measure(Home.default(), models, how, waiting.say)
     if as_json:
         emit(_all_as_data(scores, speeds, show_items))
         return
     for model_score in scores:
         _show(model_score, show_items)
     _show_speeds(scores, speeds)
-
-
-def _tell(what: str) -> None:
-    click.echo(what, err=True)
 
 
 def _all_as_data(

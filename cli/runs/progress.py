@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -18,6 +19,8 @@ from agent_forge.cli.options import emit, home, json_option, load_run, name_of, 
 from agent_forge.runs import kinds
 from agent_forge.runs.kinds.view import Curve
 from agent_forge.runs.panels.tables import renamed
+from agent_forge.runs.system import pace
+from agent_forge.runs.system.durations import duration
 from agent_forge.worker.queue.reporting import activity
 from agent_forge.worker.queue.reporting.rehearsals import Rehearsals
 
@@ -41,6 +44,33 @@ _MEASURED = ("probed: ", "not probed: ")
 
 #: Pictures a second on a terminal; seconds between two looks at who works on the run.
 REFRESH, LOOK = 2, 1.0
+#: Seconds without a line after which a line says what a run does.
+WAIT = 10.0
+
+
+class Waiting:
+    """Lines on stderr; one that says what is done, whenever there was none for `WAIT` seconds."""
+
+    def __init__(self, words: Callable[[], str]) -> None:
+        """Say `words()`, which are empty if nothing is done now."""
+        self._words, self._printed, self._over = words, time.monotonic(), threading.Event()
+
+    def __enter__(self) -> Waiting:
+        threading.Thread(target=self._wait, name="waiting", daemon=True).start()
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self._over.set()
+
+    def say(self, line: str) -> None:
+        """Print a line."""
+        self._printed = time.monotonic()
+        print(line, file=sys.stderr, flush=True)
+
+    def _wait(self) -> None:
+        while not self._over.wait(LOOK):
+            if time.monotonic() - self._printed >= WAIT and (words := self._words()):
+                self.say(f"  {words}")
 
 
 class _Followed:
@@ -96,9 +126,14 @@ class Progress:
         self._known: Sequence[live.Hand] = ()
         self._looked = float("-inf")
         self._rehearsals = Rehearsals()
+        #: What is done now, in words, and since when.
+        self._doing: tuple[str, float] = "", 0.0
+        self._waiting = Waiting(self._words)
 
     def __enter__(self) -> Progress:
-        if self._terminal:
+        if not self._terminal:
+            self._waiting.__enter__()
+        else:
             from rich.console import Console
             from rich.live import Live
 
@@ -112,6 +147,7 @@ class Progress:
         return self
 
     def __exit__(self, *details: Any) -> None:
+        self._waiting.__exit__()
         self._rehearsals.close()
         if self._live is not None:
             self._live.transient = self._shown is not None and self._shown[1].ended is not None
@@ -127,19 +163,31 @@ class Progress:
             line = None if self._live is not None else followed.view.unit(state, row)
             if line:
                 self._say_run(state)
-                print(line + self._how_far(state), file=sys.stderr, flush=True)
+                self._waiting.say(line + self._how_far(state))
             self._say(state, row)
-        if self._live is not None and state.submitted is not None:
+        if state.submitted is not None and self._live is None:
+            hand = next(iter(self._at_work(state)), None)
+            words = "" if hand is None else activity.in_words(state, hand)
+            if rows or words != self._doing[0]:
+                self._doing = words, time.monotonic()
+        elif state.submitted is not None:
             self._take(followed, state, rows)
+
+    def _words(self) -> str:
+        """Return what the run does, and how far that is; empty if nothing is done here."""
+        words, since = self._doing
+        if not words or self._hands is not None:
+            return words
+        return f"{words}: {pace.words() or f'for {duration(time.monotonic() - since)}'}"
 
     def _say_run(self, state: State) -> None:
         """Print the run's name if it changes among several, and what its lines mean."""
         if state.run == self._last:
             return
         if len(self._runs) > 1:
-            print(f"run {self._runs[state.run].name}:", file=sys.stderr, flush=True)
+            self._waiting.say(f"run {self._runs[state.run].name}:")
         if legend := self._runs[state.run].view.legend:
-            print(legend, file=sys.stderr, flush=True)
+            self._waiting.say(legend)
         self._last = state.run
 
     def _how_far(self, state: State) -> str:
@@ -159,7 +207,7 @@ class Progress:
             name = self._runs[state.run].name
             lines.append(f"{row.type} by {row.actor}{_SAID[row.type].format(run=name)}")
         for line in lines:
-            print(line, file=sys.stderr, flush=True)
+            self._waiting.say(line)
 
     def _take(self, followed: _Followed, state: State, rows: list[Envelope]) -> None:
         """Keep the values to draw; another thread draws them."""
@@ -187,6 +235,8 @@ class Progress:
         if self._shown is None:
             return ""
         followed, frame = self._shown
+        if self._hands is None and frame.hands and (how_far := pace.words()):
+            frame = replace(frame, hands=(f"{frame.hands[0]}: {how_far}", *frame.hands[1:]))
         size, plain = console.size, console.options.ascii_only
         return followed.view.draw(frame, size.width, size.height - 1, plain)
 

@@ -14,6 +14,7 @@ from transformers import StoppingCriteria
 
 from agent_forge.evaluation.backends.backend import LocalModel
 from agent_forge.evaluation.data.packing import PackedProblem
+from agent_forge.weights import pieces
 from agent_forge.weights.folders.vocabularies import Tokenizer
 
 #: Prompts are padded to a multiple of this.
@@ -30,20 +31,29 @@ def replies(model: LocalModel, problems: Sequence[PackedProblem], tokenizer: Tok
     for number, posed in enumerate(problems):
         padded = -(-len(posed.ids) // PAD_TO) * PAD_TO
         groups.setdefault((padded, posed.problem.max_tokens), []).append(number)
+    passes: list[tuple[int, int, list[int]]] = []
     for (_, limit), members in sorted(groups.items()):
         length = max(len(problems[n].ids) for n in members)
         rows = model.rows(length + limit)
-        for start in range(0, len(members), rows):
-            chosen = [problems[n] for n in members[start : start + rows]]
-            ids = np.zeros((len(chosen), length), np.int64)
-            mask = np.zeros((len(chosen), length), np.int64)
-            for row, posed in enumerate(chosen):
-                ids[row, length - len(posed.ids) :] = posed.ids
-                mask[row, length - len(posed.ids) :] = 1
-            reading = _Reading(chosen, tokenizer, ends, length)
-            model.continued(torch.from_numpy(ids), torch.from_numpy(mask), limit, reading)
-            for number, reply in zip(members[start : start + rows], reading.replies, strict=True):
-                result[number] = reply
+        starts = range(0, len(members), rows)
+        passes += [(length, limit, members[start : start + rows]) for start in starts]
+
+    def work(number: int) -> pieces.Tensors:
+        length, limit, members = passes[number]
+        ids = np.zeros((len(members), length), np.int64)
+        mask = np.zeros((len(members), length), np.int64)
+        chosen = [problems[n] for n in members]
+        for row, posed in enumerate(chosen):
+            ids[row, length - len(posed.ids) :] = posed.ids
+            mask[row, length - len(posed.ids) :] = 1
+        reading = _Reading(chosen, tokenizer, ends, length)
+        model.continued(torch.from_numpy(ids), torch.from_numpy(mask), limit, reading)
+        texts = zip(members, reading.replies, strict=True)
+        return {str(n): torch.tensor(list(text.encode()), dtype=torch.uint8) for n, text in texts}
+
+    for replied in pieces.each(len(passes), work):
+        for number, text in replied.items():
+            result[int(number)] = bytes(text.tolist()).decode()
     return result
 
 

@@ -41,7 +41,7 @@ from agent_forge.evaluation.backends.backend import (
 from agent_forge.evaluation.backends.generation import replies
 from agent_forge.evaluation.data.packing import Ids, PackedProblem
 from agent_forge.runs.errors import SourceError
-from agent_forge.weights import block_names
+from agent_forge.weights import block_names, pieces
 from agent_forge.weights.folders import model_config
 from agent_forge.weights.folders.parameters import fill, fill_buffers
 from agent_forge.weights.folders.vocabularies import Tokenizer
@@ -168,11 +168,18 @@ class ResidentModel:
         of them share a forward pass. Causal attention does not see this padding.
         """
         sequence_losses: list[Losses | None] = [None] * len(sequences)
-        for length, places in batches(sequences, self.rows, pad, self.positions):
+        passes = list(batches(sequences, self.rows, pad, self.positions))
+
+        def work(number: int) -> pieces.Tensors:
+            length, places = passes[number]
             ids = np.zeros((len(places), length), np.int64)
             for row, place in enumerate(places):
                 ids[row, : len(sequences[place])] = sequences[place]
             losses, best = self.token_losses(torch.from_numpy(ids))
+            return {"losses": torch.from_numpy(losses), "best": torch.from_numpy(best)}
+
+        for (_, places), read in zip(passes, pieces.each(len(passes), work), strict=True):
+            losses, best = read["losses"].numpy(), read["best"].numpy()
             for row, place in enumerate(places):
                 last = len(sequences[place]) - 1
                 sequence_losses[place] = losses[row, :last], best[row, :last]
@@ -250,14 +257,23 @@ def continuations(model: LocalModel, pairs: Sequence[tuple[Ids, Ids]]) -> list[F
         members.setdefault(prompt.tobytes(), []).append(place)
     prompts = [pairs[places[0]][0] for places in members.values()]
     following = list(members.values())
-    losses_by_place: dict[int, Floats] = {}
 
     def rows(length: int) -> int:  # few logits are computed: the vocabulary does not count
         return max(1, (model.batch_tokens or BATCH_TOKENS) // length)
 
-    for length, chosen in batches(prompts, rows, PAD_TO, model.positions):
+    passes = list(batches(prompts, rows, PAD_TO, model.positions))
+
+    def work(number: int) -> pieces.Tensors:
+        length, chosen = passes[number]
         batch = [(prompts[i], [(n, pairs[n][1]) for n in following[i]]) for i in chosen]
-        losses_by_place |= _batch(model, length, batch)
+        losses = _batch(model, length, batch)
+        return {str(place): torch.from_numpy(losses[place]) for place in losses}
+
+    losses_by_place = {
+        int(place): losses.numpy()
+        for read in pieces.each(len(passes), work)
+        for place, losses in read.items()
+    }
     return [losses_by_place[place] for place in range(len(pairs))]
 
 

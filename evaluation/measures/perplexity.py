@@ -19,6 +19,7 @@ from agent_forge.evaluation.backends.local_backend import ResidentModel
 from agent_forge.evaluation.data.items import Text
 from agent_forge.evaluation.data.packing import Ids, Packed, PackedQuestion, Windows, documents
 from agent_forge.runs.errors import UnmeasurableError
+from agent_forge.weights import pieces
 from agent_forge.weights.folders.vocabularies import Tokenizer
 
 
@@ -77,7 +78,8 @@ def scored(
     sizes: dict[str, tuple[int, ...]] = {}
     for domain, domain_texts in texts.items():
         split = documents(domain_texts, tokenizer, context)
-        items[domain] = tuple(score(model, split))
+        with pieces.divided():
+            items[domain] = tuple(score(model, split))
         sizes[domain] = tuple(piece.bytes for piece in split)
         for document, nats in zip(split, items[domain], strict=True):
             if not math.isfinite(nats):

@@ -9,6 +9,7 @@ import torch
 
 from agent_forge.evaluation.trajectories.sampled import Kept, Sample, Sampled
 from agent_forge.runs.errors import SourceChangedError
+from agent_forge.weights import pieces
 from agent_forge.weights.folders.checkpoint import digest
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.weights.training.windows import Ids, Trajectory, pack, stream_digest
@@ -19,7 +20,9 @@ Written = Mapping[str, Sequence[Trajectory]]
 
 def answered(task: Sample, cache: Artifacts, write: Callable[[], Written]) -> Sampled:
     """Return the event of the trajectories that `write` sampled, after keeping them in the cache."""
-    began, written = time.monotonic(), write()
+    began = time.monotonic()
+    with pieces.divided():
+        written = write()
     streams = {name: pack(trajectories) for name, trajectories in written.items()}
     tensors = {name: torch.from_numpy(ids) for name, ids in streams.items()}
     seconds, content_digest = time.monotonic() - began, digest(tensors)
@@ -46,7 +49,9 @@ def streams(event: Sampled, cache: Artifacts, write: Callable[[], Written]) -> d
     """
     tensors = cache.get(event.digest)
     if tensors is None:
-        tensors = {name: torch.from_numpy(pack(trajectories)) for name, trajectories in write().items()}
+        with pieces.undivided():
+            written = write()
+        tensors = {name: torch.from_numpy(pack(trajectories)) for name, trajectories in written.items()}
         if digest(tensors) != event.digest:
             raise SourceChangedError(
                 f"trajectories sampled again have the digest {digest(tensors)[:12]}, the log says "

@@ -18,7 +18,7 @@ from transformers import LogitsProcessor, StoppingCriteria
 
 from agent_forge.evaluation.backends.backend import LocalModel
 from agent_forge.evaluation.backends.local_backend import ResidentModel
-from agent_forge.weights import randomness
+from agent_forge.weights import pieces, randomness
 from agent_forge.weights.training.models import prompted
 from agent_forge.weights.training.windows import Ids, Trajectory
 
@@ -76,14 +76,24 @@ def _replies(
     tokens: int | None,
 ) -> list[Ids]:
     """Return the reply to every beginning, in their order; short beginnings are computed first."""
-    replies_by_number: dict[int, Ids] = {}
+    passes: list[list[int]] = []
     order = sorted(range(len(beginnings)), key=lambda number: (len(beginnings[number]), number))
     while order:
         length = len(beginnings[order[min(ROWS, len(order)) - 1]])
         rows = rows_of_pass(model, length + limit, tokens)
-        chosen, order = order[:rows], order[rows:]
+        passes.append(order[:rows])
+        order = order[rows:]
+
+    def work(number: int) -> pieces.Tensors:
+        chosen = passes[number]
         replies = _batch(model, [beginnings[n] for n in chosen], chosen, limit, ends, drawing)
-        replies_by_number |= dict(zip(chosen, replies, strict=True))
+        return {str(n): torch.from_numpy(ids) for n, ids in zip(chosen, replies, strict=True)}
+
+    replies_by_number = {
+        int(number): ids.numpy()
+        for replied in pieces.each(len(passes), work)
+        for number, ids in replied.items()
+    }
     return [replies_by_number[number] for number in range(len(beginnings))]
 
 
@@ -150,7 +160,12 @@ def along(
     The writer reads the prompted beginning, the reader the plain one; every trajectory is read alone.
     A divergence that rounding makes negative is 0.
     """
-    return [max(0.0, _one(writer, reader, trajectory)) for trajectory in trajectories]
+
+    def work(number: int) -> pieces.Tensors:
+        nats = _one(writer, reader, trajectories[number])
+        return {"nats": torch.tensor(nats, dtype=torch.float64)}
+
+    return [max(0.0, float(read["nats"])) for read in pieces.each(len(trajectories), work)]
 
 
 def _one(writer: ResidentModel, reader: ResidentModel, trajectory: Trajectory) -> float:

@@ -28,6 +28,7 @@ from agent_forge.evomerge.run.tasks import (
 from agent_forge.evomerge.tasks.context import MergeContext
 from agent_forge.runs.errors import NotFiniteError
 from agent_forge.runs.kinds.decide import Start
+from agent_forge.weights import pieces
 from agent_forge.weights.folders.checkpoint import digest
 
 
@@ -143,7 +144,9 @@ def _evaluate(task: Evaluate, bench: MergeContext) -> Event:
         taken = path(state.recipes[task.recipe_id], state.recipes)
         bench.resident.load(weights, None if taken is None else len(taken.steps))
         watch = _watch(task, bench)
-        evaluation = evaluate(bench.resident, data, draws, bench.judge, watch)
+        judge = bench.judge
+        with pieces.divided():
+            evaluation = evaluate(bench.resident, data, draws, judge, watch)
     failpoints.hit("evaluate-scored")
     outcomes = evaluation.outcomes
     measured = None if bad else state.measure(task.recipe_id, outcomes)

@@ -47,7 +47,7 @@ from agent_forge.studies.run import Run
 from agent_forge.studies.submission import trainable
 from agent_forge.studies.training_context import TrainingContext
 from agent_forge.studies.work import Costs, Part
-from agent_forge.weights import operations
+from agent_forge.weights import operations, pieces
 from agent_forge.weights.architectures import code
 from agent_forge.weights.folders import gguf_note
 from agent_forge.weights.folders.checkpoint import open_checkpoint
@@ -258,9 +258,10 @@ def quality(
     """Return the `observed` event of a model: by domain −log p and predicted bytes of every window."""
     began, items, sizes = time.monotonic(), {}, {}
     model.load(weights)
-    for domain in sorted(data):
-        nll, _, _ = score_windows(model, data[domain].windows)
-        items[domain], sizes[domain] = tuple(nll), tuple(data[domain].bytes)
+    with pieces.divided():
+        for domain in sorted(data):
+            nll, _, _ = score_windows(model, data[domain].windows)
+            items[domain], sizes[domain] = tuple(nll), tuple(data[domain].bytes)
     return answered(task, items, sizes, began)
 
 
@@ -277,16 +278,23 @@ def line(
     `ends` are places measured before: place → domain → −log p of every window.
     """
     began, items, sizes = time.monotonic(), {}, {}
-    for place in PLACES:
-        if place not in ends:
-            blend = {n: torch.lerp(base[n].float(), specialist[n].float(), place) for n in base}
-            model.load(blend)
-        for domain in sorted(data):
-            windows = data[domain].windows
-            losses = ends.get(place)
-            nll = score_windows(model, windows)[0] if losses is None else losses[domain]
-            items[f"{place}/{domain}"] = tuple(nll)
-            sizes[f"{place}/{domain}"] = tuple(len(window) - 1 for window in windows)
+    groups, loaded = [(place, domain) for place in PLACES for domain in sorted(data)], set[float]()
+
+    def work(number: int) -> pieces.Tensors:
+        place, domain = groups[number]
+        if place not in ends and place not in loaded:
+            model.load({n: torch.lerp(base[n].float(), specialist[n].float(), place) for n in base})
+            loaded.clear()
+            loaded.add(place)
+        losses = ends.get(place)
+        nll = score_windows(model, data[domain].windows)[0] if losses is None else losses[domain]
+        return {"nll": torch.tensor(nll, dtype=torch.float64)}
+
+    with pieces.divided():
+        measured = pieces.each(len(groups), work)
+    for (place, domain), read in zip(groups, measured, strict=True):
+        items[f"{place}/{domain}"] = tuple(read["nll"].tolist())
+        sizes[f"{place}/{domain}"] = tuple(len(window) - 1 for window in data[domain].windows)
     return answered(task, items, sizes, began)
 
 

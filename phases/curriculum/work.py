@@ -30,6 +30,7 @@ from agent_forge.studies.comparison import CHOOSING
 from agent_forge.studies.events import Observe, Observed, answered
 from agent_forge.studies.study_view import Plain
 from agent_forge.tools.tasks.episodes import Speech
+from agent_forge.weights import pieces
 from agent_forge.weights.tensors import Model
 from agent_forge.weights.training.models import modules
 from agent_forge.weights.training.objectives.answers import ends
@@ -76,11 +77,12 @@ class Context(work.Context):
 
         return LazyStreams({name: source(event) for event in dreamt for name in recipes.streams(event)})
 
-    def _written(self, task: Dream) -> dict[str, tuple[Ids, int]]:
-        """Return cell → (stream of dreams, how many are right), dreamt now."""
+    def _written(self, task: Dream, divided: bool = False) -> dict[str, tuple[Ids, int]]:
+        """Return cell → stream of dreams, and how many are right, dreamt now."""
         self._filled(task.recipe_id)
         model = ResidentModel.from_module(self._module)
-        return items.written(model, self.text.tokenizer, self.state.submitted.config, task)
+        with pieces.divided() if divided else pieces.undivided():
+            return items.written(model, self.text.tokenizer, self.state.submitted.config, task)
 
     @cached_property
     @override
@@ -97,7 +99,7 @@ class Context(work.Context):
     def carry_out(self, task: Task) -> Event:
         if not isinstance(task, Dream):
             return super().carry_out(task)
-        event = items.answered(task, self._cache, lambda: self._written(task))
+        event = items.answered(task, self._cache, lambda: self._written(task, divided=True))
         failpoints.hit("dreamed-kept")
         return event
 
@@ -122,13 +124,15 @@ class Context(work.Context):
             file = self.text.folder / ITEMS
             self._items[task.on] = items.read(file, self.text.tokenizer, task.on)
         module = self._filled(task.recipe_id)
-        scores = {
-            name: tuple(map(float, solved(module, encoded)))
-            for name, encoded in self._items[task.on].items()
-        }
-        if cells := self._tool_items(task.on):
-            model = ResidentModel.from_module(module)
-            scores |= tools.solved(model, self._speech, cells, lambda: self._sandbox)
+        encoded_items, cells, speech = self._items[task.on], self._tool_items(task.on), self._speech
+        with pieces.divided():
+            scores = {
+                name: tuple(map(float, solved(module, encoded)))
+                for name, encoded in encoded_items.items()
+            }
+            if cells:
+                model = ResidentModel.from_module(module)
+                scores |= tools.solved(model, speech, cells, lambda: self._sandbox)
         scores = dict(sorted(scores.items()))
         sizes = {name: (1,) * len(values) for name, values in scores.items()}
         return answered(task, scores, sizes, began)

@@ -75,7 +75,7 @@ from agent_forge.studies.making.making import MakingState
 from agent_forge.studies.study_view import Plain
 from agent_forge.studies.training_plan import as_float32
 from agent_forge.studies.work import Costs, Part
-from agent_forge.weights import svf
+from agent_forge.weights import pieces, svf
 from agent_forge.weights.folders.checkpoint import open_checkpoint, publish
 from agent_forge.weights.folders.vocabularies import Tokenizer
 from agent_forge.weights.storage.inputs import recorded
@@ -256,7 +256,15 @@ class Context(work.Context):
         began, search = time.monotonic(), self.study.run(self.state).known["searches"][task.arm]
         bar = search.bar(task.number)
         mixtures = search.bred(task.number).mixtures[task.first : task.last]
-        items = [self._scorer.scored(factors, search.given, bar) for factors in mixtures]
+        scorer = self._scorer
+
+        def work(number: int) -> pieces.Tensors:
+            losses = scorer.scored(mixtures[number], search.given, bar)
+            return {name: torch.tensor(nll, dtype=torch.float64) for name, nll in losses.items()}
+
+        with pieces.divided():
+            scored = pieces.each(len(mixtures), work)
+        items = [{name: tuple(nll.tolist()) for name, nll in losses.items()} for losses in scored]
         return Scored(
             arm=search.arm,
             number=task.number,
@@ -281,9 +289,7 @@ class Context(work.Context):
         losses: list[tuple[float, ...]] = []
         for number in range(config.rounds):
             points = figures.points(config, task.domain, number, normal)
-            losses.append(
-                tuple(scoring.mean_loss(self._of_experts(point), windows) for point in points)
-            )
+            losses.append(self._mean_losses(points, windows))
             normal = figures.follow(config, points, losses[-1])
         return Fitted(
             domain=task.domain,
@@ -291,6 +297,16 @@ class Context(work.Context):
             factors=normal.mean,
             seconds=time.monotonic() - began,
         )
+
+    def _mean_losses(self, points: Sequence[Factors], windows: Sequence[Ids]) -> tuple[float, ...]:
+        """Return the loss of the mixture at each point, nats a token."""
+
+        def work(number: int) -> pieces.Tensors:
+            loss = scoring.mean_loss(self._of_experts(points[number]), windows)
+            return {"loss": torch.tensor(loss, dtype=torch.float64)}
+
+        with pieces.divided():
+            return tuple(float(read["loss"]) for read in pieces.each(len(points), work))
 
     @cached_property
     def classifier(self) -> Classifier:
@@ -377,13 +393,16 @@ class Context(work.Context):
         began, items, sizes = time.monotonic(), {}, {}
         model = self.loaded(self.model(task.recipe_id), MEASURE)
         if task.measure == SOLVED:
-            for family, (tasks, _) in self._tasks(task.on).items():
-                items[family] = tuple(map(float, solved(model.module, tasks)))
-                sizes[family] = (1,) * len(tasks)
+            families = self._tasks(task.on)
+            with pieces.divided():
+                for family, (tasks, _) in families.items():
+                    items[family] = tuple(map(float, solved(model.module, tasks)))
+                    sizes[family] = (1,) * len(tasks)
             return answered(task, items, sizes, began)
-        for domain, held in sorted(self.measured(task.on).items()):
-            items[domain] = tuple(sums(model, held))
-            sizes[domain] = tuple(held.bytes)
+        domains = sorted(self.measured(task.on).items())
+        with pieces.divided():
+            for domain, held in domains:
+                items[domain], sizes[domain] = tuple(sums(model, held)), tuple(held.bytes)
         return answered(task, items, sizes, began)
 
     # ---- started -------------------------------------------------------------------------------

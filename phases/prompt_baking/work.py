@@ -31,6 +31,7 @@ from agent_forge.studies.events import Observe, Observed, answered
 from agent_forge.studies.study_view import Plain
 from agent_forge.studies.training_plan import as_float32
 from agent_forge.studies.work import Costs, Part
+from agent_forge.weights import pieces
 from agent_forge.weights.folders.checkpoint import open_checkpoint
 from agent_forge.weights.tensors import Model
 from agent_forge.weights.training.canary import STEPS
@@ -144,19 +145,23 @@ class Context(work.Context):
     @override
     def _observed(self, task: Observe) -> Observed:
         began, model = time.monotonic(), self._loaded(task.recipe_id)
-        items: dict[str, Sequence[float]] = {}
-        sizes: dict[str, Sequence[int]] = {}
-        if task.measure == figures.DIVERGENCE:
-            items, sizes = self._apart(model, task)
-        elif task.measure == figures.BEHAVIOUR:
-            items |= self._behaved(model, task)
-            sizes = {group: [1] * len(scores) for group, scores in items.items()}
-        else:
-            data = self.held_out(task.on)
-            for domain in sorted(set(data) - set(self.config.contexts)):
-                nll, _, _ = score_windows(model, data[domain].windows)
-                items[domain], sizes[domain] = tuple(nll), tuple(data[domain].bytes)
+        with pieces.divided():
+            items, sizes = self._measured(model, task)
         return answered(task, items, sizes, began)
+
+    def _measured(
+        self, model: ResidentModel, task: Observe
+    ) -> tuple[Mapping[str, Sequence[float]], Mapping[str, Sequence[int]]]:
+        """Return group → values of a measure, and group → sizes of what they are of."""
+        if task.measure == figures.DIVERGENCE:
+            return self._apart(model, task)
+        if task.measure == figures.BEHAVIOUR:
+            verdicts = self._behaved(model, task)
+            return verdicts, {group: [1] * len(scores) for group, scores in verdicts.items()}
+        data = self.held_out(task.on)
+        names = sorted(set(data) - set(self.config.contexts))
+        nll = {name: tuple(score_windows(model, data[name].windows)[0]) for name in names}
+        return nll, {name: tuple(data[name].bytes) for name in names}
 
     def _behaved(self, model: ResidentModel, task: Observe) -> Mapping[str, Sequence[float]]:
         """Return group → scores of greedy replies; the given model's also with the prompts."""

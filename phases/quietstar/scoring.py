@@ -15,7 +15,7 @@ from torch.nn import Module
 from agent_forge.evaluation.data.items import Text
 from agent_forge.evaluation.data.packing import Ids, documents
 from agent_forge.phases.quietstar import figures
-from agent_forge.weights import randomness
+from agent_forge.weights import pieces, randomness
 from agent_forge.weights.folders.vocabularies import Tokenizer
 from agent_forge.weights.thoughts import modeling_thoughts
 from agent_forge.weights.training.objectives.thoughts import predictions
@@ -102,9 +102,16 @@ def score(module: Module, measure: str, document_windows: Documents, how: Thinki
     """Return the loss of every predicted token of the documents, by a measure."""
     flat = [window for document in document_windows for window in document]
     values: dict[int, tuple[Values, Values]] = {}
-    for numbers in _batches(flat):
+    passes = list(_batches(flat))
+
+    def work(number: int) -> pieces.Tensors:
+        numbers = passes[number]
         rows = torch.from_numpy(np.stack([flat[n] for n in numbers]))
         losses, weights = _rows(module, measure, rows, how, numbers)
+        return {"losses": torch.from_numpy(losses), "weights": torch.from_numpy(weights)}
+
+    for numbers, read in zip(passes, pieces.each(len(passes), work), strict=True):
+        losses, weights = read["losses"].numpy(), read["weights"].numpy()
         for row, number in enumerate(numbers):
             values[number] = (losses[row], weights[row])
     scores, number = Scores([], []), 0

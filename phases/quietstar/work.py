@@ -38,7 +38,7 @@ from agent_forge.studies.events import Observe, Observed, answered
 from agent_forge.studies.study_view import Plain
 from agent_forge.studies.training_plan import as_float32
 from agent_forge.studies.work import publish_model
-from agent_forge.weights import operations
+from agent_forge.weights import operations, pieces
 from agent_forge.weights.folders.checkpoint import Checkpoint
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.weights.tensors import Model
@@ -100,7 +100,8 @@ class Context(work.Context):
         scores: dict[str, Scores] = {}
         for domain, documents in self.documents(on).items():
             how = self.thinking(on, domain)
-            scores[domain] = scoring.score(module, measure, documents, how)
+            with pieces.divided():
+                scores[domain] = scoring.score(module, measure, documents, how)
             if not all(map(math.isfinite, (losses.sum() for losses in scores[domain].losses))):
                 raise NotFiniteError(f"model {recipe_id[:12]} gives NaN or Inf for {domain}.")
         return scores

@@ -38,6 +38,7 @@ from agent_forge.studies.work import Costs, Part
 from agent_forge.tools.tasks.base import ToolItem
 from agent_forge.tools.tasks.episodes import Bounds, Player, Speech
 from agent_forge.tools.tasks.item_sets import digest
+from agent_forge.weights import pieces
 from agent_forge.weights.folders.checkpoint import open_checkpoint
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.tensors import Model
@@ -205,7 +206,8 @@ class Context(study_work.Context):
     def _proposed(self, task: Propose) -> Proposed:
         began, model = time.monotonic(), self._loaded(task.recipe_id)
         key = self.draws("personas", task.recipe_id)
-        personas = tool_tasks.personas(model, self.speech, self.config, key)
+        with pieces.divided():
+            personas = tool_tasks.personas(model, self.speech, self.config, key)
         seconds = time.monotonic() - began
         return Proposed(recipe_id=task.recipe_id, personas=personas, seconds=seconds)
 
@@ -214,6 +216,14 @@ class Context(study_work.Context):
     @override
     def _observed(self, task: Observe) -> Observed:
         began, model = time.monotonic(), self._loaded(task.recipe_id)
+        with pieces.divided():
+            items, sizes = self._measured(model, task)
+        return answered(task, items, sizes, began)
+
+    def _measured(
+        self, model: ResidentModel, task: Observe
+    ) -> tuple[dict[str, tuple[float, ...]], dict[str, tuple[int, ...]]]:
+        """Return group → values of a measure, and group → sizes of what they are of."""
         items: dict[str, tuple[float, ...]] = {}
         sizes: dict[str, tuple[int, ...]] = {}
         if task.measure == figures.BITS:
@@ -229,7 +239,7 @@ class Context(study_work.Context):
         else:
             items = self._solved(task, model)
             sizes = {name: (1,) * len(values) for name, values in items.items()}
-        return answered(task, items, sizes, began)
+        return items, sizes
 
     def _solved(self, task: Observe, model: ResidentModel) -> dict[str, tuple[float, ...]]:
         """Return group → 1.0 for each task that the model solves, else 0.0."""

@@ -26,7 +26,15 @@ from agent_forge.runs.errors import ConfigError, ForgeError
 from agent_forge.runs.history.repository import appends, empty
 from agent_forge.runs.kinds.asked import differ, given_models, roles
 from agent_forge.runs.kinds.controls import refusal
-from agent_forge.runs.kinds.decide import Decision, due, failed_key, open_tasks
+from agent_forge.runs.kinds.decide import (
+    Decision,
+    due,
+    failed_key,
+    open_tasks,
+    part_key,
+    validate_part,
+    whole_key,
+)
 from agent_forge.runs.kinds.kind import AnyKind
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.record import events as run_events
@@ -57,6 +65,7 @@ _ALONE = (
     run_events.DivergenceDetected,
     run_events.TaskFailed,
     run_events.TaskDied,
+    run_events.PartDone,
     Wish,
 )
 
@@ -239,6 +248,12 @@ def _unfounded(kind: AnyKind, state: State, row: Envelope, event: Event, done: s
         return None if why is None else f"the run could not be {row.type}: {why}"
     if isinstance(event, run_events.TaskFailed | run_events.TaskDied):
         return _unlike_trouble(state, event, done)
+    if isinstance(event, run_events.PartDone):
+        keys = (event.task, part_key(event.task, event.begin))
+        task = next((t for t in open_tasks(state) if t.key in keys), None)
+        if task is None:
+            return f"a part of task {event.task} was done, which the events before do not ask for"
+        return validate_part(state, task, event)
     return _unasked(kind, state, row, event)
 
 
@@ -267,7 +282,8 @@ def _unlike_trouble(
     state: State, event: run_events.TaskFailed | run_events.TaskDied, done: set[str]
 ) -> str | None:
     """Return why a task cannot have failed, or died, as the event says; None if it can."""
-    if event.task not in done and event.task not in {task.key for task in open_tasks(state)}:
+    opened = {whole_key(task.key) for task in open_tasks(state)}
+    if event.task not in done and event.task not in opened:
         return f"task {event.task} failed, but was not asked for"
     before = (state.failures if isinstance(event, run_events.TaskFailed) else state.deaths).get(
         event.task
@@ -294,6 +310,8 @@ def _misnamed(state: State, row: Envelope, event: Event) -> str | None:
             parts = [run, event.task, "failed", str(event.attempt)]
         case run_events.TaskDied():
             parts = [run, event.task, "died", str(event.attempt)]
+        case run_events.PartDone():
+            parts = part_key(f"{run}/{event.task}", event.begin).split("/")
         case run_events.DivergenceDetected():
             parts = [run, event.task, "divergence", row.key.rpartition("/")[2]]
         case _ if isinstance(event, Wish):

@@ -7,9 +7,9 @@ quarantine ends the run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from agent_forge.events import Event, New
@@ -36,8 +36,9 @@ def due(state: State) -> Decision:
     if trouble := worn_out(state) or quarantine(state):
         return Decision(facts=trouble)
     if state.started is None:
-        return Decision(tasks=[Start()])
-    return kinds.of(state.kind).due(state)
+        return Decision(tasks=in_parts(state, [Start()]))
+    decision = kinds.of(state.kind).due(state)
+    return replace(decision, tasks=in_parts(state, decision.tasks)) if state.parts else decision
 
 
 def open_tasks(state: State) -> list[Task]:
@@ -129,6 +130,89 @@ class Decision:
     facts: list[New] = field(default_factory=list[New])
     #: Of classes of the kind's own.
     tasks: Sequence[Any] = ()
+
+
+@dataclass(frozen=True)
+class Part:
+    """Task: pieces `begin` to `end` of a long task, of which an earlier part is recorded.
+
+    Whoever does a task does its pieces in their order, for `SECONDS`, and records what is done: a kill
+    costs that much. The first part tells how many pieces there are and how long they take; the others
+    are then cut by that pace, and several devices do them. When all are recorded, the whole task is
+    done with their results.
+    """
+
+    whole: Task
+    begin: int
+    end: int
+
+    @property
+    def key(self) -> str:
+        """The key of the whole task, and the first piece."""
+        return part_key(self.whole.key, self.begin)
+
+
+#: Seconds of work after which a part of a task is recorded; parts of one task that are open at once.
+SECONDS, MOST_PARTS = 30.0, 32
+_PART = "/part/"
+
+
+def part_key(task: str, begin: int) -> str:
+    """Return the key of the part of a task that begins with a piece."""
+    return f"{task}{_PART}{begin}"
+
+
+def whole(task: Any) -> Any:
+    """Return the whole task of a part; any other task as it is."""
+    return task.whole if isinstance(task, Part) else task
+
+
+def whole_key(key: str) -> str:
+    """Return the key of the whole task that a task is a part of; of any other task its own key."""
+    return key.partition(_PART)[0]
+
+
+def in_parts(state: State, tasks: Sequence[Any]) -> list[Any]:
+    """Return the tasks, with the open parts of those that were begun instead of the whole ones."""
+    opened = ((task, open_parts(state.parts.get(task.key, {}))) for task in tasks)
+    return [part for task, ranges in opened for part in ([Part(task, *r) for r in ranges] or [task])]
+
+
+def open_parts(parts: Mapping[int, events.PartDone]) -> list[tuple[int, int]]:
+    """Return the (begin, end) of the parts that are open after those recorded, at most `MOST_PARTS`.
+
+    Empty if none is recorded or none is missing. The cuts follow from the first part of its stage, so
+    that they stay as they are while devices work: a device that stops earlier leaves the rest of its
+    part open.
+    """
+    known = max((part.of for part in parts.values()), default=0)
+    first = min((p for p in parts.values() if p.of == known), key=lambda p: p.begin, default=None)
+    if first is None:
+        return []
+    size = max(1, int(SECONDS * (first.end - first.begin) / max(first.seconds, 1e-9)))
+    opened: list[tuple[int, int]] = []
+    for begin in range(first.end, known, size):
+        end, place = min(begin + size, known), begin
+        while place in parts:
+            place = parts[place].end
+        if place < end:
+            opened.append((place, end))
+        if len(opened) == MOST_PARTS:
+            break
+    return opened
+
+
+def validate_part(state: State, task: Any, part: events.PartDone) -> str | None:
+    """Return why a recorded part does not answer an open task; None if it does. For the audit."""
+    recorded = state.parts.get(part.task, {})
+    known = max((p.of for p in recorded.values()), default=0)
+    if not part.begin < part.end <= part.of:
+        return "a part ends before it begins, or after the last piece"
+    if isinstance(task, Part):
+        fits = (part.begin, part.of) == (task.begin, known) and part.end <= task.end
+        return None if fits else "a part is of other pieces than those that were asked for"
+    fits = part.begin == known < part.of
+    return None if fits else "a first part does not begin after the pieces that are known"
 
 
 #: A task that failed `ATTEMPTS` times ends the run.

@@ -76,6 +76,10 @@ class State:
     #: Task → the last death of a process that did it; then, task → deaths that no longer count.
     deaths: dict[str, events.TaskDied] = field(default_factory=dict[str, events.TaskDied])
     forgiven_deaths: dict[str, int] = field(default_factory=dict[str, int])
+    #: Task → first piece → the recorded part of a long task.
+    parts: dict[str, dict[int, events.PartDone]] = field(
+        default_factory=dict[str, dict[int, events.PartDone]]
+    )
     quarantined: dict[str, events.TaskQuarantined] = field(
         default_factory=dict[str, events.TaskQuarantined]
     )
@@ -249,7 +253,7 @@ def on_forked(state: State, event: events.Forked) -> None:
     state.run, state.forked = event.run, event
     state.failures, state.forgiven, state.retries = {}, {}, 0
     state.deaths, state.forgiven_deaths = {}, {}
-    state.quarantined = {}
+    state.quarantined, state.parts = {}, {}
     state.cancelled, state.paused = None, False
     _forget_failure(state)
     if event.changes:
@@ -290,6 +294,11 @@ def _on_imported(state: State, event: events.Imported) -> None:
     state.imported, state.paused, state.priority = event, True, 0
 
 
+def _on_part_done(state: State, event: events.PartDone) -> None:
+    # A new dictionary: `evolve` copies a state's own dictionaries, and not those within.
+    state.parts[event.task] = {**state.parts.get(event.task, {}), event.begin: event}
+
+
 def put(name: str, *key: str) -> Handler:
     """Return a handler that puts an event into the dictionary `name`, under its fields `key`."""
     pick = attrgetter(*key)
@@ -321,6 +330,7 @@ COMMON: dict[type[Event], Handler] = {
     events.Imported: _on_imported,
     events.Exported: lambda _state, _event: None,
     events.Described: lambda _state, _event: None,
+    events.PartDone: _on_part_done,
     events.TaskFailed: put("failures", "task"),
     events.TaskDied: put("deaths", "task"),
     events.TaskQuarantined: put("quarantined", "task"),

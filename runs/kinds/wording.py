@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from agent_forge.events.envelope import Data
 from agent_forge.runs import kinds
+from agent_forge.runs.kinds.decide import whole_key
 
 if TYPE_CHECKING:
     from agent_forge.runs.kinds.state import State
@@ -25,7 +26,9 @@ def names(state: State) -> dict[str, str]:
 
 def task(kind: str, key: str, names: Names | None = None) -> str:
     """Return a task's key in words; empty if there are none."""
-    return kinds.of(kind).view.task_words(key, names or {})
+    words = kinds.of(kind).view.task_words(whole_key(key), names or {})
+    begin = key.removeprefix(whole_key(key)).rpartition("/")[2]
+    return f"{words}, from piece {int(begin) + 1:,}" if words and begin else words
 
 
 def next_step(kind: str, key: str, names: Names | None = None) -> str:
@@ -64,6 +67,12 @@ def _task(kind: str, data: Data, names: Names) -> str:
     return f"{what}{attempt}: {' '.join(str(why).split())}"
 
 
+def _part(kind: str, data: Data, names: Names) -> str:
+    """Return what was done of a long task, in words."""
+    what = task(kind, data["task"], names) or str(data["task"])
+    return f"{what}: pieces {data['begin'] + 1:,} to {data['end']:,} of {data['of']:,}"
+
+
 def _reason(_kind: str, data: Data, _names: Names) -> str:
     return data.get("reason") or ""
 
@@ -82,6 +91,7 @@ def _divergence(kind: str, data: Data, names: Names) -> str:
 _GISTS: dict[str, Callable[[str, Data, Names], str]] = {
     "forked": _forked,
     **dict.fromkeys(("task_failed", "task_died", "task_quarantined"), _task),
+    "part_done": _part,
     "imported": lambda _, d, __: f"taken in by {d['owner']}; it waits to be resumed",
     "divergence_detected": _divergence,
     **dict.fromkeys(("failed", "paused", "resumed", "cancelled", "retried"), _reason),

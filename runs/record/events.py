@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
+from pydantic import Field
+
 from agent_forge.events import Event, Registry
 from agent_forge.events.registry import Upcaster
 from agent_forge.runs.event_types import Count, Digest, Pinned, Signed
@@ -224,6 +226,24 @@ class TaskQuarantined(Event):
     reason: str
 
 
+class PartDone(Event):
+    """A part of a long task was done: pieces `begin` to `end` of the `of` that are known so far.
+
+    Where parts end is luck, as the pace of devices is: no result depends on it.
+    """
+
+    type = "part_done"
+
+    #: Key of the whole task.
+    task: str
+    begin: Count
+    end: Count
+    of: Count
+    #: BLAKE3 of the results of the pieces, as tensors: the name under which they are kept.
+    digest: Digest
+    seconds: float = Field(ge=0)
+
+
 class Failed(Event):
     """The run has ended without a result."""
 
@@ -246,7 +266,7 @@ class DivergenceDetected(Event):
 ENDED = frozenset({Completed.type, Failed.type, Cancelled.type})
 
 #: Events that are the same class for every kind of run.
-COMMON = (TaskFailed, TaskDied, TaskQuarantined, Failed, DivergenceDetected, *WISHES)
+COMMON = (PartDone, TaskFailed, TaskDied, TaskQuarantined, Failed, DivergenceDetected, *WISHES)
 
 
 def registry(

@@ -23,6 +23,7 @@ from agent_forge.runs.record.events import ENDED
 OUTSIDE = frozenset(
     event.type
     for event in (
+        events.PartDone,
         events.TaskFailed,
         events.TaskDied,
         events.TaskQuarantined,

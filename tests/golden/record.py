@@ -8,6 +8,8 @@ from pathlib import Path
 
 from agent_forge.events import Event, New
 from agent_forge.evomerge.run import events
+from agent_forge.runs.kinds.decide import open_tasks, part_key
+from agent_forge.runs.record.events import PartDone
 from testing.worlds.fake_world import RUN, World, all_alike, small
 from tests.golden.test_golden import lineage_of
 
@@ -84,6 +86,19 @@ def described() -> World:
     return world
 
 
+def divided() -> World:
+    """A run with a task in three parts, which two devices record in another order."""
+    world = World()
+    world.run_until(lambda state: state.generation == 1 and bool(open_tasks(state)))
+    task = open_tasks(world.state)[0].key
+    for begin, end in ((0, 2), (4, 5), (2, 4)):
+        part = {"task": task, "begin": begin, "end": end, "of": 5, "digest": f"{begin}" * 64}
+        event = PartDone(**part, seconds=30.0)
+        world.append([New(event, part_key(f"{RUN}/{task}", begin))])
+    world.run()
+    return world
+
+
 def poisoned(quarantine: events.Quarantine) -> World:
     """A run with tasks that no process survives."""
     world = World(quarantine=quarantine)
@@ -114,7 +129,12 @@ def ask(world: World, event: Event) -> None:
 
 def main(name: str) -> None:
     """One file of rows a run, and one with what they fold to."""
-    single = {"imported": imported, "schema-1-described": described, "schema-2": of_schema_2}
+    single = {
+        "imported": imported,
+        "schema-1-described": described,
+        "schema-2": of_schema_2,
+        "schema-1-parts": divided,
+    }
     made = methods() if name == "schema-2-methods" else None
     made = [single[name]()] if name in single else made or worlds()
     for number, world in enumerate(made, start=1):

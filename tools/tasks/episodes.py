@@ -14,6 +14,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -31,7 +32,7 @@ from agent_forge.tools import calls
 from agent_forge.tools.calls import FORMS, Form, Tool, ToolError
 from agent_forge.tools.tasks.base import ToolItem, right
 from agent_forge.tools.toolbox import Answer, Toolbox
-from agent_forge.weights import randomness
+from agent_forge.weights import pieces, randomness
 from agent_forge.weights.folders import template_rendering
 from agent_forge.weights.folders.vocabularies import Tokenizer
 from agent_forge.weights.training.windows import Ids, Trajectory
@@ -97,6 +98,10 @@ class Episode:
                 )
 
 
+#: Number of an item, its session under way, and its tools.
+Talk = tuple[int, Session, Toolbox]
+
+
 class Player:
     """A model at work on tool tasks."""
 
@@ -137,18 +142,27 @@ class Player:
 
     def _session(
         self,
-        talks: Sequence[tuple[int, Session, Toolbox]],
+        talks: Sequence[Talk],
         question_number: int,
         key: tuple[str | int, ...],
     ) -> None:
         """Let the model write turns, and answer its calls, until all of these sessions are over."""
         for turn in range(self._bounds.calls + 1):
             open_ = [talk for talk in talks if not talk[1].over and self._fits(talk[1])]
-            for batch in _batches(open_, lambda talk: len(talk[1].context), self._rows):
-                names = [(*key, question_number, turn, number) for number, _, _ in batch] if key else []
-                turns = self._turns([talk[1].context for talk in batch], names)
-                for (_, session, box), reply in zip(batch, turns, strict=True):
-                    self._add_turn(session, box, reply)
+            batches = list(_batches(open_, lambda talk: len(talk[1].context), self._rows))
+            place = (*key, question_number, turn) if key else ()
+            work = partial(self._batch, batches, place)
+            for batch, turns in zip(batches, pieces.each(len(batches), work), strict=True):
+                for row, (_, session, box) in enumerate(batch):
+                    self._add_turn(session, box, turns[str(row)].numpy())
+
+    def _batch(
+        self, batches: Sequence[Sequence[Talk]], place: tuple[str | int, ...], number: int
+    ) -> pieces.Tensors:
+        """Return row → the next turn of each session of a batch; drawn by `place`, greedy if empty."""
+        names = [(*place, item) for item, _, _ in batches[number]] if place else []
+        turns = self._turns([talk[1].context for talk in batches[number]], names)
+        return {str(row): torch.from_numpy(turn) for row, turn in enumerate(turns)}
 
     def _fits(self, session: Session) -> bool:
         limit = self._model.positions

@@ -28,7 +28,7 @@ from torch.distributed import ProcessGroup
 from torch.distributed.tensor import DTensor
 
 from agent_forge.runs.errors import ConfigError, TrainingDivergedError
-from agent_forge.runs.system import open_files
+from agent_forge.runs.system import open_files, pace
 from agent_forge.weights.algorithms import check_complete
 from agent_forge.weights.recipes import Train
 from agent_forge.weights.tensors import Model, Weights
@@ -220,6 +220,7 @@ class Training:
             tokens = (len(done) + 1) * self._objective.tokens
             done.append(Step(number, loss, rate, norm, tokens, time.perf_counter() - began))
             report(done[-1])
+            pace.note("steps", number + 1, last)
             if time.perf_counter() - freed > open_files.LONG:
                 open_files.give_back()
                 freed = time.perf_counter()

@@ -21,11 +21,14 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal, TextIO
 
 import structlog
 
 from agent_forge.runs.kinds.state import State
+from agent_forge.runs.system import pace
 from agent_forge.runs.system.durations import duration
 from agent_forge.runs.system.plain_text import visible
 from agent_forge.worker.devices.reading_process import Order
@@ -36,7 +39,9 @@ log = logging.getLogger("agent_forge.worker.devices.child_main")
 OURS = "agent_forge.worker"
 #: Runs whose sources and model are kept in memory.
 WARM = 2
-#: Seconds without a task after which the process frees models and weights.
+#: Seconds between two words on the pace of a task.
+SAY = 2.0
+#: Seconds without a task after which the process gives the memory of models and weights back.
 REST = 300.0
 
 
@@ -182,7 +187,29 @@ def main() -> None:
     child = Child()
     out.write(json.dumps({"offer": child.offer()}) + "\n")
     while True:
-        out.write(json.dumps(child.do(child.next_task(tasks))) + "\n")
+        order = child.next_task(tasks)
+        with _said_to(out):
+            outcome = child.do(order)
+        out.write(json.dumps(outcome) + "\n")
+
+
+@contextmanager
+def _said_to(out: TextIO) -> Iterator[None]:
+    """Write the pace of the task to the parent every `SAY` seconds, from a thread of its own."""
+    done = threading.Event()
+
+    def say() -> None:
+        while not done.wait(SAY):
+            if words := pace.words():
+                out.write(json.dumps({"pace": words}) + "\n")
+
+    thread = threading.Thread(target=say, name="pace", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 #: Fields of log records beside their message.

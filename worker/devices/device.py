@@ -21,7 +21,7 @@ from agent_forge.events import Context, EventsError, EventStore, New
 from agent_forge.runs.errors import ForgeError
 from agent_forge.runs.history.repository import load, named_stream
 from agent_forge.runs.home import Home
-from agent_forge.runs.kinds.decide import open_tasks
+from agent_forge.runs.kinds.decide import open_tasks, whole_key
 from agent_forge.runs.lists import queries
 from agent_forge.runs.record.events import ENDED, TaskDied
 from agent_forge.runs.system.child_environment import child_environment
@@ -80,6 +80,8 @@ class Slot(threading.Thread):
         self._lock = threading.RLock()
         #: The lease of the task under way.
         self.task: str | None = None
+        #: How far the task is, in words.
+        self._pace = ""
 
     # ---- called by the crew ----------------------------------------------------------------
 
@@ -106,7 +108,7 @@ class Slot(threading.Thread):
         """Renew the task's lease and the device's row. Raises StoreUnavailableError."""
         task = self.task
         if task is not None:
-            self._leases.renew([task])
+            self._leases.renew([task], self._pace)
         with self._lock:
             if not self._roster.beat(self.name, self._owner) and not self._stopping.is_set():
                 self._enter()
@@ -240,13 +242,15 @@ class Slot(threading.Thread):
         version = self._store.version(stream)
         order = {"run": run, "task": task, "lease": lease, "fence": fence, "owner": self._owner}
         outcome: dict[str, object] = {"ended": "given back", "why": "", "seconds": 0.0}
+        self._pace = ""
         try:
             process.tell(order)
         except BrokenPipeError:  # the process died earlier: not a death at this task
             self._lost()
             return outcome
         try:
-            while (answer := process.answer(WATCH)) is None:
+            while (answer := process.answer(WATCH)) is None or "pace" in answer:
+                self._pace = answer["pace"] if answer else self._pace
                 ended, version = self._run_ended(stream, version)
                 if self._killed.is_set() or ended:
                     self._replace()
@@ -292,6 +296,7 @@ class Slot(threading.Thread):
         state = load(self._store, run)
         if task not in {open_.key for open_ in open_tasks(state)}:
             return
+        task = whole_key(task)
         before = state.deaths.get(task)
         attempt = before.attempt + 1 if before else 1
         event = TaskDied(task=task, attempt=attempt, how=how)

@@ -275,12 +275,15 @@ class Hand:
     who: str
     task: str
     seconds: float | None = None
+    #: How far the task is, in words; empty: not known.
+    pace: str = ""
 
 
 def at_work(run: str, roster: DeviceTable, leases: Leases) -> list[Hand]:
     """Return the devices that work on a run, then the processes that carry it out themselves."""
+    paces = leases.paces()
     hands = {
-        f"{run}/{d.task}": Hand(d.name, d.task, d.seconds)
+        f"{run}/{d.task}": Hand(d.name, d.task, d.seconds, paces.get(f"{run}/{d.task}", ""))
         for d in roster.devices()
         if d.living and d.run == run and d.task
     }
@@ -288,7 +291,7 @@ def at_work(run: str, roster: DeviceTable, leases: Leases) -> list[Hand]:
         if task.startswith(f"{run}/") and task not in hands:
             place, pid, *_ = owner.split("/")
             who = f"{place.partition(':')[0]}, process {pid}"
-            hands[task] = Hand(who, task.removeprefix(f"{run}/"))
+            hands[task] = Hand(who, task.removeprefix(f"{run}/"), None, paces.get(task, ""))
     return list(hands.values())
 
 

@@ -20,7 +20,7 @@ from agent_forge.runs import kinds
 from agent_forge.runs.errors import ForgeError
 from agent_forge.runs.history import repository
 from agent_forge.runs.history.run_cache import RunCache
-from agent_forge.runs.kinds.decide import Delegate, Task, decide
+from agent_forge.runs.kinds.decide import Delegate, Task, decide, whole
 from agent_forge.runs.kinds.kind import Kind
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.lists import queries
@@ -531,7 +531,7 @@ class Homes:
             return tasks[0]
 
         def distance(task: Task) -> int:
-            read = kind.storage.needs(task)
+            read = kind.storage.needs(whole(task))
             home = None if read is None else homes.get(read)
             return 1 if home is None else 0 if home == device else 2
 

@@ -24,6 +24,7 @@ from sqlmodel import Field, SQLModel
 from agent_forge.events import StoreUnavailableError, failpoints
 from agent_forge.events.database import Database
 from agent_forge.runs.errors import ConfigError
+from agent_forge.runs.system import pace
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +40,16 @@ class LeaseRow(SQLModel, table=True):
     expires: float
 
 
+class PaceRow(SQLModel, table=True):
+    """The table of paces: what the holder of a lease last said of its task, in words."""
+
+    __tablename__ = "paces"  # pyright: ignore[reportAssignmentType]
+
+    task: str = Field(primary_key=True)
+    words: str
+
+
+PACES = PaceRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
 LEASES = LeaseRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
 
 
@@ -124,6 +135,7 @@ class Leases:
         self.owner = owner or myself()
         with database.explained(), database.migrating() as connection:
             LEASES.create(connection, checkfirst=True)
+            PACES.create(connection, checkfirst=True)
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
@@ -175,6 +187,10 @@ class Leases:
         rows = self._database.rows(query)
         return {row.task: row.owner for row in rows if held(row.owner, row.expires, row.now)}
 
+    def paces(self) -> dict[str, str]:
+        """Return task → its pace in words, of the tasks whose holders have noted one."""
+        return {row.task: row.words for row in self._database.rows(select(PACES))}
+
     def release(self, task: str, also: Executable | None = None) -> None:
         """Release the task, and execute `also` in the same transaction.
 
@@ -183,6 +199,7 @@ class Leases:
         own_lease = (LEASES.c.task == task) & (LEASES.c.owner == self.owner)
         with self._writing() as connection:
             connection.execute(update(LEASES).where(own_lease).values(owner="", expires=0.0))
+            connection.execute(delete(PACES).where(PACES.c.task == task))
             if also is not None:
                 connection.execute(also)
 
@@ -191,14 +208,21 @@ class Leases:
         its = LEASES.c.task.startswith(f"{run}/", autoescape=True)
         with self._writing() as connection:
             connection.execute(delete(LEASES).where(its))
+            connection.execute(delete(PACES).where(PACES.c.task.startswith(f"{run}/", autoescape=True)))
 
-    def renew(self, tasks: Collection[str]) -> None:
-        """Extend this owner's leases on these tasks. Raises StoreUnavailableError."""
+    def renew(self, tasks: Collection[str], pace_words: str = "") -> None:
+        """Extend this owner's leases on these tasks, and note the pace of the first in words.
+
+        Raises StoreUnavailableError.
+        """
         own_leases = LEASES.c.task.in_(list(tasks)) & (LEASES.c.owner == self.owner)
         with self._writing() as connection:
             connection.execute(
                 update(LEASES).where(own_leases).values(expires=self._now + self.lifetime)
             )
+            for task in list(tasks)[:1] if pace_words else ():
+                connection.execute(delete(PACES).where(PACES.c.task == task))
+                connection.execute(insert(PACES).values(task=task, words=pace_words))
 
     @contextmanager
     def heartbeat(self, *tasks: str) -> Iterator[None]:
@@ -208,7 +232,7 @@ class Leases:
         def beat() -> None:
             while not done.wait(self.beat):
                 try:
-                    self.renew(tasks)
+                    self.renew(tasks, pace.words())
                 except StoreUnavailableError as error:  # the next beat may succeed
                     log.warning("the lease on %s was not renewed: %s", ", ".join(tasks), error)
 

@@ -22,20 +22,33 @@ from agent_forge.events import (
 from agent_forge.runs import kinds
 from agent_forge.runs.errors import ConfigError, ForgeError, UnavailableError
 from agent_forge.runs.kinds import kind as runs_kind
-from agent_forge.runs.kinds.decide import Delegate, Start, Task, failure, open_tasks
+from agent_forge.runs.kinds.decide import (
+    Delegate,
+    Part,
+    Start,
+    Task,
+    failure,
+    open_tasks,
+    part_key,
+    whole,
+    whole_key,
+)
 from agent_forge.runs.kinds.state import State
 from agent_forge.runs.record.events import (
     Cancelled,
     Completed,
     DivergenceDetected,
     Failed,
+    PartDone,
     TaskFailed,
 )
-from agent_forge.runs.system import open_files
+from agent_forge.runs.system import open_files, pace
 from agent_forge.runs.system.plain_text import visible
+from agent_forge.weights import pieces
 from agent_forge.weights.devices import out_of_memory
 from agent_forge.weights.storage.weight_cache import Artifacts
 from agent_forge.worker.commands import delegation, leftovers
+from agent_forge.worker.tasks.pieces import PartEnded, TaskPieces
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +90,7 @@ class TaskExecutor:
             return "done"
         began = time.monotonic()
         try:
-            event = self.context(state, task).carry_out(task)
+            event = self._carried_out(state, task)
             if time.monotonic() - began > open_files.LONG:
                 open_files.give_back()
         except OSError as error:
@@ -112,9 +125,23 @@ class TaskExecutor:
             self._compare(state, task, event, done.rows[0])
         return "done" if done.fresh else "known"
 
+    def _carried_out(self, state: State, task: Task) -> Event:
+        """Return the answer to a task, or a part that was done here. Raises the errors of the work."""
+        context = self.context(state, task)
+        try:
+            with pieces.offered(TaskPieces(self._artifacts, state, task)):
+                event = context.carry_out(whole(task))
+        except PartEnded as ended:
+            return ended.event
+        finally:
+            pace.forget()
+        if isinstance(task, Part):
+            raise RuntimeError(f"task {task.whole.key} has no piece {task.begin}")
+        return event
+
     def share(self, state: State, task: Task, tasks: Sequence[Task]) -> Sequence[Task]:
         """Return the open tasks, `task` first, that this process should do together."""
-        if isinstance(task, Start):
+        if isinstance(task, Start | Part):
             return [task]
         try:
             return self.context(state, task).share(task, tasks)
@@ -153,7 +180,8 @@ class TaskExecutor:
         The append is at the version at which the task was still open. Other processes may append
         meanwhile: then refresh the state, and try again if the task is still open.
         """
-        new = [New(event, f"{state.run}/{task.key}")]
+        key = part_key(event.task, event.begin) if isinstance(event, PartDone) else task.key
+        new = [New(event, f"{state.run}/{key}")]
         while True:
             try:
                 return self._store.append(state.stream, state.version, new, self._context)
@@ -164,11 +192,12 @@ class TaskExecutor:
 
     def _record_failure(self, state: State, task: Task, error: Exception) -> None:
         """Append a `TaskFailed` event; after three of them the decision is `failed`."""
-        before = state.failures.get(task.key)
+        name = whole_key(task.key)
+        before = state.failures.get(name)
         attempt = before.attempt + 1 if before else 1
         what = visible(f"{type(error).__name__}: {error}")
-        event = TaskFailed(task=task.key, attempt=attempt, error=what)
-        key = f"{state.run}/{task.key}/failed/{attempt}"
+        event = TaskFailed(task=name, attempt=attempt, error=what)
+        key = f"{state.run}/{name}/failed/{attempt}"
         self._store.append(state.stream, None, [New(event, key)], self._context)
 
     def _fail(self, state: State, error: Exception) -> None:
@@ -185,6 +214,8 @@ class TaskExecutor:
         """
         kind = kinds.of(state.kind)
         recorded = state.registry.load(row)
+        if isinstance(recorded, PartDone) and isinstance(event, PartDone) and recorded.end != event.end:
+            return  # both began alike, and the paces of two devices differ
         if kind.verification.agrees(state, recorded, event):
             return
         differs = DivergenceDetected(

@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
 from contextlib import closing
 from datetime import datetime
@@ -25,6 +26,7 @@ from rich.console import Console
 
 from agent_forge.cli.evomerge import view
 from agent_forge.cli.options import number, short
+from agent_forge.cli.runs import progress as run_progress
 from agent_forge.cli.runs.progress import Progress
 from agent_forge.evomerge.reports import candidate_rows, generation_rows
 from agent_forge.evomerge.run.state import RunState, fold
@@ -375,3 +377,22 @@ def test_a_run_that_is_only_submitted_is_shown() -> None:
     text = drawn(shown(made))
     assert text.splitlines()[0].startswith("run run-1  submitted")
     assert isinstance(made.state, RunState)
+
+
+def test_a_command_that_waits_says_what_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever waits reads how far it is; what there is no word for is not said."""
+    monkeypatch.setattr(run_progress, "WAIT", 0.0)
+    monkeypatch.setattr(run_progress, "LOOK", 0.001)
+    asked = threading.Semaphore(0)
+    texts = iter(["", "sample replies: 12 of 64 pieces"])
+
+    def words() -> str:
+        asked.release()
+        return next(texts, "")
+
+    with run_progress.Waiting(words):
+        for _ in range(3):  # the third look comes after the second text was printed
+            assert asked.acquire(timeout=60)
+    assert capsys.readouterr().err == "  sample replies: 12 of 64 pieces\n"

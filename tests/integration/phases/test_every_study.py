@@ -105,6 +105,59 @@ def test_killed_it_ends_as_if_undisturbed(
 
 @pytest.mark.slow
 @each
+def test_in_parts_of_one_piece_it_ends_as_undisturbed(
+    miniature: Miniature,
+    ended: Ended,
+    submit: Callable[[Miniature, Path], Home],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every piece of every task is recorded: another log, and the same lineage, models and figures."""
+    monkeypatch.setenv("FORGE_PART_SECONDS", "0")
+    home = submit(miniature, tmp_path / "home")
+    state, other = carried(home), of(ended(miniature))
+    parts = [part for recorded in state.parts.values() for part in recorded.values()]
+    assert parts
+    assert all(part.end - part.begin == 1 for part in parts)
+    assert state.lineage_digest() == other.lineage_digest()
+    assert kinds.of(state.kind).models.result(state) == kinds.of(state.kind).models.result(other)
+    assert kinds.of(state.kind).figures(state) == kinds.of(state.kind).figures(other)
+    assert audit.audit(rows(home)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "miniature",
+    [
+        pytest.param(
+            one, id=one.name, marks=[] if one.name in ("bake", "measure") else [pytest.mark.soak]
+        )
+        for one in EVERY
+    ],
+)
+def test_killed_in_a_part_it_loses_that_part_alone(
+    miniature: Miniature,
+    ended: Ended,
+    submit: Callable[[Miniature, Path], Home],
+    warm: Template,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A part that was kept and not recorded is done again; those before it are not."""
+    monkeypatch.setenv("FORGE_PART_SECONDS", "0")
+    home = submit(miniature, tmp_path / "home")
+    assert was_killed(warm.start(home, RUN, "kill:part-kept:3")), "not reached"
+    before, state, other = of(home), carried(home), of(ended(miniature))
+    recorded = {(task, begin) for task, parts in before.parts.items() for begin in parts}
+    assert len(recorded) == 2
+    assert recorded <= {(task, begin) for task, parts in state.parts.items() for begin in parts}
+    assert state.lineage_digest() == other.lineage_digest()
+    assert kinds.of(state.kind).models.result(state) == kinds.of(state.kind).models.result(other)
+    assert audit.audit(rows(home)) == []
+
+
+@pytest.mark.slow
+@each
 def test_a_fork_in_its_middle_ends_alike(miniature: Miniature, ended: Ended, tmp_path: Path) -> None:
     """Do the second half of the history again: the same models and figures."""
     home = Home(Path(shutil.copytree(ended(miniature).folder, tmp_path / "home")))

@@ -56,8 +56,9 @@ def doing(run: Watched, parts: Sequence[Watched] = ()) -> str | None:
 
 
 def in_words(state: State, hand: Hand) -> str:
-    """Return words for a hand's task."""
-    return wording.task(state.kind, hand.task, wording.names(state)) or hand.task
+    """Return words for a hand's task, with its pace if that is known."""
+    words = wording.task(state.kind, hand.task, wording.names(state)) or hand.task
+    return f"{words}: {hand.pace}" if hand.pace else words
 
 
 def waits_for(

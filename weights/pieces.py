@@ -1,0 +1,86 @@
+"""Pieces of long work: a loop whose rounds are independent, so that a task can be done in parts.
+
+A loop of forward passes, matrices or replies calls `each`. By itself that is a plain loop. Work on a
+task of a run does it in `divided`: then the device takes pieces from the parts that the log has, stops
+between two pieces when its time is over, and leaves the others to further devices
+(`worker/tasks/pieces.py`). What a piece gives depends on its number alone, so no result depends on how
+the work was cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Protocol
+
+from agent_forge.runs.system import pace
+
+if TYPE_CHECKING:
+    import torch
+
+#: Result of a piece: name → tensor on the CPU.
+Tensors = Mapping[str, "torch.Tensor"]
+
+
+class Loop(Protocol):
+    """A way to do the pieces of a task."""
+
+    def __call__(self, count: int, work: Callable[[int], Tensors]) -> list[Tensors]:
+        """Return the results of pieces 0 to `count`; `work` returns that of one piece."""
+        ...
+
+
+def _silent(count: int, work: Callable[[int], Tensors]) -> list[Tensors]:
+    return [work(number) for number in range(count)]
+
+
+def _plain(count: int, work: Callable[[int], Tensors]) -> list[Tensors]:
+    results: list[Tensors] = []
+    for number in range(count):
+        results.append(work(number))
+        pace.note("pieces", number + 1, count)
+    return results
+
+
+#: The loop that `each` does its pieces by, and the one that `divided` chooses.
+_loop: ContextVar[Loop] = ContextVar("loop", default=_plain)
+_offered: ContextVar[Loop] = ContextVar("offered", default=_plain)
+
+
+def each(count: int, work: Callable[[int], Tensors]) -> list[Tensors]:
+    """Return the results of `count` pieces, in their order; `work` returns that of a number.
+
+    A loop within a piece is a plain one.
+    """
+    loop = _loop.get()
+    with _set(_loop, _silent):
+        return loop(count, work)
+
+
+def divided() -> AbstractContextManager[None]:
+    """Let `each` do the pieces of the task as it is offered to this process.
+
+    Within, a task must come to the same loops, with the same counts and contents, in the same order,
+    whenever it is done: models are loaded before, and what a cache may hold is made in `undivided`.
+    """
+    return _set(_loop, _offered.get())
+
+
+def undivided() -> AbstractContextManager[None]:
+    """Let `each` be a plain loop, for what a cache lacks in the midst of a divided task."""
+    return _set(_loop, _silent)
+
+
+def offered(loop: Loop) -> AbstractContextManager[None]:
+    """Offer a way to do the pieces of the task that is done within, to `divided`."""
+    return _set(_offered, loop)
+
+
+@contextmanager
+def _set(variable: ContextVar[Loop], loop: Loop) -> Iterator[None]:
+    token = variable.set(loop)
+    try:
+        yield
+    finally:
+        variable.reset(token)
